@@ -1,0 +1,1 @@
+"""Lockgate's contract: .proto files, generated stubs, frozen messages and the codec between the two."""

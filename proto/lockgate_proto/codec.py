@@ -1,0 +1,182 @@
+"""The one place where pb2 objects and frozen messages meet.
+
+Frozen messages (`lockgate_proto.messages`) mirror the protobuf messages name by name, so one mapping serves all:
+scalars and enums as they are, repeated fields as tuples, message fields as the message or None, a oneof as one
+field of the oneof's name that holds whichever member is set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from functools import cache
+from typing import Any, TypeVar
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from lockgate_proto import messages
+from lockgate_proto.v1 import checkpoint_pb2, control_pb2, exchange_pb2, graph_pb2, job_pb2
+
+M = TypeVar("M")
+
+_MODULES = (graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
+_FIELDS: "dict[type[Any], tuple[_Field, ...]]" = {}
+
+
+class MalformedMessage(ValueError):
+    """The bytes are not a message of the expected type."""
+
+
+def encode(message: Any) -> bytes:
+    """Serializes a frozen message. Deterministic: equal messages give equal bytes, so a checksum can name one."""
+    return to_pb(message).SerializeToString(deterministic=True)
+
+
+def decode(kind: type[M], data: bytes) -> M:
+    """Parses the bytes of one message of type `kind`. Raises MalformedMessage."""
+    try:
+        return from_pb(kind, _pb_class(kind.__name__).FromString(data))
+    except DecodeError as error:
+        raise MalformedMessage(f"{len(data)} bytes are not a {kind.__name__}: {error}") from error
+
+
+def serializer(message: Any) -> bytes:
+    """For gRPC handlers and stubs: frozen message to bytes."""
+    return encode(message)
+
+
+def deserializer(kind: type[M]) -> Callable[[bytes], M]:
+    """For gRPC handlers and stubs: bytes to a frozen message of type `kind`."""
+    return lambda data: decode(kind, data)
+
+
+def to_json(message: Any) -> dict[str, Any]:
+    """A JSON-ready dict with every field present: enums by name, bytes in hexadecimal, a oneof as {member: value}."""
+    plain: dict[str, Any] = {}
+    for item in _fields(type(message)):
+        value = getattr(message, item.name)
+        if item.members and value is not None:
+            plain[item.name] = {item.members[type(value).__name__]: _json_value(value)}
+        else:
+            plain[item.name] = _json_value(value)
+    return plain
+
+
+def to_pb(message: Any) -> Message:
+    """The pb2 object of a frozen message."""
+    kind = type(message)
+    pb = _pb_class(kind.__name__)()
+    for item in _fields(kind):
+        value = getattr(message, item.name)
+        if item.members:
+            if value is not None:
+                getattr(pb, item.members[type(value).__name__]).CopyFrom(to_pb(value))
+        elif item.is_map:
+            getattr(pb, item.name).update(value)
+        elif item.is_repeated:
+            getattr(pb, item.name).extend([to_pb(one) for one in value] if item.is_message else value)
+        elif item.is_message:
+            if value is not None:
+                getattr(pb, item.name).CopyFrom(to_pb(value))
+        else:
+            setattr(pb, item.name, value)
+    return pb
+
+
+def from_pb(kind: type[M], pb: Message) -> M:
+    """The frozen message of type `kind` that says what `pb` says. Unknown enum numbers become the first value."""
+    values: dict[str, Any] = {}
+    for item in _fields(kind):
+        if item.members:
+            member = pb.WhichOneof(item.name)
+            values[item.name] = None if member is None else _decoded(getattr(pb, member))
+        elif item.is_map:
+            values[item.name] = dict(getattr(pb, item.name))
+        elif item.is_repeated:
+            found = getattr(pb, item.name)
+            values[item.name] = tuple(_decoded(one) if item.is_message else item.convert(one) for one in found)
+        elif item.is_message:
+            values[item.name] = _decoded(getattr(pb, item.name)) if pb.HasField(item.name) else None
+        else:
+            values[item.name] = item.convert(getattr(pb, item.name))
+    return kind(**values)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Field:
+    name: str
+    is_message: bool = False
+    is_repeated: bool = False
+    is_map: bool = False
+    members: Mapping[str, str] = dataclasses.field(default_factory=dict)  # oneof: message name to pb field name
+    convert: Callable[[Any], Any] = lambda value: value
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, IntEnum):
+        return value.name
+    if isinstance(value, tuple):
+        return [_json_value(one) for one in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return to_json(value) if dataclasses.is_dataclass(value) else value
+
+
+def _decoded(pb: Message) -> Any:
+    return from_pb(getattr(messages, type(pb).__name__), pb)
+
+
+@cache
+def _pb_class(name: str) -> type[Message]:
+    for module in _MODULES:
+        if hasattr(module, name):
+            found: type[Message] = getattr(module, name)
+            return found
+    raise TypeError(f"{name} is not a message of lockgate.v1")
+
+
+def _fields(kind: type[Any]) -> tuple[_Field, ...]:
+    known = _FIELDS.get(kind)
+    if known is None:
+        known = _FIELDS[kind] = _fields_of(kind)
+    return known
+
+
+def _fields_of(kind: type[Any]) -> tuple[_Field, ...]:
+    descriptor = _pb_class(kind.__name__).DESCRIPTOR
+    result = []
+    for item in dataclasses.fields(kind):
+        if item.name in descriptor.oneofs_by_name:
+            oneof = descriptor.oneofs_by_name[item.name]
+            result.append(_Field(item.name, members={_message_name(one): one.name for one in oneof.fields}))
+        else:
+            result.append(_field(descriptor.fields_by_name[item.name]))
+    return tuple(result)
+
+
+def _message_name(item: Any) -> str:
+    name: str = item.message_type.name
+    return name
+
+
+def _field(item: Any) -> _Field:
+    is_message = item.type == FieldDescriptor.TYPE_MESSAGE
+    is_map = is_message and item.message_type.GetOptions().map_entry
+    convert = _enum_converter(item.enum_type.name) if item.type == FieldDescriptor.TYPE_ENUM else lambda value: value
+    return _Field(item.name, is_message and not is_map, item.is_repeated and not is_map, is_map, convert=convert)
+
+
+def _enum_converter(name: str) -> Callable[[int], IntEnum]:
+    enum: type[IntEnum] = getattr(messages, name)
+
+    def convert(number: int) -> IntEnum:
+        try:
+            return enum(number)
+        except ValueError:
+            return enum(0)
+
+    return convert

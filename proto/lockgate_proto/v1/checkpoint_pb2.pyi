@@ -1,0 +1,256 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class StateKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STATE_KIND_UNSPECIFIED: _ClassVar[StateKind]
+    SOURCE_STATE: _ClassVar[StateKind]
+    KEYED_STATE: _ClassVar[StateKind]
+    SINK_STATE: _ClassVar[StateKind]
+
+class CheckpointKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHECKPOINT_KIND_UNSPECIFIED: _ClassVar[CheckpointKind]
+    CHECKPOINT: _ClassVar[CheckpointKind]
+    SAVEPOINT: _ClassVar[CheckpointKind]
+STATE_KIND_UNSPECIFIED: StateKind
+SOURCE_STATE: StateKind
+KEYED_STATE: StateKind
+SINK_STATE: StateKind
+CHECKPOINT_KIND_UNSPECIFIED: CheckpointKind
+CHECKPOINT: CheckpointKind
+SAVEPOINT: CheckpointKind
+
+class StateHandle(_message.Message):
+    __slots__ = ("inline", "path", "size_bytes", "checksum")
+    INLINE_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    inline: bytes
+    path: str
+    size_bytes: int
+    checksum: str
+    def __init__(self, inline: _Optional[bytes] = ..., path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., checksum: _Optional[str] = ...) -> None: ...
+
+class OperatorState(_message.Message):
+    __slots__ = ("operator_id", "kind", "handle")
+    OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    operator_id: str
+    kind: StateKind
+    handle: StateHandle
+    def __init__(self, operator_id: _Optional[str] = ..., kind: _Optional[_Union[StateKind, str]] = ..., handle: _Optional[_Union[StateHandle, _Mapping]] = ...) -> None: ...
+
+class OperatorCounters(_message.Message):
+    __slots__ = ("operator_id", "records_in", "records_out")
+    OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_IN_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_OUT_FIELD_NUMBER: _ClassVar[int]
+    operator_id: str
+    records_in: int
+    records_out: int
+    def __init__(self, operator_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ...) -> None: ...
+
+class SubtaskState(_message.Message):
+    __slots__ = ("vertex_id", "subtask", "operators", "counters")
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    vertex_id: str
+    subtask: int
+    operators: _containers.RepeatedCompositeFieldContainer[OperatorState]
+    counters: _containers.RepeatedCompositeFieldContainer[OperatorCounters]
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorState, _Mapping]]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ...) -> None: ...
+
+class SplitState(_message.Message):
+    __slots__ = ("split", "offset", "end")
+    SPLIT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    split: str
+    offset: int
+    end: int
+    def __init__(self, split: _Optional[str] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class SourceState(_message.Message):
+    __slots__ = ("splits", "complete")
+    SPLITS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    splits: _containers.RepeatedCompositeFieldContainer[SplitState]
+    complete: bool
+    def __init__(self, splits: _Optional[_Iterable[_Union[SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class SinkTransaction(_message.Message):
+    __slots__ = ("checkpoint_id", "subtask", "files", "rows", "targets")
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    checkpoint_id: int
+    subtask: int
+    files: _containers.RepeatedScalarFieldContainer[str]
+    rows: StateHandle
+    targets: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, checkpoint_id: _Optional[int] = ..., subtask: _Optional[int] = ..., files: _Optional[_Iterable[str]] = ..., rows: _Optional[_Union[StateHandle, _Mapping]] = ..., targets: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SinkState(_message.Message):
+    __slots__ = ("pending",)
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    pending: _containers.RepeatedCompositeFieldContainer[SinkTransaction]
+    def __init__(self, pending: _Optional[_Iterable[_Union[SinkTransaction, _Mapping]]] = ...) -> None: ...
+
+class VertexShape(_message.Message):
+    __slots__ = ("vertex_id", "parallelism", "max_parallelism", "operator_ids")
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    MAX_PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_IDS_FIELD_NUMBER: _ClassVar[int]
+    vertex_id: str
+    parallelism: int
+    max_parallelism: int
+    operator_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, vertex_id: _Optional[str] = ..., parallelism: _Optional[int] = ..., max_parallelism: _Optional[int] = ..., operator_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CheckpointMetadata(_message.Message):
+    __slots__ = ("format_version", "job_key", "run_id", "checkpoint_id", "kind", "token", "attempt", "triggered_unix_ms", "completed_unix_ms", "vertices", "subtasks", "terminal")
+    FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TRIGGERED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    VERTICES_FIELD_NUMBER: _ClassVar[int]
+    SUBTASKS_FIELD_NUMBER: _ClassVar[int]
+    TERMINAL_FIELD_NUMBER: _ClassVar[int]
+    format_version: int
+    job_key: str
+    run_id: str
+    checkpoint_id: int
+    kind: CheckpointKind
+    token: int
+    attempt: int
+    triggered_unix_ms: int
+    completed_unix_ms: int
+    vertices: _containers.RepeatedCompositeFieldContainer[VertexShape]
+    subtasks: _containers.RepeatedCompositeFieldContainer[SubtaskState]
+    terminal: bool
+    def __init__(self, format_version: _Optional[int] = ..., job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., token: _Optional[int] = ..., attempt: _Optional[int] = ..., triggered_unix_ms: _Optional[int] = ..., completed_unix_ms: _Optional[int] = ..., vertices: _Optional[_Iterable[_Union[VertexShape, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskState, _Mapping]]] = ..., terminal: _Optional[bool] = ...) -> None: ...
+
+class CompletedCheckpoint(_message.Message):
+    __slots__ = ("checkpoint_id", "pointer", "checksum", "size_bytes", "token", "kind", "triggered_unix_ms", "duration_ms", "longest_sync_us", "longest_alignment_ms", "metadata")
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    POINTER_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TRIGGERED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_SYNC_US_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_ALIGNMENT_MS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    checkpoint_id: int
+    pointer: str
+    checksum: str
+    size_bytes: int
+    token: int
+    kind: CheckpointKind
+    triggered_unix_ms: int
+    duration_ms: int
+    longest_sync_us: int
+    longest_alignment_ms: int
+    metadata: bytes
+    def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ...) -> None: ...
+
+class JobRecord(_message.Message):
+    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_POINTER_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    run_id: str
+    graph: bytes
+    graph_pointer: str
+    graph_checksum: str
+    submitted_unix_ms: int
+    restore_from: str
+    token: int
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
+
+class AttemptRecord(_message.Message):
+    __slots__ = ("attempt", "task_manager_ids", "token", "restarts")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TASK_MANAGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    task_manager_ids: _containers.RepeatedScalarFieldContainer[str]
+    token: int
+    restarts: int
+    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ...) -> None: ...
+
+class JobResult(_message.Message):
+    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    DIRTY_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    LAST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    run_id: str
+    name: str
+    outcome: str
+    error: str
+    submitted_unix_ms: int
+    ended_unix_ms: int
+    dirty: bool
+    graph_checksum: str
+    last_checkpoint: CompletedCheckpoint
+    counters: _containers.RepeatedCompositeFieldContainer[OperatorCounters]
+    attempt: int
+    restarts: int
+    token: int
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ...) -> None: ...
+
+class LeaderRecord(_message.Message):
+    __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_UNIX_US_FIELD_NUMBER: _ClassVar[int]
+    token: int
+    address: str
+    session: str
+    pid: int
+    coordinator_id: str
+    granted_unix_us: int
+    def __init__(self, token: _Optional[int] = ..., address: _Optional[str] = ..., session: _Optional[str] = ..., pid: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., granted_unix_us: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,320 @@
+from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
+from lockgate_proto.v1 import graph_pb2 as _graph_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SubtaskPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SUBTASK_PHASE_UNSPECIFIED: _ClassVar[SubtaskPhase]
+    SUBTASK_RUNNING: _ClassVar[SubtaskPhase]
+    SUBTASK_EXHAUSTED: _ClassVar[SubtaskPhase]
+    SUBTASK_FAILED: _ClassVar[SubtaskPhase]
+    SUBTASK_CANCELED: _ClassVar[SubtaskPhase]
+
+class FailureCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FAILURE_CAUSE_UNSPECIFIED: _ClassVar[FailureCause]
+    USER_ERROR: _ClassVar[FailureCause]
+    FAULT: _ClassVar[FailureCause]
+    PEER_LOST: _ClassVar[FailureCause]
+    STATE_UNREADABLE: _ClassVar[FailureCause]
+SUBTASK_PHASE_UNSPECIFIED: SubtaskPhase
+SUBTASK_RUNNING: SubtaskPhase
+SUBTASK_EXHAUSTED: SubtaskPhase
+SUBTASK_FAILED: SubtaskPhase
+SUBTASK_CANCELED: SubtaskPhase
+FAILURE_CAUSE_UNSPECIFIED: FailureCause
+USER_ERROR: FailureCause
+FAULT: FailureCause
+PEER_LOST: FailureCause
+STATE_UNREADABLE: FailureCause
+
+class FollowRequest(_message.Message):
+    __slots__ = ("coordinator_id", "token")
+    COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    coordinator_id: str
+    token: int
+    def __init__(self, coordinator_id: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
+
+class LeaderBeat(_message.Message):
+    __slots__ = ("token", "leading", "coordinator_id")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LEADING_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    token: int
+    leading: bool
+    coordinator_id: str
+    def __init__(self, token: _Optional[int] = ..., leading: _Optional[bool] = ..., coordinator_id: _Optional[str] = ...) -> None: ...
+
+class AttemptId(_message.Message):
+    __slots__ = ("job_key", "run_id", "attempt")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    run_id: str
+    attempt: int
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class SubtaskId(_message.Message):
+    __slots__ = ("attempt", "vertex_id", "subtask")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    vertex_id: str
+    subtask: int
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ...) -> None: ...
+
+class TaskManagerMessage(_message.Message):
+    __slots__ = ("token", "task_manager_id", "register", "heartbeat", "report", "acknowledge", "decline", "committed", "splits", "first_record", "gone")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    DECLINE_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    SPLITS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_RECORD_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    token: int
+    task_manager_id: str
+    register: Register
+    heartbeat: Heartbeat
+    report: SubtaskReport
+    acknowledge: AcknowledgeCheckpoint
+    decline: DeclineCheckpoint
+    committed: CheckpointCommitted
+    splits: SplitsDiscovered
+    first_record: FirstRecord
+    gone: AttemptGone
+    def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ...) -> None: ...
+
+class CoordinatorMessage(_message.Message):
+    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    DEPLOY_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    TRIGGER_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
+    DISCOVER_FIELD_NUMBER: _ClassVar[int]
+    ASSIGN_FIELD_NUMBER: _ClassVar[int]
+    token: int
+    registered: Registered
+    heartbeat: Heartbeat
+    deploy: Deploy
+    cancel: CancelAttempt
+    trigger: TriggerCheckpoint
+    complete: NotifyCheckpointComplete
+    aborted: NotifyCheckpointAborted
+    discover: DiscoverSplits
+    assign: AssignSplits
+    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ...) -> None: ...
+
+class Register(_message.Message):
+    __slots__ = ("exchange_address", "slots", "pid", "running")
+    EXCHANGE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    exchange_address: str
+    slots: int
+    pid: int
+    running: _containers.RepeatedCompositeFieldContainer[AttemptId]
+    def __init__(self, exchange_address: _Optional[str] = ..., slots: _Optional[int] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[AttemptId, _Mapping]]] = ...) -> None: ...
+
+class Registered(_message.Message):
+    __slots__ = ("heartbeat_interval_ms",)
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    heartbeat_interval_ms: int
+    def __init__(self, heartbeat_interval_ms: _Optional[int] = ...) -> None: ...
+
+class SubtaskCounters(_message.Message):
+    __slots__ = ("subtask", "counters")
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    subtask: SubtaskId
+    counters: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.OperatorCounters]
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("sequence", "counters")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    counters: _containers.RepeatedCompositeFieldContainer[SubtaskCounters]
+    def __init__(self, sequence: _Optional[int] = ..., counters: _Optional[_Iterable[_Union[SubtaskCounters, _Mapping]]] = ...) -> None: ...
+
+class SubtaskReport(_message.Message):
+    __slots__ = ("subtask", "phase", "cause", "error")
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    subtask: SubtaskId
+    phase: SubtaskPhase
+    cause: FailureCause
+    error: str
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., phase: _Optional[_Union[SubtaskPhase, str]] = ..., cause: _Optional[_Union[FailureCause, str]] = ..., error: _Optional[str] = ...) -> None: ...
+
+class FirstRecord(_message.Message):
+    __slots__ = ("subtask", "unix_us")
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    UNIX_US_FIELD_NUMBER: _ClassVar[int]
+    subtask: SubtaskId
+    unix_us: int
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., unix_us: _Optional[int] = ...) -> None: ...
+
+class SplitsDiscovered(_message.Message):
+    __slots__ = ("attempt", "vertex_id", "splits", "complete", "error")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SPLITS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    vertex_id: str
+    splits: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SplitState]
+    complete: bool
+    error: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., error: _Optional[str] = ...) -> None: ...
+
+class AttemptGone(_message.Message):
+    __slots__ = ("attempt",)
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ...) -> None: ...
+
+class AcknowledgeCheckpoint(_message.Message):
+    __slots__ = ("subtask", "checkpoint_id", "state", "sync_us", "async_ms", "alignment_ms")
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SYNC_US_FIELD_NUMBER: _ClassVar[int]
+    ASYNC_MS_FIELD_NUMBER: _ClassVar[int]
+    ALIGNMENT_MS_FIELD_NUMBER: _ClassVar[int]
+    subtask: SubtaskId
+    checkpoint_id: int
+    state: _checkpoint_pb2.SubtaskState
+    sync_us: int
+    async_ms: int
+    alignment_ms: int
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., state: _Optional[_Union[_checkpoint_pb2.SubtaskState, _Mapping]] = ..., sync_us: _Optional[int] = ..., async_ms: _Optional[int] = ..., alignment_ms: _Optional[int] = ...) -> None: ...
+
+class DeclineCheckpoint(_message.Message):
+    __slots__ = ("subtask", "checkpoint_id", "reason")
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    subtask: SubtaskId
+    checkpoint_id: int
+    reason: str
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CheckpointCommitted(_message.Message):
+    __slots__ = ("subtask", "checkpoint_id")
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    subtask: SubtaskId
+    checkpoint_id: int
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ...) -> None: ...
+
+class Placement(_message.Message):
+    __slots__ = ("vertex_id", "subtask", "task_manager_id", "exchange_address")
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    vertex_id: str
+    subtask: int
+    task_manager_id: str
+    exchange_address: str
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., exchange_address: _Optional[str] = ...) -> None: ...
+
+class Deploy(_message.Message):
+    __slots__ = ("attempt", "graph", "placements", "restore", "restored_checkpoint_id", "checkpoint_directory")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    graph: _graph_pb2.JobGraph
+    placements: _containers.RepeatedCompositeFieldContainer[Placement]
+    restore: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SubtaskState]
+    restored_checkpoint_id: int
+    checkpoint_directory: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., restore: _Optional[_Iterable[_Union[_checkpoint_pb2.SubtaskState, _Mapping]]] = ..., restored_checkpoint_id: _Optional[int] = ..., checkpoint_directory: _Optional[str] = ...) -> None: ...
+
+class CancelAttempt(_message.Message):
+    __slots__ = ("attempt", "reason")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    reason: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class TriggerCheckpoint(_message.Message):
+    __slots__ = ("attempt", "checkpoint_id", "kind", "terminal", "triggered_unix_ms")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TERMINAL_FIELD_NUMBER: _ClassVar[int]
+    TRIGGERED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    checkpoint_id: int
+    kind: _checkpoint_pb2.CheckpointKind
+    terminal: bool
+    triggered_unix_ms: int
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[_checkpoint_pb2.CheckpointKind, str]] = ..., terminal: _Optional[bool] = ..., triggered_unix_ms: _Optional[int] = ...) -> None: ...
+
+class NotifyCheckpointComplete(_message.Message):
+    __slots__ = ("attempt", "checkpoint_id")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    checkpoint_id: int
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ...) -> None: ...
+
+class NotifyCheckpointAborted(_message.Message):
+    __slots__ = ("attempt", "checkpoint_id", "reason")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    checkpoint_id: int
+    reason: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class DiscoverSplits(_message.Message):
+    __slots__ = ("attempt", "vertex_id", "known")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    vertex_id: str
+    known: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., known: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AssignSplits(_message.Message):
+    __slots__ = ("subtask", "splits", "complete")
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    SPLITS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    subtask: SubtaskId
+    splits: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SplitState]
+    complete: bool
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...

@@ -1,0 +1,270 @@
+from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
+from lockgate_proto.v1 import graph_pb2 as _graph_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
+    WAITING_FOR_SLOTS: _ClassVar[JobState]
+    DEPLOYING: _ClassVar[JobState]
+    RUNNING: _ClassVar[JobState]
+    FINISHING: _ClassVar[JobState]
+    RESTARTING: _ClassVar[JobState]
+    CANCELING: _ClassVar[JobState]
+    FINISHED: _ClassVar[JobState]
+    FAILED: _ClassVar[JobState]
+    CANCELED: _ClassVar[JobState]
+
+class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_EVENT_KIND_UNSPECIFIED: _ClassVar[JobEventKind]
+    LEADER_LOSS_DETECTED: _ClassVar[JobEventKind]
+    LEADER_GRANTED: _ClassVar[JobEventKind]
+    JOB_RECOVERED: _ClassVar[JobEventKind]
+    ATTEMPT_DEPLOYED: _ClassVar[JobEventKind]
+    FIRST_RECORD: _ClassVar[JobEventKind]
+    CHECKPOINT_COMPLETED: _ClassVar[JobEventKind]
+    CHECKPOINT_ABORTED: _ClassVar[JobEventKind]
+    ATTEMPT_FAILED: _ClassVar[JobEventKind]
+    TASK_MANAGER_LOST: _ClassVar[JobEventKind]
+    STATE_CHANGED: _ClassVar[JobEventKind]
+JOB_STATE_UNSPECIFIED: JobState
+WAITING_FOR_SLOTS: JobState
+DEPLOYING: JobState
+RUNNING: JobState
+FINISHING: JobState
+RESTARTING: JobState
+CANCELING: JobState
+FINISHED: JobState
+FAILED: JobState
+CANCELED: JobState
+JOB_EVENT_KIND_UNSPECIFIED: JobEventKind
+LEADER_LOSS_DETECTED: JobEventKind
+LEADER_GRANTED: JobEventKind
+JOB_RECOVERED: JobEventKind
+ATTEMPT_DEPLOYED: JobEventKind
+FIRST_RECORD: JobEventKind
+CHECKPOINT_COMPLETED: JobEventKind
+CHECKPOINT_ABORTED: JobEventKind
+ATTEMPT_FAILED: JobEventKind
+TASK_MANAGER_LOST: JobEventKind
+STATE_CHANGED: JobEventKind
+
+class SubmitRequest(_message.Message):
+    __slots__ = ("job_key", "graph", "restore_from")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    graph: _graph_pb2.JobGraph
+    restore_from: str
+    def __init__(self, job_key: _Optional[str] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., restore_from: _Optional[str] = ...) -> None: ...
+
+class SubmitResponse(_message.Message):
+    __slots__ = ("job_key", "run_id", "created")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    run_id: str
+    created: bool
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., created: _Optional[bool] = ...) -> None: ...
+
+class GetRequest(_message.Message):
+    __slots__ = ("job_key",)
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    def __init__(self, job_key: _Optional[str] = ...) -> None: ...
+
+class ListRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListResponse(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ...) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("job_key",)
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    def __init__(self, job_key: _Optional[str] = ...) -> None: ...
+
+class CancelRequest(_message.Message):
+    __slots__ = ("job_key",)
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    def __init__(self, job_key: _Optional[str] = ...) -> None: ...
+
+class CancelResponse(_message.Message):
+    __slots__ = ("state",)
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    state: JobState
+    def __init__(self, state: _Optional[_Union[JobState, str]] = ...) -> None: ...
+
+class TriggerSavepointRequest(_message.Message):
+    __slots__ = ("job_key", "timeout_ms")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    timeout_ms: int
+    def __init__(self, job_key: _Optional[str] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class TriggerSavepointResponse(_message.Message):
+    __slots__ = ("savepoint",)
+    SAVEPOINT_FIELD_NUMBER: _ClassVar[int]
+    savepoint: _checkpoint_pb2.CompletedCheckpoint
+    def __init__(self, savepoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ...) -> None: ...
+
+class ListCheckpointsRequest(_message.Message):
+    __slots__ = ("job_key",)
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    def __init__(self, job_key: _Optional[str] = ...) -> None: ...
+
+class ListCheckpointsResponse(_message.Message):
+    __slots__ = ("checkpoints",)
+    CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    checkpoints: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.CompletedCheckpoint]
+    def __init__(self, checkpoints: _Optional[_Iterable[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]]] = ...) -> None: ...
+
+class GetLeaderRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetClusterRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TaskManagerStatus(_message.Message):
+    __slots__ = ("task_manager_id", "address", "pid", "slots", "free_slots")
+    TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    task_manager_id: str
+    address: str
+    pid: int
+    slots: int
+    free_slots: int
+    def __init__(self, task_manager_id: _Optional[str] = ..., address: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., free_slots: _Optional[int] = ...) -> None: ...
+
+class CoordinatorStatus(_message.Message):
+    __slots__ = ("coordinator_id", "address", "pid", "leader")
+    COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    coordinator_id: str
+    address: str
+    pid: int
+    leader: bool
+    def __init__(self, coordinator_id: _Optional[str] = ..., address: _Optional[str] = ..., pid: _Optional[int] = ..., leader: _Optional[bool] = ...) -> None: ...
+
+class ClusterStatus(_message.Message):
+    __slots__ = ("leader", "task_managers", "coordinators")
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    TASK_MANAGERS_FIELD_NUMBER: _ClassVar[int]
+    COORDINATORS_FIELD_NUMBER: _ClassVar[int]
+    leader: _checkpoint_pb2.LeaderRecord
+    task_managers: _containers.RepeatedCompositeFieldContainer[TaskManagerStatus]
+    coordinators: _containers.RepeatedCompositeFieldContainer[CoordinatorStatus]
+    def __init__(self, leader: _Optional[_Union[_checkpoint_pb2.LeaderRecord, _Mapping]] = ..., task_managers: _Optional[_Iterable[_Union[TaskManagerStatus, _Mapping]]] = ..., coordinators: _Optional[_Iterable[_Union[CoordinatorStatus, _Mapping]]] = ...) -> None: ...
+
+class OperatorStatus(_message.Message):
+    __slots__ = ("operator_id", "name", "vertex_id", "records_in", "records_out")
+    OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_IN_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_OUT_FIELD_NUMBER: _ClassVar[int]
+    operator_id: str
+    name: str
+    vertex_id: str
+    records_in: int
+    records_out: int
+    def __init__(self, operator_id: _Optional[str] = ..., name: _Optional[str] = ..., vertex_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ...) -> None: ...
+
+class SubtaskStatusView(_message.Message):
+    __slots__ = ("vertex_id", "subtask", "task_manager_id", "state")
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    vertex_id: str
+    subtask: int
+    task_manager_id: str
+    state: str
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+
+class JobStatus(_message.Message):
+    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    SUBTASKS_FIELD_NUMBER: _ClassVar[int]
+    LAST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINTS_COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINTS_ABORTED_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    run_id: str
+    name: str
+    state: JobState
+    message: str
+    error: str
+    attempt: int
+    restarts: int
+    submitted_unix_ms: int
+    ended_unix_ms: int
+    operators: _containers.RepeatedCompositeFieldContainer[OperatorStatus]
+    subtasks: _containers.RepeatedCompositeFieldContainer[SubtaskStatusView]
+    last_checkpoint: _checkpoint_pb2.CompletedCheckpoint
+    checkpoints_completed: int
+    checkpoints_aborted: int
+    token: int
+    leader_address: str
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ...) -> None: ...
+
+class JobEvent(_message.Message):
+    __slots__ = ("kind", "unix_us", "attempt", "checkpoint_id", "token", "text")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    UNIX_US_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    kind: JobEventKind
+    unix_us: int
+    attempt: int
+    checkpoint_id: int
+    token: int
+    text: str
+    def __init__(self, kind: _Optional[_Union[JobEventKind, str]] = ..., unix_us: _Optional[int] = ..., attempt: _Optional[int] = ..., checkpoint_id: _Optional[int] = ..., token: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class JobUpdate(_message.Message):
+    __slots__ = ("status", "event")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    status: JobStatus
+    event: JobEvent
+    def __init__(self, status: _Optional[_Union[JobStatus, _Mapping]] = ..., event: _Optional[_Union[JobEvent, _Mapping]] = ...) -> None: ...
