@@ -22,7 +22,7 @@ from lockgate_proto.v1 import checkpoint_pb2, control_pb2, exchange_pb2, graph_p
 M = TypeVar("M")
 
 _MODULES = (graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
-_FIELDS: "dict[type[Any], tuple[_Field, ...]]" = {}
+_FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
 
 
 class MalformedMessage(ValueError):

@@ -1,0 +1,42 @@
+# Everything a newcomer types. `make` alone lists it.
+VENV := .venv
+PY := $(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast test-chaos lint mutation proto benchmarks clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv with everything in it (installs Java 17+ where it is missing and it may)
+	@scripts/setup.sh $(VENV)
+
+demo: setup ## word count on a local cluster, the leader killed in the middle (INPUT=FOLDER for your own text)
+	@$(PY) -m lockgate.demo $(if $(INPUT),--input "$(INPUT)")
+
+test: setup ## all tests that need no container engine
+	@$(PY) -m pytest -m "not docker" $(ARGS)
+
+test-fast: setup ## the pure tests alone: seconds
+	@$(PY) -m pytest -m "not docker and not integration and not chaos" $(ARGS)
+
+test-chaos: setup ## the tests that kill real processes
+	@$(PY) -m pytest -m chaos $(ARGS)
+
+lint: setup ## formatting, lint, types, layering, generated code
+	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+	@$(PY) proto/generate.py --check
+
+mutation: setup ## switch mechanisms off one at a time and show the test that notices
+	@$(PY) -m tests.mutation
+
+proto: setup ## regenerate stubs and messages from the .proto files
+	@$(PY) proto/generate.py
+
+benchmarks: setup ## all benchmarks, one after another
+	@for name in startup failover state wordcount; do $(PY) -m benchmarks.$$name || exit 1; done
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

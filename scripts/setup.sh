@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Makes the virtual environment named by $1 with Lockgate and everything it needs; does nothing when it is up to date.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+venv=${1:-.venv}
+stamp="$venv/.lockgate-setup"
+wanted=$(cksum <pyproject.toml)
+needed_mb=2500
+
+fail() {
+    echo "error: $*" >&2
+    exit 2
+}
+
+# Prints the command prefix that makes apt-get work here; fails where there is none.
+apt_prefix() {
+    command -v apt-get >/dev/null || return 1
+    if [ "$(id -u)" = 0 ]; then echo env; elif sudo -n true 2>/dev/null; then echo sudo; else return 1; fi
+}
+
+apt_install() {
+    local prefix
+    prefix=$(apt_prefix) || return 1
+    echo "installing $* ..."
+    $prefix apt-get update -qq && $prefix env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+java_major() {
+    local java=java
+    [ -z "${JAVA_HOME:-}" ] || java="$JAVA_HOME/bin/java"
+    "$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1
+}
+
+ensure_java() {
+    local major
+    major=$(java_major || true)
+    [ "${major:-0}" -lt 17 ] || return 0
+    for package in openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless; do
+        if apt_install "$package" && major=$(java_major || true) && [ "${major:-0}" -ge 17 ]; then return 0; fi
+    done
+    fail "Java 17 or newer is needed and could not be installed; install it (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless) and run this again"
+}
+
+find_python() {
+    for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo "$candidate"; return; fi
+    done
+    return 1
+}
+
+ensure_java
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then exit 0; fi
+
+python=$(find_python) || fail "Python 3.11 or newer is needed; install it or name it with PYTHON=/path/to/python3.11 make setup"
+free_mb=$(df -Pm . | awk 'NR==2{print $4}')
+[ "$free_mb" -ge "$needed_mb" ] || fail "the disk has $free_mb MB free and the environment needs $needed_mb MB; free some space and run this again"
+if [ ! -x "$venv/bin/pip" ]; then
+    rm -rf "$venv"
+    "$python" -m venv "$venv" 2>/dev/null || { rm -rf "$venv"; apt_install python3-venv && "$python" -m venv "$venv"; } \
+        || fail "cannot make a virtual environment; install Debian's python3-venv package and run this again"
+fi
+echo "setting up $venv (the first time this downloads about 500 MB) ..."
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]' \
+    || fail "pip could not install the dependencies; the message above says which"
+echo "$wanted" >"$stamp"
+echo "$venv is ready"

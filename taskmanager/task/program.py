@@ -1,0 +1,162 @@
+"""What a subtask runs: the interface between the task loop and the operators compiled for it.
+
+The loop (taskmanager.runtime) owns time, channels, barriers and threads; a program (taskmanager.spark) owns the
+operators, their state and Spark. Records cross as Arrow tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+from lockgate_proto.messages import JobGraph, OperatorCounters, SplitState, SubtaskId, SubtaskState
+
+
+class ProgramError(Exception):
+    """Base of what a program raises on purpose. `str()` is one or more sentences for the pipeline's author."""
+
+
+class UserError(ProgramError):
+    """The job itself is wrong (unknown column, unreadable path, wrong type): a restart cannot help."""
+
+
+class StateUnreadable(ProgramError):
+    """A state file is missing or corrupt: an operator has to choose what to restore from."""
+
+
+class SnapshotTooLarge(ProgramError):
+    """The state does not fit its backend; the checkpoint is declined and the stream goes on."""
+
+
+class Canceled(ProgramError):
+    """The work was interrupted by `SubtaskProgram.cancel`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """Records for one downstream subtask over one edge.
+
+    edge: index into `JobGraph.edges`; target: downstream subtask index;
+    table: its rows (may be empty only in the prologue, which carries the schema).
+    """
+
+    edge: int
+    target: int
+    table: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch has gone through the chain.
+
+    reached_sink: rows that reached a sink operator of this chain (0 where the chain has none).
+    """
+
+    emissions: tuple[Emission, ...] = ()
+    reached_sink: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing to read now: ask again after `wait_ms`, or when splits are assigned."""
+
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """Every split is read to its end and no further one will come."""
+
+
+Poll = Batch | Idle | Exhausted
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramContext:
+    """Everything a program is built from.
+
+    checkpoint_directory: URI; the program writes state under `chk-<id>/` in it.
+    restore: this subtask's part of the restored checkpoint, None on a fresh start.
+    """
+
+    subtask: SubtaskId
+    graph: JobGraph
+    checkpoint_directory: str
+    restore: SubtaskState | None = None
+    restored_checkpoint_id: int = 0
+    parallelism: Mapping[str, int] = field(default_factory=dict)  # vertex id to parallelism
+
+
+class Snapshot(Protocol):
+    """A frozen, consistent copy of a program's state. `persist` runs on a background thread, once."""
+
+    def persist(self) -> SubtaskState:
+        """Uploads and returns the handles, durable. Raises SnapshotTooLarge or OSError; leaves nothing referenced."""
+        ...
+
+
+class SubtaskProgram(Protocol):
+    """All operators of one subtask. Every method but `cancel` is called from the subtask's own thread."""
+
+    @property
+    def is_source(self) -> bool:
+        """True when the first operator is a source: `poll` is called, never `process`."""
+        ...
+
+    def open(self) -> Batch:
+        """Restores state, commits what the restored sinks had pending, compiles what can be compiled.
+
+        Returns the prologue: where the output schema is known, one empty table per edge and target, so that
+        downstream subtasks compile (and refuse) before the first record. Raises UserError, StateUnreadable.
+        """
+        ...
+
+    def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """Adds splits to a source; unknown before, in order. `complete`: no further ones will come."""
+        ...
+
+    def poll(self) -> Poll:
+        """Runs one micro-batch of a source through the whole chain; sized adaptively. Raises UserError, Canceled."""
+        ...
+
+    def process(self, source_vertex: str, table: pa.Table) -> Batch:
+        """Runs a received micro-batch through the chain. An empty table is a prologue: compile, emit the own one."""
+        ...
+
+    def finish(self) -> Batch:
+        """End of input on every channel: flush. Called once, before `Exhausted` counts as reached."""
+        ...
+
+    def snapshot(self, checkpoint_id: int) -> Snapshot:
+        """Freezes state: microseconds to milliseconds, never proportional to the state. Sinks seal a transaction."""
+        ...
+
+    def commit(self, checkpoint_id: int) -> None:
+        """Makes everything sealed up to `checkpoint_id` visible. Idempotent. Raises OSError or UserError."""
+        ...
+
+    def counters(self) -> tuple[OperatorCounters, ...]:
+        """Records in and out per operator since the job's first start (restored with the state)."""
+        ...
+
+    def cancel(self) -> None:
+        """From any thread: interrupts a running Spark job; pending calls raise Canceled. Returns at once."""
+        ...
+
+    def close(self) -> None:
+        """Releases files and plans. Idempotent. Staged output stays: only a later commit or cleanup decides on it."""
+        ...
+
+
+class ProgramFactory(Protocol):
+    """Builds programs; one per task manager process."""
+
+    def build(self, context: ProgramContext) -> SubtaskProgram:
+        """A program for one subtask, not yet opened. Raises UserError when an operator is unknown here."""
+        ...
+
+    def discover(self, graph: JobGraph, vertex_id: str, known: Sequence[str]) -> tuple[tuple[SplitState, ...], bool]:
+        """Lists a source's splits beyond `known`; True when none will ever be added. Raises UserError."""
+        ...
