@@ -1,0 +1,119 @@
+"""One session with ZooKeeper, as `ha.zookeeper` and its twin `ha.embedded` both offer it.
+
+A session object lives exactly as long as its session: when ZooKeeper expires it the object is dead for good and a new
+one has to be opened. Requests are never queued while the connection is away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from ha.store import Create, Operation, Put
+
+MAX_TRANSACTION_BYTES = 1_000_000
+"""ZooKeeper drops the connection at 1 MiB (jute.maxbuffer), so larger requests are refused before they are sent."""
+
+
+def transaction_bytes(operations: Sequence[Operation]) -> int:
+    """About the size of a transaction on the wire."""
+    return sum(len(one.path) + 64 + (len(one.data) if isinstance(one, Create | Put) else 0) for one in operations)
+
+
+class SessionState(Enum):
+    """
+    ```
+    CONNECTING --> CONNECTED <--> SUSPENDED
+        |              |              |
+        +--------------+--------------+--> LOST (expired by ZooKeeper, or closed)
+    ```
+    """
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+SESSION_TRANSITIONS: dict[SessionState, frozenset[SessionState]] = {
+    SessionState.CONNECTING: frozenset({SessionState.CONNECTED, SessionState.LOST}),
+    SessionState.CONNECTED: frozenset({SessionState.SUSPENDED, SessionState.LOST}),
+    SessionState.SUSPENDED: frozenset({SessionState.CONNECTED, SessionState.LOST}),
+    SessionState.LOST: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as read. version: changes of its data; owner: the session that owns it, hexadecimal, "" for persistent."""
+
+    data: bytes
+    version: int
+    owner: str
+
+
+Watcher = Callable[[], None]
+"""Called once when the watched thing may have changed or the connection broke. Must only hand over and return."""
+
+StateListener = Callable[[SessionState, str], None]
+"""Called with every new state and the session's id, in order, on a thread of the session. Must only hand over."""
+
+
+class Session(Protocol):
+    """Thread-safe. Reads raise StoreUnavailable (SessionLost once the session is gone)."""
+
+    @property
+    def id(self) -> str:
+        """The session, hexadecimal; "" before it is first connected."""
+        ...
+
+    @property
+    def state(self) -> SessionState:
+        """Where it stands now."""
+        ...
+
+    def get(self, path: str, watch: Watcher | None = None) -> Node | None:
+        """The node, None when it does not exist. `watch` hears of its creation, change or removal, once."""
+        ...
+
+    def children(self, path: str, watch: Watcher | None = None) -> tuple[str, ...]:
+        """Sorted names of the children, () for a missing node (then nothing is watched)."""
+        ...
+
+    def transact(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """All operations or none. Returns each operation's path (a sequential Create's with its number).
+
+        Raises Conflict with the first path that did not fit, StoreUnavailable, OutcomeUnknown, RecordTooLarge.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Makes later reads see every write that was accepted before. Raises StoreUnavailable."""
+        ...
+
+    def wait_connected(self, timeout_ms: int) -> bool:
+        """Waits until connected. False when `timeout_ms` passed or the session is lost."""
+        ...
+
+    def close(self) -> None:
+        """Ends the session: its ephemeral nodes go at once when ZooKeeper can be reached. Joins its threads."""
+        ...
+
+    def abandon(self) -> None:
+        """Drops the connection as a crash would: ephemeral nodes stay until ZooKeeper expires the session."""
+        ...
+
+
+class Connector(Protocol):
+    """Opens sessions. Made by `ha.zookeeper.connector(hosts)` or `EmbeddedZooKeeper.connector()`."""
+
+    @property
+    def hosts(self) -> str:
+        """Where it connects to, for messages to people."""
+        ...
+
+    def open(self, listener: StateListener | None = None) -> Session:
+        """A new session in state CONNECTING; it goes on trying until it is connected or closed. Returns at once."""
+        ...

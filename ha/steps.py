@@ -1,0 +1,116 @@
+"""What an elector does in ZooKeeper, step by step over any Session: join the line, look, claim, release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lockgate_proto.codec import MalformedMessage, decode, encode
+from lockgate_proto.messages import LeaderRecord
+
+from ha.election_messages import Contender, View
+from ha.errors import Conflict, CorruptRecord
+from ha.paths import ROOT, Paths
+from ha.session import Session
+from ha.store import Check, Create, Delete, Operation, Put
+
+
+def prepare(session: Session, paths: Paths) -> None:
+    """Makes the persistent nodes of the cluster that do not exist yet. May be done by several at once."""
+    if session.get(paths.results) is not None:
+        return  # the last one made
+    for path, data in (
+        (ROOT, b""),
+        (paths.base, b""),
+        (paths.epoch, b"0"),
+        (paths.contenders, b""),
+        (paths.jobs, b""),
+        (paths.results, b""),
+    ):
+        if session.get(path) is None:
+            try:
+                session.transact([Create(path, data)])
+            except Conflict:
+                if session.get(path) is None:
+                    raise  # not made by another coordinator in the meantime
+
+
+def join(session: Session, paths: Paths, nonce: str, me: LeaderRecord, rejoin: bool) -> str:
+    """Makes sure that one contender of this `nonce` exists, last in line with `rejoin`. Returns its node name.
+
+    May be repeated after an unknown outcome: the nonce tells the own contender from others.
+    """
+    prefix = f"c-{nonce}-"
+    mine = [name for name in session.children(paths.contenders) if name.startswith(prefix)]
+    if len(mine) == 1 and not rejoin:
+        return mine[0]
+    for name in mine:
+        session.transact([Delete(f"{paths.contenders}/{name}")])
+    data = encode(LeaderRecord(address=me.address, session=session.id, pid=me.pid, coordinator_id=me.coordinator_id))
+    (path,) = session.transact([Create(f"{paths.contenders}/{prefix}", data, ephemeral=True, sequential=True)])
+    return path.rsplit("/", 1)[1]
+
+
+def read_view(session: Session, paths: Paths, known: dict[str, LeaderRecord], watch: Callable[[], None]) -> View:
+    """Reads `/epoch`, `/leader` and the line, and watches them. `known` caches contenders' records, which never change.
+
+    The epoch is read first: a grant in between makes the view refuse to claim, never claim wrongly.
+    """
+    epoch = session.get(paths.epoch, watch)
+    if epoch is None:
+        raise CorruptRecord(paths.epoch, "it does not exist")
+    try:
+        token = int(epoch.data)
+    except ValueError as error:
+        raise CorruptRecord(paths.epoch, f"{epoch.data!r} is not a number") from error
+    leader = session.get(paths.leader, watch)
+    names = session.children(paths.contenders, watch)
+    for gone in known.keys() - set(names):
+        del known[gone]
+    for name in names:
+        if name not in known:
+            node = session.get(f"{paths.contenders}/{name}")
+            if node is not None:
+                known[name] = read_leader_record(node.data, node.owner)
+    line = sorted((Contender(name, record) for name, record in known.items()), key=lambda one: one.position)
+    record = None if leader is None else read_leader_record(leader.data, leader.owner)
+    return View(token, epoch.version, record, leader is not None and leader.owner == session.id, tuple(line))
+
+
+def read_leader_record(data: bytes, owner: str) -> LeaderRecord:
+    """The record, or when it cannot be decoded one that has only the owning session (no address: nobody probes it)."""
+    try:
+        return decode(LeaderRecord, data)
+    except MalformedMessage:
+        return LeaderRecord(session=owner)
+
+
+def claim(
+    session: Session, paths: Paths, contender: str, record: LeaderRecord, epoch_version: int, replaces_leader: bool
+) -> None:
+    """The grant, in one transaction. Raises Conflict when someone was faster.
+
+    Deleting `/leader` cannot hit a newer leader than the one seen: its grant would have changed `/epoch` too.
+    """
+    operations: list[Operation] = [
+        Check(f"{paths.contenders}/{contender}"),
+        Put(paths.epoch, str(record.token).encode(), epoch_version),
+    ]
+    if replaces_leader:
+        operations.append(Delete(paths.leader))
+    operations.append(Create(paths.leader, encode(record), ephemeral=True))
+    session.transact(operations)
+
+
+def release(session: Session, paths: Paths, token: int, contender: str) -> None:
+    """Deletes `/leader` if it is of `token` and of this session, and the own contender: the next in line is then first.
+
+    The epoch's version guards what happens in between.
+    """
+    epoch, leader = session.get(paths.epoch), session.get(paths.leader)
+    if epoch is None or leader is None or int(epoch.data) != token or leader.owner != session.id:
+        return
+    operations: list[Operation] = [Check(paths.epoch, epoch.version), Delete(paths.leader)]
+    place = f"{paths.contenders}/{contender}"
+    if session.get(place) is not None:
+        operations.append(Delete(place))
+    session.transact(operations)

@@ -1,0 +1,358 @@
+"""A ZooKeeper server out of PySpark's own jars, as a child process: for one machine, tests and drills."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ha.errors import ZooKeeperStartError
+
+logger = logging.getLogger(__name__)
+
+MIN_JAVA = 17
+MIN_FREE_BYTES = 64 * 1024 * 1024
+_INSTALL_JAVA = "install OpenJDK 17 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+_JARS = (
+    "zookeeper-*",
+    "slf4j-api-*",
+    "log4j-api-*",
+    "log4j-core-*",
+    "log4j-slf4j2-impl-*",
+    "metrics-core-*",
+    "snappy-java-*",
+    "commons-io-*",
+    "netty-handler-*",
+    "netty-common-*",
+    "netty-buffer-*",
+    "netty-transport-*",
+    "netty-codec-*",
+    "netty-resolver-*",
+)
+_LOGGING = """\
+status = warn
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.target = SYSTEM_ERR
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %-5p %c{1} %m%n
+"""
+
+
+def jar_folder() -> Path:
+    """The folder of PySpark's jars, found without importing PySpark. Raises ZooKeeperStartError."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        raise ZooKeeperStartError("PySpark is not installed here, so there is no ZooKeeper to start: install pyspark")
+    folder = Path(found.submodule_search_locations[0]) / "jars"
+    if not list(folder.glob("zookeeper-3*.jar")):
+        raise ZooKeeperStartError(f"{folder} holds no ZooKeeper: install pyspark whole (not pyspark-client)")
+    return folder
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> Path:
+    """The `java` to run: of JAVA_HOME, else of PATH. Raises ZooKeeperStartError when there is none or it is too old."""
+    home = environ.get("JAVA_HOME")
+    if home:
+        java: Path | None = Path(home) / "bin" / "java"
+        if java is not None and not os.access(java, os.X_OK):
+            raise ZooKeeperStartError(f"JAVA_HOME is {home}, but {java} cannot be run: {_INSTALL_JAVA}")
+    else:
+        on_path = shutil.which("java", path=environ.get("PATH"))
+        java = Path(on_path) if on_path else None
+    if java is None:
+        raise ZooKeeperStartError(f"Java was not found: {_INSTALL_JAVA}")
+    version = java_version(java)
+    if version is not None and version < MIN_JAVA:
+        raise ZooKeeperStartError(f"{java} is Java {version}, but Java {MIN_JAVA} or later is needed: {_INSTALL_JAVA}")
+    return java
+
+
+def java_version(java: Path) -> int | None:
+    """The major version, out of the `release` file beside the runtime; None when it does not tell."""
+    try:
+        text = (java.resolve().parent.parent / "release").read_text()
+    except OSError:
+        return None
+    found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None
+
+
+def free_port(bind: str = "127.0.0.1") -> int:
+    """A TCP port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind((bind, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One server of an ensemble: its number from 1, and its two ports among servers."""
+
+    number: int
+    peer_port: int
+    election_port: int
+
+
+class ZooKeeperServer:
+    """One server process. `start` returns when it serves (or, in an ensemble, when it runs); `stop` ends it.
+
+    data_dir: kept between starts; holds the data, the configuration and `zookeeper.log`
+    port: 0 takes a free one (kept by later starts of the same object)
+    members, number: all servers of the ensemble and which of them this is; () for a single one
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        port: int = 0,
+        bind: str = "127.0.0.1",
+        tick_ms: int = 500,
+        heap_mb: int = 256,
+        members: Sequence[Member] = (),
+        number: int = 0,
+    ) -> None:
+        self.data_dir = data_dir
+        self.port = port or free_port(bind)
+        self.bind = bind
+        self._tick_ms = tick_ms
+        self._heap_mb = heap_mb
+        self._members = tuple(members)
+        self._number = number
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port` for clients."""
+        return f"{self.bind}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return self._process.pid if self._process is not None and self.running else None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there (not whether it serves)."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log_file(self) -> Path:
+        """What the server writes to its error output."""
+        return self.data_dir / "zookeeper.log"
+
+    def start(self, timeout_ms: int = 20_000) -> None:
+        """Starts the process and waits until it serves. Raises ZooKeeperStartError with one sentence for the user."""
+        self.launch()
+        self.wait_serving(timeout_ms)
+
+    def launch(self) -> None:
+        """Starts the process without waiting. Raises ZooKeeperStartError."""
+        if self.running:
+            return
+        java, jars = find_java(), jar_folder()
+        self._check_port()
+        config = self._write_files()
+        command = [
+            str(java),
+            f"-Xmx{self._heap_mb}m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xshare:auto",
+            "-Dzookeeper.admin.enableServer=false",
+            "-Dzookeeper.jmx.log4j.disable=true",
+            "-Dzookeeper.preAllocSize=4096",
+            f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}",
+            "-cp",
+            os.pathsep.join(_class_path(jars)),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(config),
+        ]
+        with self._open_log() as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        logger.info("ZooKeeper started: address=%s pid=%s data=%s", self.address, self._process.pid, self.data_dir)
+
+    def wait_serving(self, timeout_ms: int = 20_000) -> None:
+        """Waits until the server answers `srvr` as serving. Raises ZooKeeperStartError."""
+        process, deadline = self._process, time.monotonic() + timeout_ms / 1000
+        if process is None:
+            raise ZooKeeperStartError("this ZooKeeper server was not started")
+        while not self.is_serving():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.03)  # a pause that ends early when the process does
+                raise ZooKeeperStartError(self._why_it_ended())
+            if time.monotonic() >= deadline:
+                self.stop()
+                raise ZooKeeperStartError(
+                    f"ZooKeeper did not serve at {self.address} within {timeout_ms} ms; see {self.log_file}"
+                )
+
+    def is_serving(self) -> bool:
+        """Whether it answers requests now (in an ensemble: whether it is part of the quorum)."""
+        try:
+            with socket.create_connection((self.bind, self.port), 1.0) as connection:
+                connection.sendall(b"srvr")
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+        except OSError:
+            return False
+        return b"Mode: " in answer
+
+    def stop(self, timeout_ms: int = 5_000) -> None:
+        """Ends the process: SIGTERM, and SIGKILL when it does not end in time. The data stays."""
+        process = self._process
+        if process is None:
+            return
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            process.wait(timeout_ms / 1000)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Waits for the process to end; its exit code, None after `timeout_s`."""
+        if self._process is None:
+            return None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _check_port(self) -> None:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self.bind, self.port))
+            except OSError as error:
+                raise ZooKeeperStartError(
+                    f"ZooKeeper cannot listen at {self.address} ({error.strerror}): "
+                    "stop what uses the port or choose another one"
+                ) from error
+
+    def _write_files(self) -> Path:
+        config = self.data_dir / "zoo.cfg"
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(self.data_dir).free
+            if free < MIN_FREE_BYTES:
+                raise ZooKeeperStartError(
+                    f"the disk of {self.data_dir} is full ({free // 1024 // 1024} MB free): make room, "
+                    f"ZooKeeper needs {MIN_FREE_BYTES // 1024 // 1024} MB"
+                )
+            config.write_text(self._configuration())
+            (self.data_dir / "log4j2.properties").write_text(_LOGGING)
+            if self._members:
+                (self.data_dir / "myid").write_text(f"{self._number}\n")
+        except OSError as error:
+            raise ZooKeeperStartError(f"ZooKeeper cannot write to {self.data_dir}: {error.strerror}") from error
+        return config
+
+    def _configuration(self) -> str:
+        lines = [
+            f"tickTime={self._tick_ms}",
+            "initLimit=20",
+            "syncLimit=6",
+            f"dataDir={self.data_dir}",
+            f"clientPort={self.port}",
+            f"clientPortAddress={self.bind}",
+            f"minSessionTimeout={2 * self._tick_ms}",
+            "maxSessionTimeout=60000",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=srvr,ruok,mntr",
+            "autopurge.snapRetainCount=3",
+            "autopurge.purgeInterval=1",
+        ]
+        lines += [f"server.{one.number}={self.bind}:{one.peer_port}:{one.election_port}" for one in self._members]
+        return "\n".join(lines) + "\n"
+
+    @contextlib.contextmanager
+    def _open_log(self) -> Iterator[IO[bytes]]:
+        try:
+            log = self.log_file.open("wb")
+        except OSError as error:
+            raise ZooKeeperStartError(f"ZooKeeper cannot write to {self.log_file}: {error.strerror}") from error
+        with log:
+            yield log
+
+    def _why_it_ended(self) -> str:
+        text = self.log_file.read_text(errors="replace")
+        if "No space left on device" in text:
+            return f"the disk of {self.data_dir} is full: make room and start ZooKeeper again"
+        if "Address already in use" in text:
+            return f"ZooKeeper's port {self.port} is taken: stop what uses it or choose another one"
+        last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+        return f"ZooKeeper ended while starting ({last[:300]}); see {self.log_file}"
+
+
+class ZooKeeperEnsemble:
+    """One server or three on this machine, below one folder. `servers` may be stopped and started one by one."""
+
+    def __init__(self, folder: Path, count: int = 1, *, port: int = 0, tick_ms: int = 500) -> None:
+        if count not in (1, 3):
+            raise ZooKeeperStartError(f"an ensemble has 1 or 3 servers, not {count}")
+        members: tuple[Member, ...] = ()
+        if count == 3:
+            members = tuple(Member(number, free_port(), free_port()) for number in range(1, count + 1))
+        self.servers = tuple(
+            ZooKeeperServer(
+                folder / f"server-{number}",
+                port=port + number - 1 if port else 0,
+                tick_ms=tick_ms,
+                members=members,
+                number=number,
+            )
+            for number in range(1, count + 1)
+        )
+
+    @property
+    def address(self) -> str:
+        """`host:port,host:port` for clients."""
+        return ",".join(one.address for one in self.servers)
+
+    def start(self, timeout_ms: int = 30_000) -> None:
+        """Starts every server and waits until all serve. On failure none is left behind. Raises ZooKeeperStartError."""
+        try:
+            for one in self.servers:
+                one.launch()
+            for one in self.servers:
+                one.wait_serving(timeout_ms)
+        except ZooKeeperStartError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends every server."""
+        for one in self.servers:
+            one.stop()
+
+
+def _class_path(folder: Path) -> list[str]:
+    """Only what ZooKeeper needs: the whole folder would double the time to start."""
+    return sorted({str(jar) for pattern in _JARS for jar in folder.glob(f"{pattern}.jar") if "-osx-" not in jar.name})

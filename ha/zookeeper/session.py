@@ -1,0 +1,278 @@
+"""A ZooKeeper session over kazoo, with kazoo's traps shut.
+
+- one client per session: an expired client would reconnect under a new session by itself, so it is stopped at once;
+- requests are refused while not connected: kazoo would queue them and send them whenever;
+- no `client.retry`: it repeats after expiry what was meant for the old session;
+- every result of a transaction is looked at: `commit()` returns exceptions in a list instead of raising.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.retry import KazooRetry
+
+from ha.errors import Conflict, OutcomeUnknown, RecordTooLarge, SessionLost, StoreUnavailable
+from ha.session import (
+    MAX_TRANSACTION_BYTES,
+    SESSION_TRANSITIONS,
+    Node,
+    SessionState,
+    StateListener,
+    Watcher,
+    transaction_bytes,
+)
+from ha.store import Check, Create, Delete, Operation, Put
+
+logger = logging.getLogger(__name__)
+
+_kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_logger.setLevel(logging.CRITICAL)  # it warns at every refused reconnect; what matters is logged here
+
+_RECONNECT_DELAY_S = 0.05
+_RECONNECT_MAX_S = 0.2  # with jitter at most 0.25: after an outage the session is back before it can expire
+_CLOSE_S = 3.0
+
+_REFUSALS: dict[type[Exception], str] = {
+    NodeExistsError: "exists already",
+    NoNodeError: "does not exist",
+    BadVersionError: "was changed by someone else",
+    NotEmptyError: "has children",
+}
+
+
+class ZooKeeperSession:
+    """See `ha.session.Session`. Starts connecting at once, in the background."""
+
+    def __init__(self, hosts: str, session_timeout_ms: int, listener: StateListener | None = None) -> None:
+        self._hosts = hosts
+        self._listener = listener
+        self._changed = threading.Condition()
+        self._state = SessionState.CONNECTING
+        self._id = ""
+        self._request_s = max(1.0, session_timeout_ms / 1000)
+        self._closer: threading.Thread | None = None
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=_RECONNECT_DELAY_S, backoff=2, max_jitter=0.25, max_delay=_RECONNECT_MAX_S
+            ),
+            command_retry=KazooRetry(max_tries=0),
+            logger=_kazoo_logger,
+        )
+        self._client.add_listener(self._on_kazoo)
+        self._client.start_async()
+
+    @property
+    def id(self) -> str:
+        """See Session."""
+        return self._id
+
+    @property
+    def state(self) -> SessionState:
+        """See Session."""
+        return self._state
+
+    def get(self, path: str, watch: Watcher | None = None) -> Node | None:
+        """See Session."""
+        heard = _watcher(watch)
+        while True:
+            try:
+                data, stat = self._read(self._client.get_async, path, heard)
+                return Node(data, stat.version, f"{stat.ephemeralOwner:x}" if stat.ephemeralOwner else "")
+            except NoNodeError:
+                if heard is None or self._read(self._client.exists_async, path, heard) is None:
+                    return None  # watched for its creation; when it was made just now, it is read again
+
+    def children(self, path: str, watch: Watcher | None = None) -> tuple[str, ...]:
+        """See Session."""
+        try:
+            return tuple(sorted(self._read(self._client.get_children_async, path, _watcher(watch))))
+        except NoNodeError:
+            return ()
+
+    def transact(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See Session."""
+        _refuse_large(operations)
+        transaction = self._client.transaction()
+        for one in operations:
+            _add(transaction, one)
+        self._need_connection()
+        try:
+            results = transaction.commit_async().get(timeout=self._request_s)
+        except (SessionExpiredError, SessionMovedError, ConnectionClosedError) as error:
+            raise SessionLost(f"the ZooKeeper session {self._id} is gone") from error
+        except (ConnectionLoss, KazooTimeoutError) as error:
+            raise OutcomeUnknown("the connection to ZooKeeper broke during a write") from error
+        except KazooException as error:
+            raise StoreUnavailable(f"ZooKeeper refused the write: {error!r}") from error
+        return _inspected(operations, results)
+
+    def sync(self) -> None:
+        """See Session."""
+        with contextlib.suppress(NoNodeError):
+            self._read(lambda path, _watch: self._client.sync_async(path), "/", None)
+
+    def wait_connected(self, timeout_ms: int) -> bool:
+        """See Session."""
+        with self._changed:
+            ready = (SessionState.CONNECTED, SessionState.LOST)
+            self._changed.wait_for(lambda: self._state in ready, timeout_ms / 1000)
+            return self._state is SessionState.CONNECTED
+
+    def close(self) -> None:
+        """See Session."""
+        self._to(SessionState.LOST)
+        closer = self._start_closing()
+        if closer is not threading.current_thread():
+            closer.join(_CLOSE_S)  # a silent server can hold kazoo longer; the thread is then left to end by itself
+
+    def abandon(self) -> None:
+        """See Session. Reaches into kazoo, which has no such thing."""
+        self._to(SessionState.LOST)
+        self._client._stopped.set()
+        connection = self._client._connection._socket
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self.close()
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _on_kazoo(self, state: str) -> None:
+        """On kazoo's connection thread, which must not be joined from here."""
+        if state == KazooState.CONNECTED:
+            session = self._client._session_id
+            if self._id and self._id != f"{session:x}":
+                self._lose()  # another session: this object's own is over
+                return
+            self._id = f"{session:x}"
+            self._to(SessionState.CONNECTED)
+        elif state == KazooState.SUSPENDED:
+            self._to(SessionState.SUSPENDED)
+        else:
+            self._lose()
+
+    def _lose(self) -> None:
+        self._to(SessionState.LOST)
+        self._start_closing()
+
+    def _to(self, state: SessionState) -> None:
+        with self._changed:
+            if state not in SESSION_TRANSITIONS[self._state]:
+                return  # after LOST kazoo's own life goes on for a moment
+            self._state = state
+            self._changed.notify_all()
+            if self._listener is not None:  # inside the lock, so that states are heard in order
+                self._listener(state, self._id)
+        level = logging.WARNING if state is SessionState.SUSPENDED else logging.INFO
+        logger.log(level, "ZooKeeper session %s at %s: %s", self._id or "(new)", self._hosts, state.value)
+
+    def _start_closing(self) -> threading.Thread:
+        with self._changed:
+            if self._closer is None:
+                self._closer = threading.Thread(
+                    target=self._end_client, name=f"zookeeper-close-{self._id}", daemon=True
+                )
+                self._closer.start()
+            return self._closer
+
+    def _end_client(self) -> None:
+        try:
+            self._client.stop()
+            if not self._client._connection.connection_stopped.is_set():
+                self._client._safe_close()  # abandoned: kazoo takes itself for stopped
+            self._client.close()
+        except Exception as error:
+            logger.info("closing the ZooKeeper session %s: %r", self._id, error)
+
+    def _need_connection(self) -> None:
+        state = self._state
+        if state is SessionState.LOST:
+            raise SessionLost(f"the ZooKeeper session {self._id} is gone")
+        if state is not SessionState.CONNECTED:
+            raise StoreUnavailable(f"not connected to ZooKeeper at {self._hosts}")
+
+    def _read(self, ask: Callable[..., Any], path: str, watch: Callable[[Any], None] | None) -> Any:
+        self._need_connection()
+        try:
+            return ask(path, watch).get(timeout=self._request_s)
+        except (SessionExpiredError, ConnectionClosedError) as error:
+            raise SessionLost(f"the ZooKeeper session {self._id} is gone") from error
+        except NoNodeError:
+            raise
+        except (KazooException, KazooTimeoutError) as error:
+            raise StoreUnavailable(f"ZooKeeper at {self._hosts} did not answer: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """A watcher as kazoo calls it. Equal for equal watchers, so that watching twice is heard once."""
+
+    watch: Watcher
+
+    def __call__(self, _event: Any) -> None:
+        self.watch()
+
+
+def _watcher(watch: Watcher | None) -> _Heard | None:
+    return None if watch is None else _Heard(watch)
+
+
+def _refuse_large(operations: Sequence[Operation]) -> None:
+    size = transaction_bytes(operations)
+    if size > MAX_TRANSACTION_BYTES:
+        raise RecordTooLarge(f"{size} bytes in one transaction are more than the {MAX_TRANSACTION_BYTES} allowed")
+
+
+def _add(transaction: Any, operation: Operation) -> None:
+    if isinstance(operation, Create):
+        transaction.create(operation.path, operation.data, ephemeral=operation.ephemeral, sequence=operation.sequential)
+        return
+    version = -1 if operation.version is None else operation.version  # 0 is a version
+    if isinstance(operation, Put):
+        transaction.set_data(operation.path, operation.data, version)
+    elif isinstance(operation, Delete):
+        transaction.delete(operation.path, version)
+    else:
+        assert isinstance(operation, Check)
+        transaction.check(operation.path, version)
+
+
+def _inspected(operations: Sequence[Operation], results: Sequence[Any]) -> tuple[str, ...]:
+    """The paths of a transaction that was done. Raises Conflict with the operation that did not fit."""
+    for operation, result in zip(operations, results, strict=True):
+        if isinstance(result, RolledBackError | RuntimeInconsistency):
+            continue  # a victim of the one that did not fit
+        if isinstance(result, SessionExpiredError | SessionMovedError):
+            raise SessionLost("the ZooKeeper session is gone") from result
+        if isinstance(result, Exception):
+            raise Conflict(operation.path, _REFUSALS.get(type(result), repr(result))) from result
+    if any(isinstance(result, Exception) for result in results):
+        raise StoreUnavailable(f"ZooKeeper rolled a transaction back: {results!r}")
+    return tuple(
+        result if isinstance(operation, Create) else operation.path
+        for operation, result in zip(operations, results, strict=True)
+    )

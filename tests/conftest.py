@@ -1,0 +1,41 @@
+"""Fixtures that every room's tests may use."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from ha.zookeeper.server import ZooKeeperServer
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A real ZooKeeper server, shared by all tests of the run: `zookeeper.address`. Never stop this one."""
+    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def own_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A real ZooKeeper server of this test alone, to be stopped, killed and started as it likes."""
+    server = ZooKeeperServer(tmp_path_factory.mktemp("own-zookeeper"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def cluster_name() -> str:
+    """A cluster of this test alone on the shared ZooKeeper."""
+    return f"test-{os.getpid()}-{next(_numbers)}"

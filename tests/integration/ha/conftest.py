@@ -1,0 +1,167 @@
+"""Both kinds of ZooKeeper behind one face, so that the twin is held to the contract of the real one."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from kazoo.client import KazooClient
+from lockgate_proto.messages import LeaderRecord
+
+from ha.elector import Elector
+from ha.embedded import EmbeddedZooKeeper
+from ha.grant import LeadershipGrant
+from ha.session import Connector, Session
+from ha.zookeeper import connector as zookeeper_connector
+from ha.zookeeper.session import ZooKeeperSession
+
+WAIT_S = 15.0
+
+
+class Recorder:
+    """A listener that keeps what it heard, and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, object]] = []
+        self.changed = threading.Condition()
+
+    def _add(self, name: str, value: object = None) -> None:
+        with self.changed:
+            self.heard.append((name, value))
+            self.changed.notify_all()
+
+    def on_granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
+        self._add("granted", (grant, detected_unix_us))
+
+    def on_suspended(self) -> None:
+        self._add("suspended")
+
+    def on_resumed(self) -> None:
+        self._add("resumed")
+
+    def on_revoked(self, reason: str) -> None:
+        self._add("revoked", reason)
+
+    def on_leader(self, leader: LeaderRecord | None) -> None:
+        self._add("leader", leader)
+
+    def wait(self, name: str, nth: int = 1) -> object:
+        """The value of the nth call of `name`."""
+
+        def calls() -> list[object]:
+            return [value for one, value in self.heard if one == name]
+
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(calls()) >= nth, WAIT_S), f"no {name} #{nth} in {self.heard}"
+            return calls()[nth - 1]
+
+    def grants(self) -> list[LeadershipGrant]:
+        with self.changed:
+            return [value[0] for name, value in self.heard if name == "granted" and isinstance(value, tuple)]
+
+    def count(self, name: str) -> int:
+        with self.changed:
+            return sum(one == name for one, _ in self.heard)
+
+
+class Candidate:
+    """A coordinator reduced to its elector and an open port."""
+
+    def __init__(self, connector: Connector, cluster: str, name: str, address: str, listener: Recorder) -> None:
+        self.listener = listener
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address = address or f"127.0.0.1:{self.server.getsockname()[1]}"
+        me = LeaderRecord(coordinator_id=name, address=self.address, pid=1)
+        self.elector = Elector(connector, cluster, me, self.listener)
+
+    def start(self) -> Candidate:
+        self.elector.start()
+        assert self.elector.wait_connected(round(WAIT_S * 1000))
+        self.listener.wait("leader")
+        return self
+
+    def lead(self) -> Candidate:
+        self.start()
+        self.listener.wait("granted")
+        return self
+
+    def grant(self) -> LeadershipGrant:
+        held = self.elector.grant
+        assert held is not None
+        return held
+
+    def session(self) -> Session:
+        found = self.elector._session
+        assert found is not None
+        return found
+
+    def close_port(self) -> None:
+        self.server.close()
+
+
+@dataclass
+class World:
+    """A ZooKeeper of either kind. expire: ends a session on the server; cut: breaks its connection for a moment."""
+
+    connector: Connector
+    cluster: str
+    expire: Callable[[Session], None]
+    cut: Callable[[Session], None]
+    candidates: list[Candidate] = field(default_factory=list)
+    sessions: list[Session] = field(default_factory=list)
+
+    def candidate(self, name: str, address: str = "", listener: Recorder | None = None) -> Candidate:
+        made = Candidate(self.connector, self.cluster, name, address, listener or Recorder())
+        self.candidates.append(made)
+        return made
+
+    def open(self) -> Session:
+        session = self.connector.open()
+        self.sessions.append(session)
+        assert session.wait_connected(round(WAIT_S * 1000))
+        return session
+
+    def close(self) -> None:
+        for one in self.candidates:
+            one.elector.stop()
+            one.close_port()
+        for session in self.sessions:
+            session.close()
+
+
+def _expire_for_real(session: Session) -> None:
+    """Ends the session from a second connection under the same id, as only its password allows."""
+    assert isinstance(session, ZooKeeperSession)
+    client = session._client
+    twin = KazooClient(hosts=session._hosts, client_id=(client._session_id, client._session_passwd))
+    twin.start()
+    twin.stop()
+    twin.close()
+
+
+def _cut_for_real(session: Session) -> None:
+    assert isinstance(session, ZooKeeperSession)
+    session._client._connection._socket.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=pytest.mark.integration)])
+def world(request: pytest.FixtureRequest, cluster_name: str) -> Iterator[World]:
+    """Each test runs against the twin and against the real one."""
+    if request.param == "embedded":
+        server = EmbeddedZooKeeper()
+
+        def cut(session: Session) -> None:
+            server.suspend(session)
+            server.resume(session)
+
+        made = World(server.connector(), cluster_name, lambda session: server.expire(session.id), cut)
+    else:
+        address = request.getfixturevalue("zookeeper").address
+        made = World(zookeeper_connector(address, 4_000), cluster_name, _expire_for_real, _cut_for_real)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,299 @@
+"""The contract of a session and of the fenced store, held by ZooKeeper and by its embedded twin alike."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from lockgate_proto.messages import LeaderRecord
+
+from ha import steps
+from ha.errors import Conflict, Fenced, RecordTooLarge, SessionLost, StoreUnavailable
+from ha.grant import LeadershipGrant
+from ha.paths import Paths
+from ha.session import Session, SessionState
+from ha.session_store import SessionStore
+from ha.store import Check, Create, Delete, Put
+
+from .conftest import WAIT_S, World
+
+
+@pytest.fixture
+def base(world: World) -> str:
+    """A node of this test alone."""
+    session = world.open()
+    path = f"/contract-{world.cluster}"
+    session.transact([Create(path)])
+    return path
+
+
+@pytest.fixture
+def session(world: World, base: str) -> Session:
+    assert base
+    return world.open()
+
+
+def lead(world: World, session: Session, name: str) -> LeadershipGrant:
+    """Takes the grant by the elector's own steps."""
+    paths = Paths(world.cluster)
+    steps.prepare(session, paths)
+    contender = steps.join(session, paths, name, LeaderRecord(address=f"{name}:1"), rejoin=False)
+    view = steps.read_view(session, paths, {}, lambda: None)
+    record = LeaderRecord(token=view.epoch + 1, address=f"{name}:1", session=session.id)
+    steps.claim(session, paths, contender, record, view.epoch_version, view.leader is not None)
+    return LeadershipGrant(record.token, name, session.id)
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_are_made_changed_and_removed(session: Session, base: str) -> None:
+    path = f"{base}/a"
+    assert session.get(path) is None
+    assert session.transact([Create(path, b"1")]) == (path,)
+    first = session.get(path)
+    assert first is not None
+    assert (first.data, first.version, first.owner) == (b"1", 0, "")
+    session.transact([Put(path, b"2", version=0)])
+    second = session.get(path)
+    assert second is not None
+    assert (second.data, second.version) == (b"2", 1)
+    session.transact([Delete(path, version=1)])
+    assert session.get(path) is None
+    assert session.children(path) == ()
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [
+        (Create("/a"), "/a"),
+        (Create("/missing/b"), "/missing/b"),
+        (Put("/missing", b""), "/missing"),
+        (Put("/a", b"", version=7), "/a"),
+        (Put("/a", b"", version=0), "/a"),
+        (Delete("/missing"), "/missing"),
+        (Delete("/a", version=0), "/a"),
+        (Delete("/p"), "/p"),
+        (Check("/missing"), "/missing"),
+        (Check("/a", version=0), "/a"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_undoes_the_whole_transaction(
+    session: Session, base: str, operation: Create | Put | Delete | Check, path: str
+) -> None:
+    session.transact([Create(f"{base}/a"), Put(f"{base}/a", b"1"), Create(f"{base}/p"), Create(f"{base}/p/c")])
+    here = type(operation)(**{**_fields(operation), "path": base + operation.path})
+    with pytest.raises(Conflict) as error:
+        session.transact([Create(f"{base}/new"), Put(f"{base}/a", b"2"), here, Create(f"{base}/newer")])
+    assert error.value.path == base + path
+    assert session.children(base) == ("a", "p")
+    node = session.get(f"{base}/a")
+    assert node is not None
+    assert node.data == b"1"
+
+
+def _fields(operation: object) -> dict[str, object]:
+    return {name: getattr(operation, name) for name in operation.__slots__}  # type: ignore[attr-defined]
+
+
+def test_a_transaction_sees_its_own_earlier_operations(session: Session, base: str) -> None:
+    session.transact([Create(f"{base}/a"), Delete(f"{base}/a"), Create(f"{base}/a", b"again"), Check(f"{base}/a")])
+    node = session.get(f"{base}/a")
+    assert node is not None
+    assert node.data == b"again"
+
+
+def test_sequential_names_rise(session: Session, base: str) -> None:
+    made = [session.transact([Create(f"{base}/n-", sequential=True)])[0] for _ in range(3)]
+    assert made == sorted(set(made))
+    assert all(len(one.rsplit("-", 1)[1]) == 10 for one in made)
+
+
+def test_ephemeral_nodes_go_with_their_session(world: World, session: Session, base: str) -> None:
+    other = world.open()
+    other.transact([Create(f"{base}/e", ephemeral=True)])
+    node = session.get(f"{base}/e")
+    assert node is not None
+    assert node.owner == other.id
+    other.close()
+    session.sync()
+    assert session.get(f"{base}/e") is None
+
+
+def test_too_large_is_refused_before_it_can_break_the_connection(session: Session, base: str) -> None:
+    with pytest.raises(RecordTooLarge):
+        session.transact([Create(f"{base}/big", b"x" * 1_000_001)])
+    session.transact([Create(f"{base}/fits", b"x" * 999_000)])
+    assert session.state is SessionState.CONNECTED
+
+
+# -- watches ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["create", "put", "delete", "child"])
+def test_watches_hear_of_the_change(world: World, session: Session, base: str, change: str) -> None:
+    heard = threading.Event()
+    path = f"{base}/w"
+    if change in ("put", "delete"):
+        session.transact([Create(path)])
+    if change == "child":
+        session.children(base, heard.set)
+    else:
+        session.get(path, heard.set)
+    operation = {"put": Put(path, b"2"), "delete": Delete(path)}.get(change, Create(path))
+    world.open().transact([operation])
+    assert heard.wait(WAIT_S)
+
+
+def test_a_watch_set_twice_is_heard_once(world: World, session: Session, base: str) -> None:
+    calls: list[int] = []
+    last = threading.Event()
+
+    def watch() -> None:
+        calls.append(1)
+
+    for _ in range(3):
+        session.get(f"{base}/w", watch)
+    session.get(f"{base}/z", last.set)
+    world.open().transact([Create(f"{base}/w"), Create(f"{base}/z")])
+    assert last.wait(WAIT_S)
+    assert len(calls) == 1
+
+
+# -- the life of a session --------------------------------------------------------------------------------------------
+
+
+def test_a_session_survives_a_broken_connection(world: World, base: str) -> None:
+    states: list[SessionState] = []
+    back = threading.Event()
+
+    def listen(state: SessionState, _session: str) -> None:
+        states.append(state)
+        if states.count(SessionState.CONNECTED) == 2:
+            back.set()
+
+    session = world.connector.open(listen)
+    world.sessions.append(session)
+    assert session.wait_connected(10_000)
+    session.transact([Create(f"{base}/e", ephemeral=True)])
+    before = session.id
+    world.cut(session)
+    assert back.wait(WAIT_S)
+    assert states == [SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED]
+    assert session.id == before
+    assert session.get(f"{base}/e") is not None
+
+
+def test_an_expired_session_is_lost_for_good(world: World, base: str) -> None:
+    lost = threading.Event()
+    session = world.connector.open(lambda state, _: lost.set() if state is SessionState.LOST else None)
+    world.sessions.append(session)
+    assert session.wait_connected(10_000)
+    session.transact([Create(f"{base}/e", ephemeral=True)])
+    world.expire(session)
+    assert lost.wait(WAIT_S)
+    assert session.state is SessionState.LOST
+    assert not session.wait_connected(0)
+    with pytest.raises(SessionLost):
+        session.get(base)
+    with pytest.raises(SessionLost):
+        session.transact([Create(f"{base}/never")])
+    assert world.open().children(base) == ()
+
+
+def test_a_closed_session_refuses_everything(world: World, base: str) -> None:
+    session = world.open()
+    session.close()
+    session.close()
+    with pytest.raises(StoreUnavailable):
+        session.children(base)
+
+
+def test_an_abandoned_session_leaves_its_nodes_behind(world: World, session: Session, base: str) -> None:
+    crashed = world.open()
+    crashed.transact([Create(f"{base}/e", ephemeral=True)])
+    crashed.abandon()
+    session.sync()
+    assert session.get(f"{base}/e") is not None
+    assert crashed.state is SessionState.LOST
+
+
+# -- the fence --------------------------------------------------------------------------------------------------------
+
+
+def test_tokens_rise_and_a_zombies_write_is_refused(world: World) -> None:
+    zombie_session, next_session = world.open(), world.open()
+    zombie = lead(world, zombie_session, "zombie")
+    path = f"{Paths(world.cluster).jobs}/j"
+    zombie_store = SessionStore(world.cluster, zombie_session)
+    zombie_store.commit(zombie, [Create(path, b"1")])
+    leader = lead(world, next_session, "next")
+    assert leader.token == zombie.token + 1
+    with pytest.raises(Fenced) as error:
+        zombie_store.commit(zombie, [Put(path, b"2")])
+    assert (error.value.token, error.value.seen) == (zombie.token, leader.token)
+    assert zombie_store.read(path) == b"1"
+    SessionStore(world.cluster, next_session).commit(leader, [Put(path, b"3")])
+    assert zombie_store.read(path) == b"3"
+
+
+def test_a_fresh_store_of_a_zombie_is_refused_too(world: World) -> None:
+    zombie_session = world.open()
+    zombie = lead(world, zombie_session, "zombie")
+    lead(world, world.open(), "next")
+    with pytest.raises(Fenced):
+        SessionStore(world.cluster, zombie_session).commit(zombie, [Create(f"{Paths(world.cluster).jobs}/j")])
+
+
+def test_two_claims_from_one_view_give_one_grant(world: World) -> None:
+    paths, sessions = Paths(world.cluster), [world.open(), world.open()]
+    steps.prepare(sessions[0], paths)
+    me = LeaderRecord(address="x:1")
+    places = [steps.join(one, paths, f"n{i}", me, rejoin=False) for i, one in enumerate(sessions)]
+    view = steps.read_view(sessions[0], paths, {}, lambda: None)
+    record = LeaderRecord(token=1, session=sessions[0].id)
+    steps.claim(sessions[0], paths, places[0], record, view.epoch_version, False)
+    for replaces in (False, True):
+        with pytest.raises(Conflict):
+            steps.claim(sessions[1], paths, places[1], record, view.epoch_version, replaces)
+
+
+def test_without_its_contender_nobody_is_granted(world: World) -> None:
+    paths, session = Paths(world.cluster), world.open()
+    steps.prepare(session, paths)
+    with pytest.raises(Conflict, match="contenders/c-none"):
+        steps.claim(session, paths, "c-none-0000000000", LeaderRecord(token=1), 0, False)
+    assert session.get(paths.leader) is None
+
+
+def test_a_grant_of_a_session_that_is_gone_is_refused(world: World) -> None:
+    old = world.open()
+    grant = lead(world, old, "a")
+    store = SessionStore(world.cluster, world.open())
+    with pytest.raises(Fenced, match="is gone"):
+        store.commit(grant, [Create(f"{Paths(world.cluster).jobs}/j")])
+
+
+def test_the_epoch_rewritten_with_the_same_token_fences_nobody(world: World) -> None:
+    session = world.open()
+    grant = lead(world, session, "a")
+    store = SessionStore(world.cluster, session)
+    paths = Paths(world.cluster)
+    store.commit(grant, [Create(f"{paths.jobs}/j")])
+    session.transact([Put(paths.epoch, str(grant.token).encode())])
+    store.commit(grant, [Delete(f"{paths.jobs}/j")])
+
+
+def test_joining_again_keeps_the_place_and_rejoining_goes_last(world: World) -> None:
+    paths, session = Paths(world.cluster), world.open()
+    steps.prepare(session, paths)
+    me = LeaderRecord(coordinator_id="a", address="x:1", pid=4)
+    first = steps.join(session, paths, "n", me, rejoin=False)
+    assert steps.join(session, paths, "n", me, rejoin=False) == first
+    steps.join(session, paths, "other", me, rejoin=False)
+    again = steps.join(session, paths, "n", me, rejoin=True)
+    line = steps.read_view(session, paths, {}, lambda: None).contenders
+    assert [one.name for one in line][-1] == again
+    assert len(line) == 2
+    assert line[-1].record == LeaderRecord(coordinator_id="a", address="x:1", pid=4, session=session.id)

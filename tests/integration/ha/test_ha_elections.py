@@ -1,0 +1,185 @@
+"""Elections among electors on both kinds of ZooKeeper."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+from lockgate_proto.messages import JobRecord, LeaderRecord
+
+from ha import elector as elector_module
+from ha.errors import Fenced
+from ha.grant import LeadershipGrant
+from ha.records import JobRecords
+from ha.retrieval import LeaderRetrieval
+
+from .conftest import WAIT_S, Recorder, World
+
+
+def test_one_leads_and_the_others_stand_in_line(world: World) -> None:
+    a = world.candidate("a").lead()
+    b = world.candidate("b").start()
+    assert a.grant().token == 1
+    assert b.elector.grant is None
+    assert b.elector.leader is not None
+    assert b.elector.leader.coordinator_id == "a"
+    assert [one.coordinator_id for one in b.elector.contenders()] == ["a", "b"]
+
+
+def test_evidence_hands_over_while_the_session_of_the_dead_lives_on(world: World) -> None:
+    a, b = world.candidate("a").lead(), world.candidate("b").start()
+    a.elector.stop(release=False)
+    a.close_port()
+    started_us = time.time_ns() // 1_000
+    b.elector.report_leader_gone(1)
+    grant, detected = b.listener.wait("granted")  # type: ignore[misc]
+    assert grant.token == 2
+    assert started_us <= detected <= time.time_ns() // 1_000
+
+
+def test_an_open_port_is_no_evidence(world: World) -> None:
+    a, b = world.candidate("a").lead(), world.candidate("b").start()
+    a.server.settimeout(0.1)
+    probes = 0
+    deadline = time.monotonic() + WAIT_S
+    while probes < 2 and time.monotonic() < deadline:  # a second probe means that the first one's answer was taken in
+        b.elector.report_leader_gone(1)
+        with contextlib.suppress(TimeoutError):
+            a.server.accept()[0].close()
+            probes += 1
+    assert probes == 2
+    assert b.listener.count("granted") == 0
+    assert a.grant().token == 1
+
+
+def test_a_live_leader_deposed_by_evidence_steps_down_and_is_fenced(world: World) -> None:
+    a, b = world.candidate("a").lead(), world.candidate("b").start()
+    zombie = a.grant()
+    a.close_port()
+    b.elector.report_leader_gone(1)
+    b.listener.wait("granted")
+    a.listener.wait("revoked")
+    with pytest.raises(Fenced):
+        JobRecords(a.elector.store, world.cluster).submit(zombie, JobRecord(job_key="k", run_id="r"))
+    assert JobRecords(b.elector.store, world.cluster).jobs() == ()
+
+
+def test_an_expired_leader_is_revoked_and_the_standby_takes_over(world: World) -> None:
+    a, b = world.candidate("a").lead(), world.candidate("b").start()
+    world.expire(a.session())
+    a.listener.wait("revoked")
+    grant, detected = b.listener.wait("granted")  # type: ignore[misc]
+    assert grant.token == 2
+    assert detected is not None
+    a.listener.wait("leader", 3)  # it contends again in a new session and hears of b
+
+
+def test_a_lone_expired_leader_leads_again_under_a_higher_token(world: World) -> None:
+    a = world.candidate("a").lead()
+    first = a.grant()
+    world.expire(a.session())
+    a.listener.wait("granted", 2)
+    assert a.grant().token == first.token + 1
+    assert a.grant().session != first.session
+
+
+def test_release_hands_over_at_once(world: World) -> None:
+    a, b = world.candidate("a").lead(), world.candidate("b").start()
+    a.elector.stop(release=True)
+    assert a.listener.heard[-1][0] == "revoked"
+    b.listener.wait("granted")
+
+
+def test_a_broken_connection_suspends_and_resumes_the_same_grant(world: World) -> None:
+    a, b = world.candidate("a").lead(), world.candidate("b").start()
+    before = a.grant()
+    world.cut(a.session())
+    a.listener.wait("resumed")
+    assert a.grant() == before
+    assert a.listener.count("suspended") == 1
+    assert a.listener.count("revoked") == b.listener.count("granted") == 0
+    JobRecords(a.elector.store, world.cluster).submit(before, JobRecord(job_key="k", run_id="r"))
+
+
+def test_a_restarted_coordinator_on_the_same_address_leads_at_once(world: World) -> None:
+    a = world.candidate("a").lead()
+    a.elector.stop(release=False)
+    again = world.candidate("a2", address=a.address).lead()
+    assert again.grant().token == 2
+
+
+def test_step_down_with_a_higher_token_seen_goes_above_it(world: World) -> None:
+    a = world.candidate("a").lead()
+    a.elector.step_down("a task manager has seen token 41", 41)
+    a.listener.wait("granted", 2)
+    assert a.grant().token == 42
+
+
+def test_a_standby_that_is_not_first_takes_over_when_the_first_does_not(world: World) -> None:
+    a, b, c = world.candidate("a").lead(), world.candidate("b").start(), world.candidate("c").start()
+    for dead in (a, b):
+        dead.elector.stop(release=False)
+        dead.close_port()
+    c.elector.report_leader_gone(1)
+    c.listener.wait("granted")
+    assert c.grant().token == 2
+
+
+def test_a_failing_listener_does_not_stop_the_elector(world: World) -> None:
+    class Failing(Recorder):
+        def on_granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
+            super().on_granted(grant, detected_unix_us)
+            raise RuntimeError("a mistake in the listener")
+
+    a = world.candidate("a", listener=Failing()).lead()
+    leader = a.listener.wait("leader", 2)
+    assert isinstance(leader, LeaderRecord)
+    assert leader.coordinator_id == "a"
+
+
+def test_a_fault_in_the_elector_ends_the_grant_and_it_starts_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elector_module, "_FAULT_PAUSE_S", 0.0)
+    a = world.candidate("a").lead()
+
+    def fail(*_args: object) -> None:
+        raise RuntimeError("a mistake in the machine")
+
+    monkeypatch.setattr(a.elector._machine, "handle", fail)
+    a.elector.step_down("anything")
+    a.listener.wait("revoked")
+    a.listener.wait("granted", 2)
+    assert [one.token for one in a.listener.grants()] == [1, 2]
+
+
+def test_retrieval_follows_the_leader(world: World) -> None:
+    heard: list[LeaderRecord | None] = []
+    changed = threading.Event()
+
+    def on_leader(leader: LeaderRecord | None) -> None:
+        heard.append(leader)
+        changed.set()
+
+    retrieval = LeaderRetrieval(world.connector, world.cluster, on_leader)
+    retrieval.start()
+    try:
+        assert changed.wait(WAIT_S)
+        assert heard == [None]
+        a = world.candidate("a").lead()
+        first = retrieval.wait(10_000)
+        assert first is not None
+        assert (first.address, first.token) == (a.address, 1)
+        b = world.candidate("b").start()
+        a.close_port()
+        a.elector.stop(release=False)
+        b.elector.report_leader_gone(1)
+        second = retrieval.wait(10_000, newer_than=1)
+        assert second is not None
+        assert (second.address, second.token) == (b.address, 2)
+        assert retrieval.current() == second
+    finally:
+        retrieval.stop()
+    assert retrieval.wait(0, newer_than=2) is None

@@ -1,0 +1,262 @@
+"""JobRecords on the embedded twin: idempotence, unknown outcomes, corruption, cleaning up."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobRecord, JobResult
+
+from ha.embedded import EmbeddedZooKeeper
+from ha.errors import Conflict, CorruptRecord, Fenced, OutcomeUnknown, StoreUnavailable
+from ha.grant import LeadershipGrant
+from ha.paths import Paths, node_name, text_of
+from ha.records import JobRecords
+from ha.session_store import SessionStore
+from ha.store import Create, Put
+
+JOB = JobRecord(job_key="k", run_id="r1", graph=b"graph", graph_checksum="c", submitted_unix_ms=5, token=1)
+RESULT = JobResult(job_key="k", run_id="r1", outcome="FINISHED", ended_unix_ms=9, dirty=True)
+
+
+class Place:
+    """A leader with its records."""
+
+    def __init__(self) -> None:
+        self.server = EmbeddedZooKeeper()
+        self.store: SessionStore
+        self.store, self.grant = self.server.lead("c", "a")
+        self.records = JobRecords(self.store, "c", settle_ms=50, keep_results=10)
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def checkpoint(number: int, checksum: str = "x") -> CompletedCheckpoint:
+    return CompletedCheckpoint(checkpoint_id=number, pointer=f"p{number}", checksum=checksum, token=1)
+
+
+def test_a_submitted_job_has_all_its_records(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    assert place.records.jobs() == (JOB,)
+    assert place.records.job("k") == JOB
+    assert place.records.attempt("k") == AttemptRecord(token=1)
+    assert place.records.checkpoint_id("k") == 0
+    assert place.records.checkpoints("k") == ()
+    assert place.records.result("k") is None
+
+
+def test_what_does_not_exist_reads_as_nothing(place: Place) -> None:
+    records = place.records
+    assert (records.job("no"), records.attempt("no"), records.result("no")) == (None, None, None)
+    assert (records.checkpoint_id("no"), records.checkpoints("no"), records.jobs(), records.results()) == (
+        0,
+        (),
+        (),
+        (),
+    )
+
+
+def test_the_same_run_twice_is_one_job_and_another_run_conflicts(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    place.records.submit(place.grant, JOB)
+    with pytest.raises(Conflict):
+        place.records.submit(place.grant, dataclasses.replace(JOB, run_id="r2"))
+    assert place.records.jobs() == (JOB,)
+
+
+def test_a_key_with_a_result_cannot_be_submitted_again(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    place.records.write_result(place.grant, RESULT)
+    place.records.clean(place.grant, "k")
+    with pytest.raises(Conflict):
+        place.records.submit(place.grant, JOB)
+    assert place.records.jobs() == ()
+
+
+def test_attempts_and_checkpoint_ids_are_replaced(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    place.records.write_attempt(place.grant, "k", AttemptRecord(3, ("t1", "t2"), 1, 2))
+    place.records.write_checkpoint_id(place.grant, "k", 12)
+    assert place.records.attempt("k") == AttemptRecord(3, ("t1", "t2"), 1, 2)
+    assert place.records.checkpoint_id("k") == 12
+
+
+def test_records_of_a_job_that_does_not_exist_cannot_be_written(place: Place) -> None:
+    with pytest.raises(Conflict):
+        place.records.write_attempt(place.grant, "k", AttemptRecord(1))
+    with pytest.raises(Conflict):
+        place.records.write_checkpoint_id(place.grant, "k", 1)
+    with pytest.raises(Conflict):
+        place.records.add_checkpoint(place.grant, "k", checkpoint(1))
+
+
+def test_checkpoints_come_newest_first_by_number(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    for number in (9, 10, 2):
+        place.records.add_checkpoint(place.grant, "k", checkpoint(number))
+    assert [one.checkpoint_id for one in place.records.checkpoints("k")] == [10, 9, 2]
+    place.records.remove_checkpoint(place.grant, "k", 9)
+    place.records.remove_checkpoint(place.grant, "k", 9)
+    assert [one.checkpoint_id for one in place.records.checkpoints("k")] == [10, 2]
+
+
+def test_a_checkpoint_id_never_names_two_contents(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    place.records.add_checkpoint(place.grant, "k", checkpoint(1))
+    place.records.add_checkpoint(place.grant, "k", checkpoint(1))
+    with pytest.raises(Conflict):
+        place.records.add_checkpoint(place.grant, "k", checkpoint(1, checksum="other"))
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize("method", ["submit", "attempt", "checkpoint_id", "add", "remove", "result", "clean"])
+def test_an_unknown_outcome_is_read_back(place: Place, applied: bool, method: str) -> None:
+    records, grant = place.records, place.grant
+    if method != "submit":
+        records.submit(grant, JOB)
+    if method == "remove":
+        records.add_checkpoint(grant, "k", checkpoint(1))
+    if method == "clean":
+        records.write_result(grant, RESULT)
+    place.server.break_next_write(applied=applied)
+    if method == "submit":
+        records.submit(grant, JOB)
+        assert records.job("k") == JOB
+    elif method == "attempt":
+        records.write_attempt(grant, "k", AttemptRecord(4))
+        assert records.attempt("k") == AttemptRecord(4)
+    elif method == "checkpoint_id":
+        records.write_checkpoint_id(grant, "k", 4)
+        assert records.checkpoint_id("k") == 4
+    elif method == "add":
+        records.add_checkpoint(grant, "k", checkpoint(4))
+        assert records.checkpoints("k") == (checkpoint(4),)
+    elif method == "remove":
+        records.remove_checkpoint(grant, "k", 1)
+        assert records.checkpoints("k") == ()
+    elif method == "result":
+        records.write_result(grant, RESULT)
+        assert records.result("k") == RESULT
+    else:
+        records.clean(grant, "k")
+        assert records.result("k") == dataclasses.replace(RESULT, dirty=False)
+
+
+def test_an_unknown_outcome_stays_unknown_while_zookeeper_is_away(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+
+    class Broken(SessionStore):
+        def commit(self, grant: LeadershipGrant, operations: object) -> None:
+            assert grant
+            assert operations
+            place.server.stop()
+            raise OutcomeUnknown("broke")
+
+    store = Broken("c", place.store._session)
+    with pytest.raises(OutcomeUnknown):
+        JobRecords(store, "c", settle_ms=10).write_checkpoint_id(place.grant, "k", 4)
+    with pytest.raises(StoreUnavailable):
+        place.records.write_checkpoint_id(place.grant, "k", 4)
+    place.server.start()
+    place.records.write_checkpoint_id(place.grant, "k", 4)
+
+
+def test_writes_that_break_every_time_are_given_up(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    for _ in range(3):
+        place.server.break_next_write(applied=False)
+    with pytest.raises(StoreUnavailable, match="3 tries"):
+        place.records.write_checkpoint_id(place.grant, "k", 4)
+
+
+def test_a_superseded_leader_can_write_nothing(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    place.records.write_result(place.grant, RESULT)
+    place.server.lead("c", "b")
+    writes: list[Callable[[], None]] = [
+        lambda: place.records.submit(place.grant, dataclasses.replace(JOB, job_key="k2")),
+        lambda: place.records.write_attempt(place.grant, "k", AttemptRecord(9)),
+        lambda: place.records.write_checkpoint_id(place.grant, "k", 9),
+        lambda: place.records.add_checkpoint(place.grant, "k", checkpoint(9)),
+        lambda: place.records.remove_checkpoint(place.grant, "k", 9),
+        lambda: place.records.write_result(place.grant, dataclasses.replace(RESULT, error="e")),
+        lambda: place.records.clean(place.grant, "k"),
+    ]
+    for write in writes:
+        with pytest.raises(Fenced):
+            write()
+    assert place.records.checkpoint_id("k") == 0
+
+
+def test_cleaning_deletes_the_job_and_keeps_the_result(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    place.records.add_checkpoint(place.grant, "k", checkpoint(1))
+    place.records.write_result(place.grant, RESULT)
+    place.records.clean(place.grant, "k")
+    place.records.clean(place.grant, "k")
+    assert (place.records.jobs(), place.records.checkpoints("k")) == ((), ())
+    assert place.records.results() == (dataclasses.replace(RESULT, dirty=False),)
+
+
+def test_an_unfinished_job_is_never_cleaned(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    with pytest.raises(Conflict, match="no result"):
+        place.records.clean(place.grant, "k")
+    assert place.records.jobs() == (JOB,)
+
+
+def test_the_result_of_another_run_is_not_replaced(place: Place) -> None:
+    place.records.write_result(place.grant, RESULT)
+    place.records.write_result(place.grant, dataclasses.replace(RESULT, error="more"))
+    with pytest.raises(Conflict):
+        place.records.write_result(place.grant, dataclasses.replace(RESULT, run_id="r2"))
+
+
+def test_the_oldest_clean_results_are_forgotten(place: Place) -> None:
+    dirty = dataclasses.replace(RESULT, job_key="dirty", ended_unix_ms=0)
+    place.records.write_result(place.grant, dirty)
+    for number in range(11):
+        result = dataclasses.replace(RESULT, job_key=f"k{number:02}", ended_unix_ms=number + 1)
+        place.records.write_result(place.grant, result)
+        place.records.clean(place.grant, result.job_key)
+    kept = {one.job_key for one in place.records.results()}
+    assert "dirty" in kept
+    assert "k10" in kept
+    assert not {"k00", "k01"} & kept
+    assert len(kept) <= 10
+
+
+def test_a_corrupt_job_is_no_obstacle_to_the_others(place: Place) -> None:
+    paths = Paths("c")
+    place.records.submit(place.grant, JOB)
+    place.records.submit(place.grant, dataclasses.replace(JOB, job_key="bad"))
+    place.store.commit(place.grant, [Put(paths.graph("bad"), b"\xff\xff"), Put(paths.checkpoint_id("bad"), b"x")])
+    assert place.records.jobs() == (JOB,)
+    with pytest.raises(CorruptRecord, match="bad/graph"):
+        place.records.job("bad")
+    with pytest.raises(CorruptRecord, match="not a number"):
+        place.records.checkpoint_id("bad")
+
+
+def test_a_corrupt_checkpoint_is_an_error_never_a_step_back(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    place.records.add_checkpoint(place.grant, "k", checkpoint(1))
+    place.store.commit(place.grant, [Create(Paths("c").checkpoint("k", 2), b"\xff\xff")])
+    with pytest.raises(CorruptRecord):
+        place.records.checkpoints("k")
+
+
+@pytest.mark.parametrize("key", ["a/b", ".", "..", "ü ß", "%2F", "zookeeper", "a\x00b"])
+def test_any_job_key_becomes_one_node(place: Place, key: str) -> None:
+    assert text_of(node_name(key)) == key
+    place.records.submit(place.grant, dataclasses.replace(JOB, job_key=key))
+    assert [one.job_key for one in place.records.jobs()] == [key]
+
+
+def test_an_empty_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="must not be empty"):
+        node_name("")
