@@ -402,12 +402,10 @@ class LeaderElection:
 
     def _place(self, view: View) -> tuple[int, int]:
         """(how many stand before this coordinator in line, how many others there are), the dead not counted."""
-        dead = view.leader.session if view.leader is not None and not view.leader_is_mine else None
-        line = [
-            one.name
-            for one in view.contenders
-            if one.name == self._contender or (one.record.session != dead and one.record.address != self._me.address)
-        ]
+        dead = {self._me.address}  # an earlier process of one address can only be dead, its node still in line
+        if view.leader is not None and not view.leader_is_mine:
+            dead.add(view.leader.address)
+        line = [one.name for one in view.contenders if one.name == self._contender or one.record.address not in dead]
         return line.index(self._contender), len(line) - 1
 
     def _claimed(self, event: Claimed, now_ms: int) -> None:

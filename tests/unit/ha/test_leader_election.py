@@ -172,6 +172,12 @@ def test_evidence_makes_the_second_in_line_wait(joined: Driver) -> None:
     assert joined.later(TIMING.rank_delay_ms) == []
 
 
+def test_an_earlier_process_at_the_dead_leaders_address_is_not_waited_for(joined: Driver) -> None:
+    earlier = dataclasses.replace(OLD_LEADER, record=dataclasses.replace(OLD_LEADER.record, session="77"))
+    joined(Viewed(1, view(line=(earlier, OLD_LEADER, MINE)), 1), LeaderGone(7, 123))
+    assert joined(Probed(7, refused=True)) == [Claim(1, MINE.name, 7, 8, True)]
+
+
 def test_an_answering_leader_is_left_alone(standby: Driver) -> None:
     standby(LeaderGone(7, 123))
     assert standby(Probed(7, refused=False)) == []

@@ -1,0 +1,1 @@
+"""The coordinator's shell: threads, sockets, files and ZooKeeper around the pure machines."""

@@ -1,0 +1,202 @@
+"""The actor that owns everything that decides in this process, and the way in for the threads around it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TypeVar
+
+from lockgate_proto.messages import LeaderRecord
+
+from coordinator.runtime.actor import Actor
+from coordinator.runtime.errors import Busy, NotLeading
+from coordinator.runtime.job_runner import JobRunner
+from coordinator.runtime.metadata_files import MetadataFiles
+from coordinator.runtime.persistence import Tenure
+from coordinator.runtime.settings import CoordinatorSettings
+from coordinator.runtime.shared import Shared
+from coordinator.runtime.submissions import Submissions
+from coordinator.runtime.term import LeaderTerm
+from coordinator.runtime.watch import WatchEnd, Watcher
+from coordinator.runtime.workers import KeyedWorkers
+from ha.grant import LeadershipGrant
+from ha.store import CoordinationStore
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+GRANT_WAIT_S = 0.5  # others see a new leader in ZooKeeper at the same moment as the leader itself
+RECOVERY_WAIT_S = 2.0
+_ANSWER_S = 10.0  # the actor answers in milliseconds; longer means that it is stuck
+
+
+class Dispatcher:
+    """One per process. Its methods may be called from any thread."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        address: str,
+        store: CoordinationStore,
+        files: MetadataFiles,
+        step_down: Callable[[str, int], None],
+        leader: Callable[[], LeaderRecord | None],
+    ) -> None:
+        """leader: who leads, as far as known; for the error that sends a client there."""
+        self._actor = Actor("dispatcher")
+        self._shared = Shared(
+            settings,
+            address,
+            self._actor,
+            KeyedWorkers("job-worker"),
+            KeyedWorkers("probe", threads=4),
+            store,
+            files,
+            step_down,
+        )
+        self._leader = leader
+        self._changed = threading.Condition()
+        self._term: LeaderTerm | None = None
+        self._submissions: Submissions | None = None
+
+    def start(self) -> None:
+        """Starts the actor."""
+        self._actor.start()
+
+    def stop(self) -> None:
+        """Ends the term, if there is one, and joins every thread."""
+        self.revoked("this coordinator is shutting down")
+        self._actor.stop()
+        self._shared.workers.close()
+        self._shared.probes.close()
+
+    # -- what the election says; must return fast ---------------------------------------------------------------------
+
+    def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
+        """A term begins."""
+        tenure = Tenure(grant, threading.Event(), lambda reason: self._shared.step_down(reason, 0))
+        term = LeaderTerm(grant, detected_unix_us, self._shared, tenure)
+        self._replace(term, "a newer grant")
+        self._actor.tell(term.start)
+
+    def suspended(self) -> None:
+        """ZooKeeper is away."""
+        self._in_term(lambda term: term.suspend())
+
+    def resumed(self) -> None:
+        """ZooKeeper is back."""
+        self._in_term(lambda term: term.resume())
+
+    def revoked(self, reason: str) -> None:
+        """The term is over: its workers stop before their next write, its machines are dropped."""
+        self._replace(None, reason)
+
+    def _replace(self, term: LeaderTerm | None, reason: str) -> None:
+        with self._changed:
+            former, self._term = self._term, term
+            self._submissions = None if term is None else Submissions(term)
+            self._changed.notify_all()
+        if former is not None:
+            former.tenure.over.set()
+            self._actor.tell(lambda: former.close(reason))
+
+    def _in_term(self, call: Callable[[LeaderTerm], None]) -> None:
+        term = self._term
+        if term is not None:
+            self._actor.tell(lambda: call(term))
+
+    # -- for the services ---------------------------------------------------------------------------------------------
+
+    @property
+    def term(self) -> LeaderTerm | None:
+        """The present term; only its token and tenure may be read from other threads."""
+        return self._term
+
+    def not_leading(self) -> NotLeading:
+        """The error that tells where the leader is."""
+        leader = self._leader()
+        address = leader.address if leader is not None and leader.address != self._shared.address else ""
+        return NotLeading(address)
+
+    def wait_leading(self, timeout_s: float) -> LeaderTerm:
+        """The present term, waiting a moment for one that is about to begin. Raises NotLeading."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._term is not None, timeout_s)
+            if self._term is None:
+                raise self.not_leading()
+            return self._term
+
+    def wait_recovered(self) -> None:
+        """Waits a moment for a new leader to have read its jobs. Raises NotLeading, Busy, Stopped."""
+        term = self._term
+        if term is None:
+            raise self.not_leading()
+        try:
+            term.jobs_known.result(RECOVERY_WAIT_S)
+        except FutureTimeout:
+            raise Busy("the new leader is still reading the jobs; try again") from None
+
+    def wait_over(self, term: LeaderTerm, timeout_s: float) -> bool:
+        """Waits for the end of a term or a `wake`; True when it is over."""
+        with self._changed:
+            if self._term is term:
+                self._changed.wait(timeout_s)
+            return self._term is not term
+
+    def wake(self) -> None:
+        """Lets everybody in `wait_over` look around."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def step_down(self, reason: str, seen_token: int) -> None:
+        """Somebody has seen a higher token."""
+        self._shared.step_down(reason, seen_token)
+
+    def call(self, call: Callable[[LeaderTerm], T]) -> T:
+        """The outcome of `call` on the actor thread. Raises what it raises, NotLeading, Busy or Stopped."""
+        return _wait(self._actor.ask(lambda: call(self._present())))
+
+    def submissions(self, call: Callable[[Submissions], T]) -> T:
+        """As `call`, for writes of jobs. Raises Busy while nothing can be written."""
+
+        def run() -> T:
+            writable(self._present())
+            assert self._submissions is not None
+            return call(self._submissions)
+
+        return _wait(self._actor.ask(run))
+
+    def tell(self, term: LeaderTerm, call: Callable[[], None]) -> bool:
+        """Runs `call` on the actor thread unless the term is over. False when it will certainly not run."""
+        return self._term is term and self._actor.tell(lambda: None if term.tenure.over.is_set() else call())
+
+    def forget(self, runner: JobRunner, watcher: Watcher) -> None:
+        """A watcher has gone."""
+        watcher.finish(WatchEnd.CLOSED)
+        self._actor.tell(lambda: runner.hub.forget(watcher))
+
+    def _present(self) -> LeaderTerm:
+        term = self._term
+        if term is None:
+            raise self.not_leading()
+        return term
+
+
+def writable(term: LeaderTerm) -> None:
+    """Raises Busy while the term must not begin anything."""
+    if term.suspended:
+        raise Busy("ZooKeeper is not reachable from the leader at the moment; try again")
+    if term.recovering:
+        raise Busy("the new leader is still reading the jobs; try again")
+
+
+def _wait(answer: Future[T]) -> T:
+    try:
+        return answer.result(_ANSWER_S)
+    except FutureTimeout:
+        answer.cancel()
+        raise Busy(f"the leader did not answer within {_ANSWER_S:.0f} s; try again") from None

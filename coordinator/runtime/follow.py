@@ -1,0 +1,160 @@
+"""Standbys hold a stream to the leader: it breaks within milliseconds when the leader's process dies."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+
+import grpc
+from lockgate_proto.messages import FollowRequest, LeaderBeat, LeaderRecord
+from lockgate_proto.rpc import call
+from lockgate_proto.security import Credentials
+
+from coordinator.runtime.dispatcher import GRANT_WAIT_S, Dispatcher
+from coordinator.runtime.settings import CoordinatorSettings
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S = 0.1  # between two looks at a leader that does not answer
+
+
+class FollowService:
+    """The leader's side. See control.proto."""
+
+    def __init__(self, dispatcher: Dispatcher, coordinator_id: str, heartbeat_ms: int) -> None:
+        self._dispatcher = dispatcher
+        self._coordinator_id = coordinator_id
+        self._heartbeat_s = heartbeat_ms / 1000
+
+    def Follow(self, request: FollowRequest, context: grpc.ServicerContext) -> Iterator[LeaderBeat]:
+        """Beats until the term or the stream ends; the last one says that it is over."""
+        term = self._dispatcher.wait_leading(GRANT_WAIT_S)
+        if request.token > term.token:
+            self._dispatcher.step_down(f"{request.coordinator_id} knows of a later leader", request.token)
+        context.add_callback(self._dispatcher.wake)
+        log.info("%s follows this leader", request.coordinator_id)
+        yield LeaderBeat(term.token, True, self._coordinator_id)
+        while not self._dispatcher.wait_over(term, self._heartbeat_s):
+            if not context.is_active():
+                return
+            yield LeaderBeat(term.token, True, self._coordinator_id)
+        yield LeaderBeat(term.token, False, self._coordinator_id)
+
+
+class Follower:
+    """The standby's side: reports what speaks against the leader. It only gathers evidence, the elector decides."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        coordinator_id: str,
+        gone: Callable[[int], None],
+        not_leading: Callable[[int], None],
+    ) -> None:
+        """gone, not_leading: Elector.report_leader_gone and report_not_leading; both take the leader's token."""
+        self._credentials: Credentials = settings.credentials
+        self._silence_s = settings.heartbeat_timeout_ms / 1000
+        self._coordinator_id = coordinator_id
+        self._gone = gone
+        self._not_leading = not_leading
+        self._changed = threading.Condition()
+        self._leader: LeaderRecord | None = None
+        self._refused_by = 0  # token of the leader about whom that was logged
+        self._stopped = False
+        self._stream: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, name="follower")
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def follow(self, leader: LeaderRecord | None) -> None:
+        """From now on watches this leader; None: nobody (there is none, or it is this process)."""
+        with self._changed:
+            self._leader = leader
+            self._stream.put(None)  # look up from the present stream
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Joins the thread."""
+        with self._changed:
+            self._stopped = True
+            self._leader = None
+            self._stream.put(None)
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (leader := self._next()) is not None:
+            with self._credentials.channel(leader.address) as channel:
+                self._watch(leader, channel)
+            with self._changed:
+                if self._leader is leader:
+                    self._changed.wait(_PAUSE_S)
+
+    def _next(self) -> LeaderRecord | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._leader is not None)
+            return None if self._stopped else self._leader
+
+    def _watch(self, leader: LeaderRecord, channel: grpc.Channel) -> None:
+        """One stream, from its start to its end or to another leader."""
+        inbox: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
+        with self._changed:
+            if self._leader is not leader:
+                return
+            self._stream = inbox
+        request = FollowRequest(self._coordinator_id, leader.token)
+        beats = call(channel, "FollowService", "Follow")(request, metadata=self._credentials.metadata())
+        reader = threading.Thread(target=_read, args=(beats, inbox), name="follower-stream")
+        reader.start()
+        try:
+            while self._heard(leader, inbox):
+                pass
+        finally:
+            beats.cancel()
+            reader.join()
+
+    def _heard(self, leader: LeaderRecord, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None]) -> bool:
+        """Takes the next message, or its absence. False when this stream is of no more use."""
+        try:
+            message = inbox.get(timeout=self._silence_s)
+        except queue.Empty:
+            log.warning("the leader %s is silent for %s s", leader.address, self._silence_s)
+            self._gone(leader.token)
+            return self._leader is leader
+        if self._leader is not leader:
+            return False
+        if isinstance(message, LeaderBeat):
+            if message.leading and message.token == leader.token:
+                return True
+            self._not_leading(leader.token)
+            return False
+        if isinstance(message, grpc.RpcError):
+            self._judge(leader, message)
+            return False
+        return True
+
+    def _judge(self, leader: LeaderRecord, error: grpc.RpcError) -> None:
+        code = error.code()
+        if code is grpc.StatusCode.FAILED_PRECONDITION:
+            self._not_leading(leader.token)
+        elif code is grpc.StatusCode.UNAUTHENTICATED:
+            if self._refused_by != leader.token:
+                log.error("the leader %s refuses this standby: %s", leader.address, error.details())
+            self._refused_by = leader.token
+        else:
+            self._gone(leader.token)
+
+
+def _read(beats: Iterator[LeaderBeat], inbox: queue.Queue[LeaderBeat | grpc.RpcError | None]) -> None:
+    try:
+        for beat in beats:
+            inbox.put(beat)
+    except grpc.RpcError as error:
+        inbox.put(error)
+    else:
+        inbox.put(LeaderBeat())  # ended without a word: it does not lead

@@ -1,0 +1,397 @@
+"""One job under this leader: feeds its JobMaster and carries out what that asks for. Actor thread only.
+
+LOADING --records read--> RUNNING --CleanUp--> ENDED
+   |                         |
+   +---cannot be read--------+---fault of the machine--> BROKEN (nothing is deleted; a client may cancel)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from enum import Enum, auto
+from typing import Protocol, TypeVar
+
+from lockgate_proto.messages import (
+    AttemptId,
+    CancelAttempt,
+    CompletedCheckpoint,
+    Deploy,
+    JobEvent,
+    JobEventKind,
+    JobGraph,
+    JobRecord,
+    JobResult,
+    JobState,
+    JobStatus,
+)
+
+from coordinator.graph.slots import SlotsReleased, SlotsRequested
+from coordinator.recovery import effects as do
+from coordinator.recovery import events as ev
+from coordinator.recovery.job_master import JobMaster
+from coordinator.runtime.actor import Actor, Timer, monotonic_ms, unix_us
+from coordinator.runtime.errors import Busy, Refused, Stopped
+from coordinator.runtime.persistence import Persistence
+from coordinator.runtime.watch import WatchEnd, Watcher, WatchHub
+from coordinator.runtime.workers import KeyedWorkers
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_STATUS_PAUSE_MS = 100  # between two statuses for watchers when nothing but numbers changed
+
+
+class Stage(Enum):
+    """Where a runner stands."""
+
+    LOADING = auto()
+    RUNNING = auto()
+    ENDED = auto()
+    BROKEN = auto()
+
+
+class Surroundings(Protocol):
+    """What a runner needs of the term it belongs to."""
+
+    @property
+    def token(self) -> int:
+        """Of the grant."""
+        ...
+
+    def send(self, task_manager_id: str, body: do.ControlBody) -> bool:
+        """False when the task manager is not registered."""
+        ...
+
+    def slots(self, event: SlotsRequested | SlotsReleased) -> None:
+        """To the SlotPool; its answer comes later."""
+        ...
+
+    def ended_job(self, runner: JobRunner) -> None:
+        """The job has a durable result and its clean-up is under way."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tools:
+    """Shared by all runners of a term."""
+
+    actor: Actor
+    workers: KeyedWorkers
+    persistence: Persistence
+    surroundings: Surroundings
+    leader_address: str
+    directory: Callable[[str, str], str]  # job key and run id to checkpoint directory
+
+
+class JobRunner:
+    """See the module."""
+
+    def __init__(self, record: JobRecord, tools: Tools) -> None:
+        self.record = record
+        self.key = record.job_key
+        self.hub = WatchHub()
+        self.result: JobResult | None = None
+        self.stage = Stage.LOADING
+        self._tools = tools
+        self._master: JobMaster | None = None
+        self._before_load: list[ev.Event] = []
+        self._savepoints: dict[str, Future[CompletedCheckpoint]] = {}
+        self._wake: Timer | None = None
+        self._status_timer: Timer | None = None
+        self._recovered_below = 1
+        self._orphans_checked = False
+        self.attempt: AttemptId | None = None
+        self._placed_on: set[str] = set()
+        self._error = ""
+        self._final = JobStatus()
+        self._closed = False
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def load(self, *, fresh: bool) -> None:
+        """Reads the job's records and starts its JobMaster. fresh: it was submitted a moment ago."""
+
+        def read() -> tuple[JobGraph, ev.Recovered | ev.RecoveryFailed]:
+            persistence = self._tools.persistence
+            graph = persistence.graph(self.record)
+            if fresh and not self.record.restore_from:
+                return graph, ev.Recovered(None, (), None, 1)
+            return graph, persistence.recover(self.record)
+
+        self._work(read, lambda found: self._start(*found), self._load_failed)
+
+    def _start(self, graph: JobGraph, event: ev.Recovered | ev.RecoveryFailed) -> None:
+        if self._master is None:
+            self._master = JobMaster(
+                self.record,
+                graph,
+                token=self._tools.surroundings.token,
+                checkpoint_directory=self._tools.directory(self.key, self.record.run_id),
+                unix_offset_ms=unix_us() // 1_000 - monotonic_ms(),
+            )
+        self.stage = Stage.RUNNING
+        self._recovered_below = event.next_checkpoint_id
+        self.handle(event)
+        waiting, self._before_load = self._before_load, []
+        for one in waiting:
+            self.handle(one)
+
+    def _load_failed(self, error: BaseException) -> None:
+        self.break_off(f"The job cannot be recovered: {error}")
+
+    def break_off(self, reason: str) -> None:
+        """Ends the job under this leader without touching its records: they may be all that is left of it."""
+        log.error(
+            "job %s is broken off; its records and files stay, a new leader will try it again: %s", self.key, reason
+        )
+        self.stage, self._error = Stage.BROKEN, reason
+        self._fail_savepoints(Refused("ABORTED", f"the job failed: {reason}"))
+        for name in self._placed_on:
+            self._tools.surroundings.send(name, CancelAttempt(self.attempt, "the job failed"))
+        self._tools.surroundings.slots(SlotsReleased(self.key))
+        self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))
+        self.hub.status(self.status())
+        self.hub.finish(WatchEnd.JOB_ENDED)
+
+    def give_up(self) -> None:
+        """A client cancels a job that was broken off: the result is written, the records go, the files stay."""
+        record = self.record
+        result = JobResult(
+            job_key=self.key,
+            run_id=record.run_id,
+            outcome=JobState.CANCELED.name,
+            error=self._error,
+            submitted_unix_ms=record.submitted_unix_ms,
+            ended_unix_ms=unix_us() // 1_000,
+            dirty=True,
+            graph_checksum=record.graph_checksum,
+            token=self._token,
+        )
+
+        def written(answer: ev.ResultPersisted | ev.PersistFailed) -> None:
+            if isinstance(answer, ev.ResultPersisted):
+                self.result = result
+                self._final = dataclasses.replace(
+                    self._view(), state=JobState.CANCELED, ended_unix_ms=result.ended_unix_ms
+                )
+                self.stage = Stage.ENDED
+                self._work(lambda: self._tools.persistence.forget_records(self.key))
+                self._tools.surroundings.ended_job(self)
+            else:
+                log.warning("job %s could not be cancelled: %s", self.key, answer.reason)
+
+        self._work(lambda: self._tools.persistence.write_result(result), written)
+
+    def close(self, end: WatchEnd) -> None:
+        """Drops everything: the term is over. Nothing is sent or written any more."""
+        self._closed = True
+        self._fail_savepoints(Stopped("this coordinator no longer leads; ask the new leader for the savepoint"))
+        for timer in (self._wake, self._status_timer):
+            if timer is not None:
+                timer.cancel()
+        self.hub.finish(end)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def handle(self, event: ev.Event) -> None:
+        """Gives the event to the JobMaster and does what it wants. A fault in there ends this job, no other."""
+        if self._closed or self.stage in (Stage.ENDED, Stage.BROKEN):
+            return
+        if self.stage is Stage.LOADING or self._master is None:
+            self._before_load.append(event)
+            return
+        try:
+            wanted = self._master.handle(event, monotonic_ms())
+            for one in wanted:
+                self._do(one)
+        except Exception as error:
+            log.exception("job %s: the coordinator made a mistake while handling %s", self.key, type(event).__name__)
+            self.break_off(f"An internal fault of the coordinator, see its log: {type(error).__name__}: {error}")
+            return
+        self._show(at_once=any(isinstance(one, do.Emit) for one in wanted))
+
+    def tell(self, event: ev.Event) -> None:
+        """`handle`, behind what is queued already."""
+        self._tools.actor.tell(lambda: self.handle(event))
+
+    def _do(self, effect: do.Effect) -> None:
+        tools, key = self._tools, self.key
+        match effect:
+            case do.Send(task_manager_id, body):
+                if isinstance(body, Deploy):
+                    self._note_deploy(task_manager_id, body)
+                if not tools.surroundings.send(task_manager_id, body):
+                    self.tell(ev.TaskManagerLost(task_manager_id, "it is not connected"))
+            case do.Emit(event):
+                self._emit(event)
+            case do.WakeAt(at_ms):
+                if self._wake is not None:
+                    self._wake.cancel()
+                self._wake = tools.actor.at(at_ms, lambda: self.handle(ev.Tick()))
+            case do.RequestSlots(request, count, preferred, grace_ms):
+                tools.surroundings.slots(SlotsRequested(key, request, count, preferred, grace_ms))
+            case do.ReleaseSlots():
+                tools.surroundings.slots(SlotsReleased(key))
+            case do.AnswerSavepoint():
+                self._answer(effect)
+            case _:
+                self._persist(effect)
+
+    def _note_deploy(self, task_manager_id: str, deploy: Deploy) -> None:
+        if deploy.attempt != self.attempt:
+            self.attempt, self._placed_on = deploy.attempt, set()
+        self._placed_on.add(task_manager_id)
+
+    def _persist(self, effect: do.Effect) -> None:
+        """What needs ZooKeeper or files: on the job's worker, in order."""
+        key, store = self.key, self._tools.persistence
+        match effect:
+            case do.PersistAttempt(record):
+                self._work(lambda: store.write_attempt(key, record), self.handle)
+            case do.PersistCheckpointId(number):
+                self._work(lambda: store.write_checkpoint_id(key, number), self.handle)
+            case do.PersistCheckpoint():
+                self._work(lambda: store.write_checkpoint(key, effect), self.handle)
+            case do.PersistResult(result):
+                self.result = dataclasses.replace(
+                    result, graph_checksum=result.graph_checksum or self.record.graph_checksum
+                )
+                self._work(lambda: store.write_result(self.result or result), self.handle)
+            case do.DiscardCheckpoint():
+                self._work(lambda: store.discard_checkpoint(key, effect))
+            case do.DiscardPending(number):
+                self._work(lambda: store.discard_pending(self.record, number))
+            case do.Recover():
+                self._work(lambda: store.recover(self.record), self.handle)
+            case do.CleanUp(retained):
+                self._end(retained)
+            case _:
+                raise AssertionError(f"nobody carries out {effect}")
+
+    def _end(self, retained: tuple[CompletedCheckpoint, ...]) -> None:
+        self._final = self._view()
+        self.stage = Stage.ENDED
+        self._fail_savepoints(Refused("FAILED_PRECONDITION", "the job has ended"))
+        if self._wake is not None:
+            self._wake.cancel()
+        self._work(lambda: self._tools.persistence.clean_up(self.key, self.record.run_id, retained))
+        self._tools.surroundings.ended_job(self)
+
+    def _work(
+        self,
+        call: Callable[[], T],
+        then: Callable[[T], None] | None = None,
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        def answered(answer: Future[T]) -> None:
+            error = answer.exception()
+            if error is None:
+                if then is not None:
+                    self._tools.actor.tell(lambda: None if self._closed else then(answer.result()))
+            elif not isinstance(error, Stopped):
+                self._tools.actor.tell(lambda: self._work_failed(error, failed))
+
+        self._tools.workers.submit(self.key, call).add_done_callback(answered)
+
+    def _work_failed(self, error: BaseException, failed: Callable[[BaseException], None] | None) -> None:
+        if self._closed:
+            return
+        if failed is not None:
+            failed(error)
+            return
+        log.error("job %s: the coordinator made a mistake while writing", self.key, exc_info=error)
+        self.break_off(f"An internal fault of the coordinator, see its log: {type(error).__name__}: {error}")
+
+    # -- what clients ask ---------------------------------------------------------------------------------------------
+
+    def status(self) -> JobStatus:
+        """What clients see now."""
+        if self.stage is Stage.ENDED:
+            return self._final
+        return self._view()
+
+    def _view(self) -> JobStatus:
+        if self.stage is Stage.BROKEN or self._master is None:
+            return JobStatus(
+                job_key=self.key,
+                run_id=self.record.run_id,
+                state=JobState.FAILED if self.stage is Stage.BROKEN else JobState.WAITING_FOR_SLOTS,
+                message="" if self._error else "its records are being read",
+                error=self._error,
+                submitted_unix_ms=self.record.submitted_unix_ms,
+                attempt=self.attempt.attempt if self.attempt else 0,
+                token=self._token,
+                leader_address=self._tools.leader_address,
+            )
+        return dataclasses.replace(self._master.status(), leader_address=self._tools.leader_address)
+
+    def checkpoints(self) -> tuple[CompletedCheckpoint, ...]:
+        """Completed ones, newest first."""
+        return () if self._master is None else self._master.checkpoints()
+
+    def watch(self) -> Watcher:
+        """A new watcher; of a job that has ended it is over after the status and the kept events."""
+        watcher = self.hub.watch(self.status())
+        if self.stage in (Stage.ENDED, Stage.BROKEN):
+            self.hub.finish(WatchEnd.JOB_ENDED)
+        return watcher
+
+    def savepoint(self, timeout_ms: int) -> Future[CompletedCheckpoint]:
+        """Asks for a savepoint. Fails with Refused, Busy or Stopped."""
+        answer: Future[CompletedCheckpoint] = Future()
+        if self.stage is Stage.LOADING:
+            answer.set_exception(Busy("the job's records are being read; try again"))
+        elif self.stage is not Stage.RUNNING:
+            answer.set_exception(Refused("FAILED_PRECONDITION", f"job {self.key} has ended"))
+        else:
+            name = uuid.uuid4().hex
+            self._savepoints[name] = answer
+            self.handle(ev.SavepointRequested(name, timeout_ms))
+        return answer
+
+    def _answer(self, effect: do.AnswerSavepoint) -> None:
+        answer = self._savepoints.pop(effect.request_id, None)
+        if answer is None:
+            return
+        if effect.savepoint is not None:
+            answer.set_result(dataclasses.replace(effect.savepoint, metadata=b""))
+        else:
+            answer.set_exception(Refused("ABORTED", effect.error or "the savepoint failed"))
+
+    def _fail_savepoints(self, error: Exception) -> None:
+        waiting, self._savepoints = self._savepoints, {}
+        for answer in waiting.values():
+            answer.set_exception(error)
+
+    # -- watchers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _token(self) -> int:
+        return self._tools.surroundings.token
+
+    def _emit(self, event: JobEvent) -> None:
+        self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us(), token=event.token or self._token))
+        if event.kind is JobEventKind.CHECKPOINT_COMPLETED and not self._orphans_checked:
+            self._orphans_checked = True
+            below = self._recovered_below
+            self._work(lambda: self._tools.persistence.delete_orphans(self.record, below))
+
+    def _show(self, *, at_once: bool) -> None:
+        """Tells the watchers how it stands: at once after an event, else once in a while."""
+        if self.stage is Stage.ENDED:
+            self.hub.status(self._final)
+            self.hub.finish(WatchEnd.JOB_ENDED)
+        elif self.hub.watched and at_once:
+            self.hub.status(self.status())
+        elif self.hub.watched and self._status_timer is None:
+            self._status_timer = self._tools.actor.at(monotonic_ms() + _STATUS_PAUSE_MS, self._show_late)
+
+    def _show_late(self) -> None:
+        self._status_timer = None
+        if not self._closed and self.hub.watched:
+            self.hub.status(self.status())

@@ -1,0 +1,309 @@
+"""The job API. Its methods raise the errors of `coordinator.runtime.errors`; the Guard turns them into statuses."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Protocol, TypeVar
+
+import grpc
+from lockgate_proto import messages as m
+from lockgate_proto.codec import encode
+from lockgate_proto.rpc import call
+from lockgate_proto.security import Credentials
+
+from coordinator.graph.normalize import normalize
+from coordinator.graph.slots import slot_shortage
+from coordinator.graph.validate import validate
+from coordinator.recovery import events as ev
+from coordinator.recovery.restore import misfits
+from coordinator.runtime.dispatcher import Dispatcher, writable
+from coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
+from coordinator.runtime.job_runner import JobRunner, Stage
+from coordinator.runtime.metadata_files import MetadataFiles, graph_checksum
+from coordinator.runtime.settings import CoordinatorSettings
+from coordinator.runtime.term import LeaderTerm
+from coordinator.runtime.views import no_such_job, status_of
+from coordinator.runtime.watch import WatchEnd, Watcher
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_JOB_KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_WRITE_WAIT_S = 60.0
+_FORWARD_WAIT_S = 2.0
+_FORWARDED = "lockgate-forwarded"
+
+
+class Cluster(Protocol):
+    """Who takes part, as ZooKeeper tells it; Elector has this shape."""
+
+    @property
+    def leader(self) -> m.LeaderRecord | None:
+        """The leader as last heard."""
+        ...
+
+    def contenders(self) -> tuple[m.LeaderRecord, ...]:
+        """Every coordinator present."""
+        ...
+
+
+class JobService:
+    """See job.proto."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        address: str,
+        dispatcher: Dispatcher,
+        files: MetadataFiles,
+        cluster: Cluster,
+    ) -> None:
+        self._credentials: Credentials = settings.credentials
+        self._address = address
+        self._dispatcher = dispatcher
+        self._files = files
+        self._cluster = cluster
+        self._max_watchers = settings.max_watchers
+        self._watchers = threading.Semaphore(settings.max_watchers)
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    def Submit(self, request: m.SubmitRequest, context: grpc.ServicerContext) -> m.SubmitResponse:
+        """Durable when it returns. The same key with the same graph is the same job."""
+        key, graph = request.job_key, request.graph
+        if not _JOB_KEY.fullmatch(key) or key in (".", ".."):
+            raise Refused("INVALID_ARGUMENT", f"{key!r} is not a job key; use 1 to 128 of A-Z a-z 0-9 . _ -")
+        if graph is None:
+            raise Refused("INVALID_ARGUMENT", "the request has no job graph")
+        self._admit_functions(graph, context)
+        self._dispatcher.wait_recovered()
+        data = encode(graph)
+        checksum = graph_checksum(data)
+        known = self._dispatcher.submissions(lambda submissions: submissions.known(key, checksum))
+        if known is not None:
+            return known
+        self._check(graph, request.restore_from)
+        record = m.JobRecord(
+            job_key=key,
+            run_id=f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}",
+            graph_checksum=checksum,
+            submitted_unix_ms=time.time_ns() // 1_000_000,
+            restore_from=request.restore_from,
+        )
+        log.info("job %s submitted as run %s", key, record.run_id)
+        answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data))
+        return _outcome(answer, context, "nobody knows yet whether the job was submitted; submit it again as it is")
+
+    def _admit_functions(self, graph: m.JobGraph, context: grpc.ServicerContext) -> None:
+        kinds = [operator.kind for vertex in graph.vertices for operator in vertex.operators]
+        pickled = any(isinstance(kind, m.PythonTransform | m.ForeachBatchSink) for kind in kinds)
+        if pickled and not self._credentials.admits(tuple(context.invocation_metadata())):
+            raise Refused(
+                "UNAUTHENTICATED",
+                "a job with Python functions runs code on the task managers, so its client has to show the cluster's "
+                "secret; set LOCKGATE_SECRET_FILE to the secret file",
+            )
+
+    def _check(self, graph: m.JobGraph, restore_from: str) -> None:
+        problems = list(validate(graph))
+        if problems:
+            raise Refused("INVALID_ARGUMENT", "\n".join(problems))
+        full = normalize(graph)
+        needed = max(vertex.parallelism for vertex in full.vertices)
+        shortage = slot_shortage(needed, self._dispatcher.call(lambda term: term.slot_counts()))
+        if shortage:
+            raise Refused("INVALID_ARGUMENT", shortage)
+        if restore_from:
+            try:
+                unfit = misfits(full, self._files.read(restore_from))
+            except StorageError as error:
+                raise Refused("INVALID_ARGUMENT", f"cannot start from {restore_from}: {error}") from error
+            if unfit:
+                raise Refused("INVALID_ARGUMENT", "\n".join(unfit))
+
+    def Cancel(self, request: m.CancelRequest, _context: grpc.ServicerContext) -> m.CancelResponse:
+        """Begins the end of the job; of one that has ended it returns the final state."""
+
+        def cancel(term: LeaderTerm) -> m.JobState | None:
+            writable(term)
+            runner = term.jobs.get(request.job_key)
+            if runner is None:
+                return None
+            if runner.stage is Stage.BROKEN:
+                runner.give_up()
+                return m.JobState.CANCELING
+            runner.handle(ev.CancelRequested())
+            state = runner.status().state
+            return m.JobState.CANCELING if runner.stage is Stage.LOADING else state
+
+        self._dispatcher.wait_recovered()
+        state = self._dispatcher.call(cancel)
+        return m.CancelResponse(self._ended(request.job_key).state if state is None else state)
+
+    def TriggerSavepoint(
+        self, request: m.TriggerSavepointRequest, context: grpc.ServicerContext
+    ) -> m.TriggerSavepointResponse:
+        """Returns when the savepoint is complete."""
+
+        def trigger(term: LeaderTerm) -> Future[m.CompletedCheckpoint] | None:
+            writable(term)
+            runner = term.jobs.get(request.job_key)
+            return None if runner is None else runner.savepoint(request.timeout_ms)
+
+        self._dispatcher.wait_recovered()
+        answer = self._dispatcher.call(trigger)
+        if answer is None:
+            self._ended(request.job_key)
+            raise Refused("FAILED_PRECONDITION", f"job {request.job_key} has ended")
+        return m.TriggerSavepointResponse(_outcome(answer, context, "the savepoint did not complete in time", None))
+
+    # -- reads --------------------------------------------------------------------------------------------------------
+
+    def Get(self, request: m.GetRequest, _context: grpc.ServicerContext) -> m.JobStatus:
+        """The status of one job, running or ended."""
+        self._dispatcher.wait_recovered()
+        status = self._dispatcher.call(lambda term: _status(term, request.job_key))
+        return self._ended(request.job_key) if status is None else status
+
+    def List(self, _request: m.ListRequest, context: grpc.ServicerContext) -> m.ListResponse:
+        """Every job, oldest submission first."""
+        self._dispatcher.wait_recovered()
+        _outcome(self._dispatcher.call(lambda term: term.results_known), context, "the results are still being read")
+
+        def statuses(term: LeaderTerm) -> list[m.JobStatus]:
+            found = {key: status_of(result, self._address) for key, result in term.results.items()}
+            found |= {key: runner.status() for key, runner in [*term.ended.items(), *term.jobs.items()]}
+            return sorted(found.values(), key=lambda one: (one.submitted_unix_ms, one.job_key))
+
+        return m.ListResponse(tuple(self._dispatcher.call(statuses)))
+
+    def ListCheckpoints(
+        self, request: m.ListCheckpointsRequest, _context: grpc.ServicerContext
+    ) -> m.ListCheckpointsResponse:
+        """Completed checkpoints and savepoints that still exist, newest first."""
+
+        def checkpoints(term: LeaderTerm) -> tuple[m.CompletedCheckpoint, ...] | None:
+            runner = term.jobs.get(request.job_key)
+            return None if runner is None else runner.checkpoints()
+
+        self._dispatcher.wait_recovered()
+        found = self._dispatcher.call(checkpoints)
+        if found is None:
+            found = self._result(request.job_key).retained
+        return m.ListCheckpointsResponse(found)
+
+    def Watch(self, request: m.WatchRequest, context: grpc.ServicerContext) -> Iterator[m.JobUpdate]:
+        """The status, the kept events, then everything new until the job has ended."""
+        if not self._watchers.acquire(blocking=False):
+            raise Refused(
+                "RESOURCE_EXHAUSTED",
+                f"{self._max_watchers} watches are open, which is the most this coordinator serves (max_watchers)",
+            )
+        try:
+            yield from self._watch(request.job_key, context)
+        finally:
+            self._watchers.release()
+
+    def _watch(self, key: str, context: grpc.ServicerContext) -> Iterator[m.JobUpdate]:
+        self._dispatcher.wait_recovered()
+        found = self._dispatcher.call(lambda term: _watch(term, key))
+        if found is None:
+            yield m.JobUpdate(update=self._ended(key))
+            return
+        runner, watcher = found
+        context.add_callback(lambda: watcher.finish(WatchEnd.CLOSED))
+        try:
+            yield from watcher.updates()
+        finally:
+            self._dispatcher.forget(runner, watcher)
+        if watcher.end is WatchEnd.LEADERSHIP_LOST:
+            leader = self._cluster.leader
+            told = f"; watch on at {leader.address}" if leader is not None and leader.address != self._address else ""
+            raise Busy(f"this coordinator no longer leads{told}")
+        if watcher.end is WatchEnd.TOO_SLOW:
+            raise Refused("RESOURCE_EXHAUSTED", "this client reads too slowly; watch again to see the present state")
+
+    def _ended(self, key: str) -> m.JobStatus:
+        return status_of(self._result(key), self._address)
+
+    def _result(self, key: str) -> m.JobResult:
+        """The result of a job that the term does not know. Raises Refused NOT_FOUND."""
+        result, persistence = self._dispatcher.call(lambda term: (term.results.get(key), term.persistence))
+        if result is None and key:
+            result = persistence.result(key)
+        if result is None:
+            raise no_such_job(key)
+        return result
+
+    # -- answered by every coordinator --------------------------------------------------------------------------------
+
+    def GetLeader(self, _request: m.GetLeaderRequest, _context: grpc.ServicerContext) -> m.LeaderRecord:
+        """Who leads."""
+        leader = self._cluster.leader
+        if leader is None:
+            raise Refused("UNAVAILABLE", "nobody leads at the moment; try again")
+        return leader
+
+    def GetCluster(self, _request: m.GetClusterRequest, context: grpc.ServicerContext) -> m.ClusterStatus:
+        """Coordinators and task managers. A standby asks the leader for the task managers."""
+        leader = self._cluster.leader
+        coordinators = tuple(
+            m.CoordinatorStatus(
+                one.coordinator_id,
+                one.address,
+                one.pid,
+                leader is not None and one.coordinator_id == leader.coordinator_id,
+            )
+            for one in self._cluster.contenders()
+        )
+        try:
+            task_managers = self._dispatcher.call(lambda term: term.task_manager_statuses())
+        except NotLeading:
+            task_managers = self._ask_leader(leader, context)
+        return m.ClusterStatus(leader, task_managers, coordinators)
+
+    def _ask_leader(
+        self, leader: m.LeaderRecord | None, context: grpc.ServicerContext
+    ) -> tuple[m.TaskManagerStatus, ...]:
+        forwarded = any(name == _FORWARDED for name, _ in context.invocation_metadata())
+        if leader is None or leader.address == self._address or forwarded:
+            return ()
+        try:
+            with self._credentials.channel(leader.address) as channel:
+                answer: m.ClusterStatus = call(channel, "JobService", "GetCluster")(
+                    m.GetClusterRequest(),
+                    timeout=_FORWARD_WAIT_S,
+                    metadata=(*self._credentials.metadata(), (_FORWARDED, "1")),
+                )
+                return answer.task_managers
+        except grpc.RpcError as error:
+            log.info("the leader %s did not tell its task managers: %s", leader.address, error)
+            return ()
+
+
+def _status(term: LeaderTerm, key: str) -> m.JobStatus | None:
+    runner = term.jobs.get(key) or term.ended.get(key)
+    return None if runner is None else runner.status()
+
+
+def _watch(term: LeaderTerm, key: str) -> tuple[JobRunner, Watcher] | None:
+    runner = term.jobs.get(key) or term.ended.get(key)
+    return None if runner is None else (runner, runner.watch())
+
+
+def _outcome(answer: Future[T], context: grpc.ServicerContext, late: str, limit_s: float | None = _WRITE_WAIT_S) -> T:
+    """Waits as long as the client does, and not beyond `limit_s`."""
+    remaining: float | None = context.time_remaining()
+    limits = [one for one in (remaining, limit_s) if one is not None]
+    try:
+        return answer.result(min(limits) if limits else None)
+    except FutureTimeout:
+        raise Busy(late) from None

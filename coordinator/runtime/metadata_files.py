@@ -1,0 +1,229 @@
+"""Checkpoint metadata and large job graphs in the HA storage, over any filesystem pyarrow.fs speaks.
+
+A file is published whole or not at all: on a local disk through a temporary file, fsync and rename; object stores
+publish on close; anything else through a temporary file and a move. Every read is checked against its checksum.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+from lockgate_proto.codec import MalformedMessage, decode
+from lockgate_proto.messages import CheckpointMetadata
+from pyarrow import fs
+
+from coordinator.runtime.errors import StorageError
+
+METADATA_FILE = "_metadata"
+FORMAT_VERSION = 1
+_OBJECT_STORES = ("s3", "gcs", "abfs")
+_ERRORS = (OSError, pa.ArrowException)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """Where a published file is: its URI, the checksum of its bytes and their number."""
+
+    pointer: str
+    checksum: str
+    size_bytes: int
+
+
+def crc32(data: bytes) -> str:
+    """`crc32:<8 hex digits>` of the bytes."""
+    return f"crc32:{zlib.crc32(data):08x}"
+
+
+def graph_checksum(data: bytes) -> str:
+    """`sha256:<64 hex digits>` of a serialized JobGraph: names the job, so it must not collide by accident."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+class MetadataFiles:
+    """The folder tree `<storage>/<cluster>/<job key>/<run id>/chk-<id>/` as the coordinator uses it."""
+
+    def __init__(self, storage: str, cluster: str) -> None:
+        """storage: a local path or URI. Raises StorageError when nothing can be reached there."""
+        self._base = f"{storage_uri(storage)}/{quote(cluster)}"
+        filesystem, path = _open(self._base)
+        try:
+            filesystem.create_dir(path, recursive=True)
+        except _ERRORS as error:
+            raise StorageError(
+                f"cannot make the storage folder {self._base}: {_reason(error)}", retryable=True
+            ) from error
+
+    def run_directory(self, job_key: str, run_id: str) -> str:
+        """URI of the folder of one run; task managers make `chk-<id>/` folders in it."""
+        return f"{self._base}/{quote(job_key)}/{quote(run_id)}"
+
+    def write(self, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
+        """Publishes `data`, the encoded metadata, as `chk-<id>/_metadata`; durable when this returns.
+
+        Raises StorageError.
+        """
+        folder = f"{self.run_directory(metadata.job_key, metadata.run_id)}/chk-{metadata.checkpoint_id}"
+        return self._publish(f"{folder}/{METADATA_FILE}", data)
+
+    def read(self, pointer: str, checksum: str = "") -> CheckpointMetadata:
+        """The metadata in the file at `pointer`: a URI or local path of the file or of its folder.
+
+        Raises StorageError naming the file when it is missing, differs from `checksum` or cannot be understood.
+        """
+        uri = metadata_uri(pointer)
+        return parse_metadata(_read(uri, checksum), uri)
+
+    def write_graph(self, job_key: str, run_id: str, graph: bytes) -> StoredFile:
+        """Publishes a serialized JobGraph that is too large for ZooKeeper. Raises StorageError."""
+        return self._publish(f"{self.run_directory(job_key, run_id)}/graph", graph, graph_checksum)
+
+    def read_graph(self, pointer: str, checksum: str) -> bytes:
+        """The serialized JobGraph at `pointer`. Raises StorageError."""
+        return _read(pointer, checksum)
+
+    def checkpoint_ids(self, job_key: str, run_id: str) -> tuple[int, ...]:
+        """Ids of the `chk-<id>` folders that exist for a run, rising. Raises StorageError."""
+        uri = self.run_directory(job_key, run_id)
+        filesystem, path = _open(uri)
+        try:
+            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        except _ERRORS as error:
+            raise StorageError(f"cannot list {uri}: {_reason(error)}", retryable=True) from error
+        names = [info.base_name.removeprefix("chk-") for info in found if info.base_name.startswith("chk-")]
+        return tuple(sorted(int(name) for name in names if name.isdigit()))
+
+    def delete_checkpoint(self, job_key: str, run_id: str, checkpoint_id: int) -> None:
+        """Removes a `chk-<id>` folder and what is in it; one that is gone already is fine. Raises StorageError."""
+        _delete(f"{self.run_directory(job_key, run_id)}/chk-{checkpoint_id}")
+
+    def delete_pointed(self, pointer: str) -> None:
+        """Removes the `chk-<id>` folder that holds the metadata file at `pointer`. Raises StorageError."""
+        folder, _, name = metadata_uri(pointer).rpartition("/")
+        if name != METADATA_FILE or not folder.rpartition("/")[2].startswith("chk-"):
+            raise StorageError(f"{pointer} is not the metadata file of a checkpoint; nothing was deleted")
+        _delete(folder)
+
+    def delete_run(self, job_key: str, run_id: str) -> None:
+        """Removes the whole folder of one run, and the job's when it was the only one. Raises StorageError."""
+        uri = self.run_directory(job_key, run_id)
+        _delete(uri)
+        filesystem, job = _open(uri.rpartition("/")[0])
+        try:
+            if not filesystem.get_file_info(fs.FileSelector(job, allow_not_found=True)):
+                _delete(uri.rpartition("/")[0])
+        except _ERRORS as error:
+            raise StorageError(f"cannot delete {uri}: {_reason(error)}", retryable=True) from error
+
+    def _publish(self, uri: str, data: bytes, checksum: Callable[[bytes], str] = crc32) -> StoredFile:
+        filesystem, path = _open(uri)
+        try:
+            filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+            if isinstance(filesystem, fs.LocalFileSystem):
+                _publish_local(Path(path), data)
+            elif filesystem.type_name in _OBJECT_STORES:
+                _write(filesystem, path, data)
+            else:
+                _write(filesystem, f"{path}.tmp", data)
+                filesystem.move(f"{path}.tmp", path)
+        except _ERRORS as error:
+            raise StorageError(f"cannot write {uri}: {_reason(error)}", retryable=True) from error
+        return StoredFile(uri, checksum(data), len(data))
+
+
+def storage_uri(storage: str) -> str:
+    """A local path as a `file://` URI, a URI as it is; without a trailing slash."""
+    return storage.rstrip("/") if "://" in storage else Path(storage).absolute().as_uri().rstrip("/")
+
+
+def metadata_uri(pointer: str) -> str:
+    """The URI of the `_metadata` file meant by a pointer that a user typed: path or URI, of the file or its folder."""
+    uri = storage_uri(pointer)
+    return uri if uri.endswith(f"/{METADATA_FILE}") else f"{uri}/{METADATA_FILE}"
+
+
+def parse_metadata(data: bytes, name: str) -> CheckpointMetadata:
+    """The metadata in `data`, which came from the file or record `name`. Raises StorageError."""
+    try:
+        metadata = decode(CheckpointMetadata, data)
+    except MalformedMessage as error:
+        raise StorageError(f"{name} is not checkpoint metadata: {error}") from error
+    if metadata.format_version != FORMAT_VERSION:
+        raise StorageError(
+            f"{name} has format version {metadata.format_version}; this version of Lockgate reads {FORMAT_VERSION}"
+        )
+    return metadata
+
+
+def _open(uri: str) -> tuple[fs.FileSystem, str]:
+    try:
+        filesystem, path = fs.FileSystem.from_uri(uri)
+    except (*_ERRORS, ValueError) as error:
+        raise StorageError(f"cannot reach the storage {uri}: {_reason(error)}", retryable=True) from error
+    return filesystem, path
+
+
+def _publish_local(path: Path, data: bytes) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):  # the disk may be full or gone; the first error is the one to tell
+            fresh.unlink()
+        raise
+    # The name must be durable before ZooKeeper points to it: a crash of the machine may lose an unsynced rename,
+    # and, where the folder is new, the folder too.
+    for folder in (path.parent, path.parent.parent):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _write(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(data)
+
+
+def _read(uri: str, checksum: str) -> bytes:
+    filesystem, path = _open(uri)
+    try:
+        with filesystem.open_input_stream(path) as stream:
+            data: bytes = stream.read()
+    except FileNotFoundError as error:
+        raise StorageError(f"{uri} does not exist") from error
+    except _ERRORS as error:
+        raise StorageError(f"cannot read {uri}: {_reason(error)}", retryable=True) from error
+    found = graph_checksum(data) if checksum.startswith("sha256:") else crc32(data)
+    if checksum and found != checksum:
+        raise StorageError(f"{uri} is corrupt: its checksum is {found}, {checksum} was recorded when it was written")
+    return data
+
+
+def _delete(uri: str) -> None:
+    filesystem, path = _open(uri)
+    try:
+        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+            filesystem.delete_dir(path)
+    except FileNotFoundError:
+        return  # someone else has just removed it
+    except _ERRORS as error:
+        raise StorageError(f"cannot delete {uri}: {_reason(error)}", retryable=True) from error
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

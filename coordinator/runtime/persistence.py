@@ -1,0 +1,314 @@
+"""The blocking half of one job: its records in ZooKeeper and its files. Runs on the job's ordered worker only."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from lockgate_proto.codec import MalformedMessage, decode, encode
+from lockgate_proto.messages import (
+    AttemptRecord,
+    CheckpointMetadata,
+    CompletedCheckpoint,
+    JobGraph,
+    JobRecord,
+    JobResult,
+)
+
+from coordinator.recovery.effects import DiscardCheckpoint, PersistCheckpoint
+from coordinator.recovery.events import (
+    AttemptPersisted,
+    CheckpointIdPersisted,
+    CheckpointIdPersistFailed,
+    CheckpointPersisted,
+    CheckpointPersistFailed,
+    PersistFailed,
+    PersistKind,
+    Recovered,
+    RecoveryFailed,
+    ResultPersisted,
+)
+from coordinator.runtime import faults
+from coordinator.runtime.errors import Stopped, StorageError
+from coordinator.runtime.metadata_files import MetadataFiles, crc32, parse_metadata
+from ha.errors import Conflict, CorruptRecord, Fenced, OutcomeUnknown, StoreError, StoreUnavailable
+from ha.grant import LeadershipGrant
+from ha.paths import Paths, text_of
+from ha.records import JobRecords
+from ha.store import CoordinationStore
+
+log = logging.getLogger(__name__)
+
+INLINE_METADATA_BYTES = 256 * 1024
+INLINE_GRAPH_BYTES = 512 * 1024
+_RETRY_S = 0.2
+_SETTLE_MS = 2_000  # of one look at an unknown outcome; another follows until it is known or the term is over
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """One grant as the workers see it: what to write under, and whether it is over.
+
+    step_down: called with the reason when ZooKeeper says that a later grant exists.
+    """
+
+    grant: LeadershipGrant
+    over: threading.Event
+    step_down: Callable[[str], None]
+
+
+class Persistence:
+    """Carries out the writes of every job of one term. Methods raise Stopped once the term is over."""
+
+    def __init__(self, tenure: Tenure, store: CoordinationStore, cluster: str, files: MetadataFiles) -> None:
+        self._tenure = tenure
+        self._store = store
+        self._paths = Paths(cluster)
+        self._records = JobRecords(store, cluster, settle_ms=_SETTLE_MS)
+        self._files = files
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def job_keys(self) -> tuple[str, ...]:
+        """The key of every job that is not cleaned up, readable or not. Raises Stopped."""
+        return tuple(map(text_of, self._reading(lambda: self._store.children(self._paths.jobs))))
+
+    def results(self) -> tuple[JobResult, ...]:
+        """Every result kept. Raises Stopped."""
+        return self._reading(self._records.results)
+
+    def result(self, key: str) -> JobResult | None:
+        """How a job ended. Raises StoreUnavailable, CorruptRecord."""
+        return self._records.result(key)
+
+    def load(self, key: str) -> tuple[JobRecord | None, JobResult | None] | CorruptRecord:
+        """The job's record and its result, whichever exist, or what is wrong with them. Raises Stopped."""
+        try:
+            return self._reading(lambda: (self._records.job(key), self._records.result(key)))
+        except CorruptRecord as error:
+            return error
+
+    def graph(self, record: JobRecord) -> JobGraph:
+        """The job's graph, from the record or from the storage. Raises StorageError."""
+        data = record.graph or self._files.read_graph(record.graph_pointer, record.graph_checksum)
+        try:
+            return decode(JobGraph, data)
+        except MalformedMessage as error:
+            raise StorageError(f"the job graph of {record.job_key} is not readable: {error}") from error
+
+    def recover(self, record: JobRecord) -> Recovered | RecoveryFailed:
+        """Everything a JobMaster starts from."""
+        key = record.job_key
+        attempt: AttemptRecord | None = None
+        completed: tuple[CompletedCheckpoint, ...] = ()
+        counter = 0
+        try:
+            attempt, completed, counter = self._reading(
+                lambda: (self._records.attempt(key), self._records.checkpoints(key), self._records.checkpoint_id(key))
+            )
+            metadata = self._restored(record, completed)
+        except CorruptRecord as error:
+            return RecoveryFailed(f"A record in ZooKeeper is corrupt: {error}", False, attempt, completed, counter + 1)
+        except StorageError as error:
+            return RecoveryFailed(str(error), error.retryable, attempt, completed, counter + 1)
+        return Recovered(attempt, completed, metadata, counter + 1)
+
+    def _restored(self, record: JobRecord, completed: tuple[CompletedCheckpoint, ...]) -> CheckpointMetadata | None:
+        if completed:
+            return self.metadata(completed[0])
+        return self._files.read(record.restore_from) if record.restore_from else None
+
+    def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
+        """The content of a completed checkpoint's metadata. Raises StorageError."""
+        data = checkpoint.metadata
+        if not data:
+            return self._files.read(checkpoint.pointer, checkpoint.checksum)
+        if crc32(data) != checkpoint.checksum:
+            raise StorageError(
+                f"the ZooKeeper record of checkpoint {checkpoint.checkpoint_id} is corrupt: "
+                f"its metadata has checksum {crc32(data)}, not {checkpoint.checksum}"
+            )
+        return parse_metadata(data, f"the ZooKeeper record of checkpoint {checkpoint.checkpoint_id}")
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def submit(self, record: JobRecord, graph: bytes) -> JobRecord | JobResult:
+        """Makes the job exist; durable when this returns. A large graph goes to the storage first.
+
+        Returns the record as written, or what there is of another run of the same key. Raises StoreError,
+        StorageError, Stopped.
+        """
+        ended = self._records.result(record.job_key)
+        if ended is not None:
+            return ended
+        if len(graph) > INLINE_GRAPH_BYTES:
+            stored = self._files.write_graph(record.job_key, record.run_id, graph)
+            record = dataclasses.replace(record, graph=b"", graph_pointer=stored.pointer)
+        else:
+            record = dataclasses.replace(record, graph=graph)
+        try:
+            self._fenced(lambda: self._records.submit(self._tenure.grant, record))
+        except Conflict:
+            other = self._records.result(record.job_key) or self._records.job(record.job_key)
+            if other is None:
+                raise
+            return other
+        return record
+
+    def write_attempt(self, key: str, record: AttemptRecord) -> AttemptPersisted | PersistFailed:
+        """Carries out PersistAttempt."""
+        try:
+            self._fenced(lambda: self._records.write_attempt(self._tenure.grant, key, record))
+        except StoreError as error:
+            return PersistFailed(PersistKind.ATTEMPT, str(error))
+        faults.point("after-attempt-persist")
+        return AttemptPersisted(record.attempt)
+
+    def write_checkpoint_id(self, key: str, number: int) -> CheckpointIdPersisted | CheckpointIdPersistFailed:
+        """Carries out PersistCheckpointId."""
+        try:
+            self._fenced(lambda: self._records.write_checkpoint_id(self._tenure.grant, key, number))
+        except StoreError as error:
+            return CheckpointIdPersistFailed(number, str(error))
+        return CheckpointIdPersisted(number)
+
+    def write_checkpoint(self, key: str, effect: PersistCheckpoint) -> CheckpointPersisted | CheckpointPersistFailed:
+        """Carries out PersistCheckpoint: file, then record."""
+        number = effect.metadata.checkpoint_id
+        try:
+            faults.point("before-metadata-write")
+            data = encode(effect.metadata)
+            stored = self._files.write(effect.metadata, data)
+            faults.point("after-metadata-write")
+            record = dataclasses.replace(
+                effect.record,
+                pointer=stored.pointer,
+                checksum=stored.checksum,
+                size_bytes=effect.record.size_bytes + stored.size_bytes,
+                metadata=data if len(data) <= INLINE_METADATA_BYTES else b"",
+            )
+            faults.point("before-zookeeper-commit")
+            self._fenced(lambda: self._records.add_checkpoint(self._tenure.grant, key, record))
+            faults.point("after-zookeeper-commit")
+        except StorageError as error:
+            return CheckpointPersistFailed(number, str(error))
+        except StoreUnavailable as error:
+            return CheckpointPersistFailed(number, str(error), store_unavailable=True)
+        except StoreError as error:
+            return CheckpointPersistFailed(number, str(error))
+        return CheckpointPersisted(record)
+
+    def write_result(self, result: JobResult) -> ResultPersisted | PersistFailed:
+        """Carries out PersistResult."""
+        faults.point("before-result")
+        try:
+            self._fenced(lambda: self._records.write_result(self._tenure.grant, result))
+        except StoreError as error:
+            return PersistFailed(PersistKind.RESULT, str(error))
+        return ResultPersisted()
+
+    # -- deleting: the pointer first, and only when it is certainly gone the files ----------------------------------
+
+    def discard_checkpoint(self, key: str, effect: DiscardCheckpoint) -> None:
+        """Carries out DiscardCheckpoint."""
+        number = effect.checkpoint.checkpoint_id
+        try:
+            self._fenced(lambda: self._records.remove_checkpoint(self._tenure.grant, key, number))
+            self._files.delete_pointed(effect.checkpoint.pointer)
+        except (StoreError, StorageError) as error:
+            log.warning("job %s: checkpoint %s is subsumed but not deleted: %s", key, number, error)
+
+    def discard_pending(self, record: JobRecord, number: int) -> None:
+        """Carries out DiscardPending."""
+        try:
+            self._files.delete_checkpoint(record.job_key, record.run_id, number)
+        except StorageError as error:
+            log.warning("job %s: aborted checkpoint %s is not deleted: %s", record.job_key, number, error)
+
+    def delete_orphans(self, record: JobRecord, below: int) -> None:
+        """Deletes folders of checkpoints with ids under `below` that never completed; left behind by a dead leader."""
+        try:
+            known = {one.checkpoint_id for one in self._records.checkpoints(record.job_key)}
+            for number in self._files.checkpoint_ids(record.job_key, record.run_id):
+                if number < below and number not in known and not self._tenure.over.is_set():
+                    self._files.delete_checkpoint(record.job_key, record.run_id, number)
+                    log.info("job %s: deleted chk-%s, which never completed", record.job_key, number)
+        except (StoreError, StorageError) as error:
+            log.warning("job %s: could not look for abandoned checkpoint folders: %s", record.job_key, error)
+
+    def clean_up(self, key: str, run_id: str, retained: tuple[CompletedCheckpoint, ...]) -> None:
+        """Carries out CleanUp. When it fails the result stays dirty, and the next leader tries again."""
+        try:
+            self._clean_up(key, run_id, retained)
+        except (StoreError, StorageError) as error:
+            log.warning("job %s has ended but is not cleaned up; the next leader will try again: %s", key, error)
+
+    def forget_records(self, key: str) -> None:
+        """Deletes the records of a job that was given up; its files stay where they are."""
+        try:
+            self._fenced(lambda: self._records.clean(self._tenure.grant, key))
+        except StoreError as error:
+            log.warning("job %s is given up but its records are still there: %s", key, error)
+
+    def _clean_up(self, key: str, run_id: str, retained: tuple[CompletedCheckpoint, ...]) -> None:
+        kept = {one.checkpoint_id for one in retained}
+        grant = self._tenure.grant
+        result = self._reading(lambda: self._records.result(key))
+        if result is None or result.run_id != run_id:
+            log.error("job %s has no result of run %s in ZooKeeper, so nothing of it is deleted", key, run_id)
+            return
+        try:
+            stored = self._reading(lambda: self._records.checkpoints(key))
+        except CorruptRecord as error:
+            log.warning("job %s: its files stay, because a record is corrupt: %s", key, error)
+        else:
+            for one in stored:
+                if one.checkpoint_id not in kept:
+                    self._fenced(partial(self._records.remove_checkpoint, grant, key, one.checkpoint_id))
+            self._delete_run(key, run_id, kept)
+        self._fenced(lambda: self._records.clean(grant, key))
+
+    def _delete_run(self, key: str, run_id: str, kept: set[int]) -> None:
+        if not kept:
+            self._files.delete_run(key, run_id)
+            return
+        for number in self._files.checkpoint_ids(key, run_id):
+            if number not in kept:
+                self._files.delete_checkpoint(key, run_id, number)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _fenced(self, write: Callable[[], None]) -> None:
+        """One write, until its outcome is known. Raises Conflict, StoreUnavailable, RecordTooLarge, Stopped."""
+        unknown = False
+        while not self._tenure.over.is_set():
+            try:
+                write()
+                return
+            except Fenced as error:
+                self._tenure.step_down(str(error))
+                raise Stopped(f"this coordinator no longer leads: {error}") from error
+            except OutcomeUnknown as error:
+                unknown = True
+                log.warning("a write has an unknown outcome and is read back: %s", error)
+            except StoreUnavailable:
+                if not unknown:
+                    raise
+            self._tenure.over.wait(_RETRY_S)
+        raise Stopped("this coordinator no longer leads")
+
+    def _reading(self, read: Callable[[], _T]) -> _T:
+        while not self._tenure.over.is_set():
+            try:
+                return read()
+            except StoreUnavailable as error:
+                log.warning("ZooKeeper does not answer, trying again: %s", error)
+            self._tenure.over.wait(_RETRY_S)
+        raise Stopped("this coordinator no longer leads")

@@ -1,0 +1,136 @@
+"""The coordinator process: builds everything, says that it is ready, waits for a signal, takes everything down."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+
+import grpc
+from lockgate_proto.messages import LeaderRecord
+from lockgate_proto.rpc import SERVER_OPTIONS, handler
+from lockgate_proto.security import LOOPBACK_HOSTS, SecurityError
+
+from coordinator.runtime.control_service import ControlService
+from coordinator.runtime.errors import SettingsError, StartupError, StorageError
+from coordinator.runtime.follow import FollowService
+from coordinator.runtime.guard import Guard
+from coordinator.runtime.health import Health
+from coordinator.runtime.job_service import JobService
+from coordinator.runtime.leadership import Leadership
+from coordinator.runtime.metadata_files import MetadataFiles
+from coordinator.runtime.settings import CoordinatorSettings
+from ha.session import Connector
+from ha.zookeeper import connector as zookeeper_connector
+
+log = logging.getLogger(__name__)
+
+_SERVER_THREADS = 256
+_STOP_GRACE_S = 0.5
+_TELL_EVERY_S = 3.0
+
+
+class Coordinator:
+    """One coordinator within this process; `run` is its main program."""
+
+    def __init__(self, settings: CoordinatorSettings, connector: Connector | None = None) -> None:
+        """Opens the port and the storage. Raises SettingsError, SecurityError, StorageError, OSError.
+
+        connector: how ZooKeeper is reached; only tests give one.
+        """
+        settings.check()
+        self.settings = settings
+        self.coordinator_id = settings.coordinator_id or f"coordinator-{uuid.uuid4().hex[:8]}"
+        self._connector = connector or zookeeper_connector(settings.zookeeper, settings.session_timeout_ms)
+        self._files = MetadataFiles(settings.storage, settings.cluster)
+        host = settings.bind.rpartition(":")[0]
+        self._pool = ThreadPoolExecutor(_SERVER_THREADS, thread_name_prefix="grpc")
+        self._server = grpc.server(
+            self._pool,
+            interceptors=[Guard(settings.credentials, everything=host not in LOOPBACK_HOSTS)],
+            options=SERVER_OPTIONS,
+        )
+        port = settings.credentials.bind(self._server, settings.bind)
+        self.address = settings.advertise or f"{host}:{port}"
+        self._health = Health()
+        me = LeaderRecord(address=self.address, pid=os.getpid(), coordinator_id=self.coordinator_id)
+        self.leadership = Leadership(settings, me, self._connector, self._files, self._health)
+        dispatcher = self.leadership.dispatcher
+        self._control = ControlService(dispatcher)
+        jobs = JobService(settings, self.address, dispatcher, self._files, self.leadership.elector)
+        follow = FollowService(dispatcher, self.coordinator_id, settings.heartbeat_ms)
+        for name, service in (("JobService", jobs), ("ControlService", self._control), ("FollowService", follow)):
+            self._server.add_generic_rpc_handlers((handler(name, service),))
+        self._health.add_to(self._server)
+
+    def start(self, stopping: threading.Event | None = None) -> None:
+        """Serves, and takes its place in the line of contenders. Raises StartupError when ZooKeeper stays away.
+
+        stopping: set by a signal; then it returns early.
+        """
+        self._server.start()
+        self.leadership.start()
+        began = time.monotonic()
+        limit_s, told_s = self.settings.connect_timeout_ms / 1000, 0.0
+        hosts = self._connector.hosts
+        while not self.leadership.elector.wait_connected(100):
+            waited_s = time.monotonic() - began
+            if stopping is not None and stopping.is_set():
+                return
+            if waited_s >= limit_s:
+                raise StartupError(
+                    f"no ZooKeeper answered at {hosts} for {limit_s:.0f} s; start it (`lockgate zookeeper`) or check "
+                    "the address"
+                )
+            if waited_s - told_s >= _TELL_EVERY_S:
+                told_s = waited_s
+                log.warning("waiting for ZooKeeper at %s, %.0f of %.0f s", hosts, waited_s, limit_s)
+
+    def stop(self) -> None:
+        """Hands leadership over, ends every stream, joins every thread. Idempotent."""
+        self._health.stop()
+        self.leadership.stop()
+        self._server.stop(_STOP_GRACE_S).wait()
+        self._control.close()
+        self._pool.shutdown(wait=True)
+
+
+def run(settings: CoordinatorSettings) -> int:
+    """Runs a coordinator until SIGTERM or SIGINT. Returns the exit code: 0, 2 for the user's errors, 1 for faults."""
+    stopping = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stopping.set()
+
+    former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    coordinator: Coordinator | None = None
+    try:
+        coordinator = Coordinator(settings)
+        coordinator.start(stopping)
+        if not stopping.is_set():
+            print(
+                f"lockgate coordinator ready: id={coordinator.coordinator_id} address={coordinator.address} "
+                f"pid={os.getpid()}",
+                flush=True,
+            )
+        stopping.wait()
+        log.info("asked to stop")
+        return 0
+    except (SettingsError, SecurityError, StorageError, StartupError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 2
+    except Exception:
+        log.exception("the coordinator cannot go on")
+        return 1
+    finally:
+        if coordinator is not None:
+            coordinator.stop()
+        for number, handle in former.items():
+            signal.signal(number, handle)

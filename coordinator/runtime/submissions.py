@@ -1,0 +1,96 @@
+"""Submission that cannot create a job twice: the key names the job, whoever asks and however often. Actor thread."""
+
+from __future__ import annotations
+
+import dataclasses
+from concurrent.futures import Future
+from functools import partial
+
+from lockgate_proto.messages import JobRecord, JobResult, SubmitResponse
+
+from coordinator.runtime.errors import Refused
+from coordinator.runtime.term import LeaderTerm
+from coordinator.runtime.views import other_job
+
+
+class Submissions:
+    """Those of one term that are being written."""
+
+    def __init__(self, term: LeaderTerm) -> None:
+        self._term = term
+        self._open: dict[str, tuple[str, Future[SubmitResponse]]] = {}  # key to graph checksum and answer
+
+    def known(self, key: str, checksum: str) -> SubmitResponse | None:
+        """The answer for a key that is known already, None for a new one. Raises Refused for another graph."""
+        runner = self._term.jobs.get(key) or self._term.ended.get(key)
+        found: JobRecord | JobResult | None = runner.record if runner is not None else self._term.results.get(key)
+        return None if found is None else _same(found, checksum)
+
+    def submit(self, record: JobRecord, graph: bytes) -> Future[SubmitResponse]:
+        """Writes a new job; the answer comes when it is durable.
+
+        Fails with Refused, StoreError, StorageError, or Stopped (outcome unknown: submit again).
+        """
+        key, checksum = record.job_key, record.graph_checksum
+        answer: Future[SubmitResponse] = Future()
+        try:
+            known = self.known(key, checksum)
+            running = self._open.get(key)
+            if running is not None and running[0] != checksum:
+                raise other_job(key)
+        except Refused as error:
+            answer.set_exception(error)
+            return answer
+        if known is not None:
+            answer.set_result(known)
+            return answer
+        if running is not None:
+            _follow(running[1], answer)
+            return answer
+        self._open[key] = (checksum, answer)
+        record = dataclasses.replace(record, token=self._term.token)
+        written = self._term.shared.workers.submit(key, partial(self._term.persistence.submit, record, graph))
+        written.add_done_callback(partial(self._written, record, answer))
+        return answer
+
+    def _written(
+        self, record: JobRecord, answer: Future[SubmitResponse], written: Future[JobRecord | JobResult]
+    ) -> None:
+        """On the worker's thread."""
+        error = written.exception()
+        if error is None and self._term.shared.actor.tell(partial(self._take, record, answer, written.result())):
+            return
+        self._term.shared.actor.tell(partial(self._forget, record.job_key))
+        answer.set_exception(error or Refused("UNAVAILABLE", "this coordinator is shutting down; submit again"))
+
+    def _forget(self, key: str) -> None:
+        self._open.pop(key, None)
+
+    def _take(self, record: JobRecord, answer: Future[SubmitResponse], found: JobRecord | JobResult) -> None:
+        self._forget(record.job_key)
+        if found.run_id != record.run_id:
+            try:
+                answer.set_result(_same(found, record.graph_checksum))
+            except Refused as error:
+                answer.set_exception(error)
+            return
+        if isinstance(found, JobRecord) and not self._term.tenure.over.is_set():
+            self._term.add(found, recovered=False).load(fresh=True)
+        answer.set_result(SubmitResponse(record.job_key, record.run_id, created=True))
+
+
+def _same(found: JobRecord | JobResult, checksum: str) -> SubmitResponse:
+    if found.graph_checksum != checksum:
+        raise other_job(found.job_key)
+    return SubmitResponse(found.job_key, found.run_id, created=False)
+
+
+def _follow(first: Future[SubmitResponse], second: Future[SubmitResponse]) -> None:
+    def done(answer: Future[SubmitResponse]) -> None:
+        error = answer.exception()
+        if error is not None:
+            second.set_exception(error)
+        else:
+            second.set_result(dataclasses.replace(answer.result(), created=False))
+
+    first.add_done_callback(done)

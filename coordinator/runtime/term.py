@@ -1,0 +1,303 @@
+"""Everything that exists only while this process leads under one grant. Actor thread only."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TypeVar
+
+import grpc
+from lockgate_proto.messages import (
+    AcknowledgeCheckpoint,
+    AttemptGone,
+    AttemptId,
+    CancelAttempt,
+    CheckpointCommitted,
+    DeclineCheckpoint,
+    FirstRecord,
+    Heartbeat,
+    JobEvent,
+    JobEventKind,
+    JobRecord,
+    JobResult,
+    SplitsDiscovered,
+    SubtaskCounters,
+    SubtaskId,
+    SubtaskReport,
+    TaskManagerMessage,
+    TaskManagerStatus,
+)
+
+from coordinator.graph.slots import (
+    SlotEvent,
+    SlotPool,
+    SlotsGranted,
+    SlotsReleased,
+    SlotsShort,
+    TaskManagerAdded,
+    TaskManagerRemoved,
+    TimePassed,
+    WakePool,
+)
+from coordinator.recovery import events as ev
+from coordinator.recovery.effects import ControlBody
+from coordinator.runtime.actor import Timer, monotonic_ms, unix_us
+from coordinator.runtime.errors import Stopped
+from coordinator.runtime.job_runner import JobRunner, Tools
+from coordinator.runtime.persistence import Persistence, Tenure
+from coordinator.runtime.shared import Shared
+from coordinator.runtime.task_managers import TaskManager, TaskManagers
+from coordinator.runtime.watch import WatchEnd
+from ha.errors import CorruptRecord
+from ha.grant import LeadershipGrant
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_ENDED_KEPT = 200  # runners of ended jobs, kept for their events
+
+
+class LeaderTerm:
+    """The jobs, task managers and slots of one term."""
+
+    def __init__(self, grant: LeadershipGrant, detected_unix_us: int | None, shared: Shared, tenure: Tenure) -> None:
+        self.grant = grant
+        self.tenure = tenure
+        self.recovering = True
+        self.suspended = False
+        self.jobs: dict[str, JobRunner] = {}
+        self.ended: OrderedDict[str, JobRunner] = OrderedDict()
+        self.results: dict[str, JobResult] = {}
+        self.jobs_known: Future[None] = Future()
+        self.results_known: Future[None] = Future()
+        self.persistence = Persistence(tenure, shared.store, shared.settings.cluster, shared.files)
+        self.shared = shared
+        self._granted_unix_us = unix_us()
+        self._detected_unix_us = detected_unix_us
+        self._unread: set[str] = set()
+        self._pool = SlotPool()
+        self._pool_timer: Timer | None = None
+        self.task_managers = TaskManagers(grant.token, shared.settings, shared.actor, shared.probes, self)
+        self._tools = Tools(
+            shared.actor, shared.workers, self.persistence, self, shared.address, shared.files.run_directory
+        )
+
+    @property
+    def token(self) -> int:
+        """Of the grant."""
+        return self.grant.token
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins the heartbeats and reads every job; each goes its own way from there."""
+        self.task_managers.start()
+        self.background("(jobs)", self.persistence.job_keys, self._recover)
+
+    def _recover(self, keys: tuple[str, ...]) -> None:
+        log.info("leading under token %s: %s jobs to recover", self.token, len(keys))
+        self._unread = set(keys)
+        for key in keys:
+            self.background(key, partial(self.persistence.load, key), partial(self._recover_job, key))
+        self._when_all_read()
+
+    def _recover_job(self, key: str, found: tuple[JobRecord | None, JobResult | None] | CorruptRecord) -> None:
+        self._unread.discard(key)
+        if isinstance(found, CorruptRecord):
+            self.add(JobRecord(job_key=key), recovered=True).break_off(f"Its record in ZooKeeper is corrupt: {found}")
+        elif found[1] is not None:
+            result = found[1]
+            log.info("job %s has ended (%s); finishing its clean-up", key, result.outcome)
+            self.results[key] = result
+            self.background(key, partial(self.persistence.clean_up, key, result.run_id, result.retained))
+        elif found[0] is not None:
+            self.add(found[0], recovered=True).load(fresh=False)
+        else:
+            self.add(JobRecord(job_key=key), recovered=True).break_off("Its job graph is missing in ZooKeeper.")
+        self._when_all_read()
+
+    def _when_all_read(self) -> None:
+        if self.recovering and not self._unread:
+            self.recovering = False
+            self.jobs_known.set_result(None)
+            for one in self.task_managers.all():
+                self._settle_running(one)
+            self.background("(results)", self.persistence.results, self._keep_results)
+
+    def _keep_results(self, results: tuple[JobResult, ...]) -> None:
+        for one in results:
+            self.results.setdefault(one.job_key, one)
+        self.results_known.set_result(None)
+
+    def suspend(self) -> None:
+        """ZooKeeper is away: nothing new begins."""
+        self.suspended = True
+        for one in list(self.jobs.values()):
+            one.handle(ev.Suspended())
+
+    def resume(self) -> None:
+        """ZooKeeper is back and the grant still stands."""
+        self.suspended = False
+        for one in list(self.jobs.values()):
+            one.handle(ev.Resumed())
+
+    def close(self, reason: str) -> None:
+        """The end of the term: drops every machine and stream. Tasks run on until a new leader deploys."""
+        self.tenure.over.set()
+        if self._pool_timer is not None:
+            self._pool_timer.cancel()
+        self.task_managers.close(grpc.StatusCode.UNAVAILABLE, f"this coordinator no longer leads: {reason}")
+        for one in [*self.jobs.values(), *self.ended.values()]:
+            one.close(WatchEnd.LEADERSHIP_LOST)
+        for known in (self.jobs_known, self.results_known):
+            if not known.done():
+                known.set_exception(Stopped("this coordinator no longer leads"))
+
+    def background(self, key: str, call: Callable[[], T], then: Callable[[T], None] | None = None) -> None:
+        """Runs `call` on the ordered worker of `key` and `then` with its result here, unless the term is over."""
+
+        def answered(answer: Future[T]) -> None:
+            error = answer.exception()
+            if error is None:
+                if then is not None:
+                    self.shared.actor.tell(lambda: None if self.tenure.over.is_set() else then(answer.result()))
+            elif not isinstance(error, Stopped):
+                log.error("work for %s failed", key, exc_info=error)
+
+        self.shared.workers.submit(key, call).add_done_callback(answered)
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def add(self, record: JobRecord, *, recovered: bool) -> JobRunner:
+        """Takes a job in; the caller loads it. A recovered one begins with the story of the takeover."""
+        runner = JobRunner(record, self._tools)
+        self.jobs[record.job_key] = runner
+        if recovered:
+            if self._detected_unix_us is not None:
+                runner.hub.event(self._event(JobEventKind.LEADER_LOSS_DETECTED, self._detected_unix_us))
+            runner.hub.event(self._event(JobEventKind.LEADER_GRANTED, self._granted_unix_us))
+        if self.suspended:
+            runner.handle(ev.Suspended())
+        return runner
+
+    def _event(self, kind: JobEventKind, at_unix_us: int) -> JobEvent:
+        return JobEvent(kind, unix_us=at_unix_us, token=self.token)
+
+    def ended_job(self, runner: JobRunner) -> None:
+        """The job has a durable result and its clean-up is under way."""
+        self.jobs.pop(runner.key, None)
+        if runner.result is not None:
+            self.results[runner.key] = runner.result
+        self.ended[runner.key] = runner
+        while len(self.ended) > _ENDED_KEPT:
+            self.ended.popitem(last=False)
+
+    # -- task managers ------------------------------------------------------------------------------------------------
+
+    def send(self, task_manager_id: str, body: ControlBody) -> bool:
+        """See job_runner.Surroundings."""
+        return self.task_managers.send(task_manager_id, body)
+
+    def _settle_running(self, one: TaskManager) -> None:
+        """What still runs there: its job's master decides; of jobs that have ended it is cancelled at once."""
+        for attempt in list(one.running):
+            runner = self.jobs.get(attempt.job_key)
+            if runner is not None and runner.record.run_id == attempt.run_id:
+                runner.tell(ev.StillRunning(one.task_manager_id, attempt))
+            elif not self.recovering:  # before, the job may only not have been read yet
+                self.send(one.task_manager_id, CancelAttempt(attempt, "the job has ended"))
+
+    def task_manager_added(self, task_manager: TaskManager, forgotten: frozenset[AttemptId]) -> None:
+        """See task_managers.Listener."""
+        name = task_manager.task_manager_id
+        self._settle_running(task_manager)
+        self.slots(TaskManagerAdded(name, task_manager.exchange_address, task_manager.slots))
+        for attempt in forgotten:
+            runner = self.jobs.get(attempt.job_key)
+            if runner is not None and runner.attempt == attempt:
+                runner.tell(ev.TaskManagerLost(name, "it does not run the attempt any more"))
+
+    def task_manager_lost(self, task_manager: TaskManager, reason: str) -> None:
+        """See task_managers.Listener."""
+        self.slots(TaskManagerRemoved(task_manager.task_manager_id))  # first: nobody may be given its slots again
+        for runner in list(self.jobs.values()):
+            runner.handle(ev.TaskManagerLost(task_manager.task_manager_id, reason))
+
+    def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
+        """See task_managers.Listener."""
+        match message.body:
+            case Heartbeat(counters=counters):
+                self._count(counters)
+            case SplitsDiscovered(attempt=attempt) as found:
+                self._to(attempt, ev.SplitsFound(found))
+            case AttemptGone(attempt=attempt) as gone:
+                self._to(attempt, ev.Gone(task_manager.task_manager_id, gone))
+            case SubtaskReport(subtask=subtask) as report:
+                self._to(_attempt(subtask), ev.Reported(report))
+            case AcknowledgeCheckpoint(subtask=subtask) as acknowledge:
+                self._to(_attempt(subtask), ev.Acknowledged(acknowledge))
+            case DeclineCheckpoint(subtask=subtask) as decline:
+                self._to(_attempt(subtask), ev.Declined(decline))
+            case CheckpointCommitted(subtask=subtask) as committed:
+                self._to(_attempt(subtask), ev.Committed(committed))
+            case FirstRecord(subtask=subtask) as first:
+                self._to(_attempt(subtask), ev.FirstRecordSeen(first))
+            case other:
+                log.warning("task manager %s sent %s, which nobody expects", task_manager.task_manager_id, other)
+
+    def _to(self, attempt: AttemptId | None, event: ev.Event) -> None:
+        runner = self.jobs.get(attempt.job_key) if attempt is not None else None
+        if runner is not None and attempt is not None and runner.record.run_id == attempt.run_id:
+            runner.handle(event)
+
+    def _count(self, counters: tuple[SubtaskCounters, ...]) -> None:
+        by_job: dict[AttemptId, list[SubtaskCounters]] = {}
+        for one in counters:
+            if one.subtask is not None and one.subtask.attempt is not None:
+                by_job.setdefault(one.subtask.attempt, []).append(one)
+        for attempt, found in by_job.items():
+            self._to(attempt, ev.CountersReported(tuple(found)))
+
+    # -- slots --------------------------------------------------------------------------------------------------------
+
+    def slots(self, event: SlotEvent) -> None:
+        """Gives an event to the SlotPool and passes its answers on."""
+        for effect in self._pool.handle(event, monotonic_ms()):
+            match effect:
+                case SlotsGranted(job_key, request, slots):
+                    self._tell(job_key, ev.SlotsOffered(request, slots))
+                case SlotsShort(job_key, request, free_slots, task_managers):
+                    self._tell(job_key, ev.SlotsMissing(request, free_slots, task_managers))
+                case WakePool(at_ms):
+                    if self._pool_timer is not None:
+                        self._pool_timer.cancel()
+                    self._pool_timer = self.shared.actor.at(at_ms, lambda: self.slots(TimePassed()))
+
+    def _tell(self, job_key: str, event: ev.Event) -> None:
+        runner = self.jobs.get(job_key)
+        if runner is not None:
+            runner.tell(event)
+        else:
+            self.slots(SlotsReleased(job_key))
+
+    def slot_counts(self) -> tuple[int, ...]:
+        """Slots of every registered task manager."""
+        return tuple(one.slots for one in self._pool.task_managers())
+
+    def task_manager_statuses(self) -> tuple[TaskManagerStatus, ...]:
+        """Every registered task manager, by id."""
+        pids = {one.task_manager_id: one.pid for one in self.task_managers.all()}
+        return tuple(
+            TaskManagerStatus(
+                one.task_manager_id, one.exchange_address, pids.get(one.task_manager_id, 0), one.slots, one.free_slots
+            )
+            for one in self._pool.task_managers()
+        )
+
+
+def _attempt(subtask: SubtaskId | None) -> AttemptId | None:
+    return None if subtask is None else subtask.attempt

@@ -1,0 +1,42 @@
+"""Records as clients see them."""
+
+from __future__ import annotations
+
+from lockgate_proto.messages import JobResult, JobState, JobStatus, OperatorStatus
+
+from coordinator.runtime.errors import Refused
+
+
+def status_of(result: JobResult, leader_address: str) -> JobStatus:
+    """The status of a job of which only the result is left."""
+    return JobStatus(
+        job_key=result.job_key,
+        run_id=result.run_id,
+        name=result.name,
+        state=JobState[result.outcome] if result.outcome in JobState.__members__ else JobState.JOB_STATE_UNSPECIFIED,
+        error=result.error,
+        attempt=result.attempt,
+        restarts=result.restarts,
+        submitted_unix_ms=result.submitted_unix_ms,
+        ended_unix_ms=result.ended_unix_ms,
+        operators=tuple(
+            OperatorStatus(one.operator_id, records_in=one.records_in, records_out=one.records_out)
+            for one in result.counters
+        ),
+        last_checkpoint=result.last_checkpoint,
+        token=result.token,
+        leader_address=leader_address,
+    )
+
+
+def no_such_job(key: str) -> Refused:
+    """The error for a key that nobody has submitted."""
+    return Refused("NOT_FOUND", f"there is no job with the key {key!r}; `lockgate jobs` lists those there are")
+
+
+def other_job(key: str) -> Refused:
+    """The error for a key that is taken."""
+    return Refused(
+        "ALREADY_EXISTS",
+        f"the job key {key!r} belongs to another job graph; choose another key (a key names one job for good)",
+    )

@@ -1,0 +1,181 @@
+"""Coordinators in this process, over the embedded twin of ZooKeeper, and what talks to them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from lockgate_proto import messages as m
+from lockgate_proto.rpc import call
+from lockgate_proto.security import Credentials
+
+from coordinator.runtime.process import Coordinator
+from coordinator.runtime.settings import CoordinatorSettings
+from ha.embedded import EmbeddedZooKeeper
+from ha.session import Connector
+from tests.integration.coordinator.fake_task_manager import WAIT_S, FakeFleet, FakeTaskManager
+
+SECRET = Credentials(secret="a secret of this test")
+
+
+class Caller:
+    """Calls one coordinator's services."""
+
+    def __init__(self, address: str, credentials: Credentials = SECRET) -> None:
+        self.address = address
+        self._credentials = credentials
+        self._channel = credentials.channel(address)
+
+    def __call__(self, method: str, request: Any, service: str = "JobService") -> Any:
+        return call(self._channel, service, method)(request, timeout=WAIT_S, metadata=self._credentials.metadata())
+
+    def fails(self, method: str, request: Any, service: str = "JobService") -> grpc.RpcError:
+        def try_it() -> None:
+            answer = self(method, request, service)
+            if not hasattr(answer, "__dataclass_fields__"):
+                list(answer)
+
+        with pytest.raises(grpc.RpcError) as caught:
+            try_it()
+        return caught.value
+
+    def status(self, key: str) -> m.JobStatus:
+        return self("Get", m.GetRequest(key))
+
+    def until(self, key: str, wanted: Callable[[m.JobStatus], bool]) -> m.JobStatus:
+        """Follows the job's watch until a status fits; the last one when the watch ends."""
+        stream = self("Watch", m.WatchRequest(key))
+        last = None
+        for update in stream:
+            if isinstance(update.update, m.JobStatus):
+                last = update.update
+                if wanted(last):
+                    stream.cancel()
+                    return last
+        assert last is not None
+        assert wanted(last), last
+        return last
+
+    def state(self, key: str, *states: m.JobState) -> m.JobStatus:
+        return self.until(key, lambda status: status.state in states)
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def graph(
+    parallelism: int = 1, *, name: str = "numbers", rows: int = 0, interval_ms: int = 100, **options: Any
+) -> m.JobGraph:
+    """A generator whose rows are counted by key."""
+    return m.JobGraph(
+        name=name,
+        vertices=(
+            m.Vertex(
+                "source",
+                parallelism=parallelism,
+                operators=(m.Operator("numbers", kind=m.GeneratorSource(rows_per_partition=rows)),),
+            ),
+            m.Vertex(
+                "count",
+                parallelism=parallelism,
+                operators=(
+                    m.Operator(
+                        "total",
+                        kind=m.KeyedAggregate(("partition",), (m.Aggregate("n", m.AggregateFunction.COUNT),)),
+                    ),
+                    m.Operator("out", kind=m.ConsoleSink()),
+                ),
+            ),
+        ),
+        edges=(m.Edge("source", "count", m.Partitioning.HASH, ("partition",)),),
+        checkpoints=m.CheckpointOptions(interval_ms=interval_ms, **options),
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + WAIT_S
+    for thread in set(threading.enumerate()) - before:
+        if not thread.name.startswith(("leader-probe", "Dummy")):
+            thread.join(max(0.0, deadline - time.monotonic()))
+            assert not thread.is_alive(), thread.name
+
+
+@pytest.fixture
+def server() -> EmbeddedZooKeeper:
+    return EmbeddedZooKeeper()
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    return tmp_path / "storage"
+
+
+@pytest.fixture
+def new_coordinator(server: EmbeddedZooKeeper, storage: Path) -> Iterator[Callable[..., Coordinator]]:
+    made: list[Coordinator] = []
+
+    def make(name: str = "", connector: Connector | None = None, **changes: Any) -> Coordinator:
+        values: dict[str, Any] = {
+            "zookeeper": "embedded",
+            "storage": str(storage),
+            "bind": "127.0.0.1:0",
+            "credentials": SECRET,
+            "heartbeat_ms": 50,
+            "heartbeat_timeout_ms": 1_000,
+            "coordinator_id": name or f"c{len(made) + 1}",
+        }
+        one = Coordinator(CoordinatorSettings(**(values | changes)), connector or server.connector())
+        made.append(one)
+        one.start()
+        return one
+
+    yield make
+    for one in reversed(made):
+        one.stop()
+
+
+@pytest.fixture
+def caller() -> Iterator[Callable[..., Caller]]:
+    made: list[Caller] = []
+
+    def make(coordinator: Coordinator, credentials: Credentials = SECRET) -> Caller:
+        made.append(Caller(coordinator.address, credentials))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def fleet() -> FakeFleet:
+    return FakeFleet()
+
+
+@pytest.fixture
+def new_task_manager(fleet: FakeFleet) -> Iterator[Callable[..., FakeTaskManager]]:
+    made: list[FakeTaskManager] = []
+
+    def make(name: str = "", **options: Any) -> FakeTaskManager:
+        made.append(FakeTaskManager(fleet, options.pop("credentials", SECRET), name or f"tm{len(made) + 1}", **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.die()
+
+
+def leading(coordinator: Coordinator) -> Coordinator:
+    """Waits until it leads and has read the jobs."""
+    dispatcher = coordinator.leadership.dispatcher
+    term = dispatcher.wait_leading(WAIT_S)
+    term.results_known.result(WAIT_S)
+    return coordinator

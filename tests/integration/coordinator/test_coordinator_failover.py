@@ -1,0 +1,429 @@
+"""Task managers that go, leaders that go, leaders that do not notice that they have gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from lockgate_proto import messages as m
+from lockgate_proto.codec import encode
+from lockgate_proto.messages import JobEventKind, JobState
+
+from coordinator.recovery.effects import DiscardCheckpoint, PersistCheckpoint
+from coordinator.runtime import persistence
+from coordinator.runtime.errors import Stopped
+from coordinator.runtime.metadata_files import MetadataFiles
+from coordinator.runtime.persistence import Persistence, Tenure
+from coordinator.runtime.process import Coordinator
+from ha.embedded import EmbeddedZooKeeper
+from ha.paths import Paths
+from ha.records import JobRecords
+from ha.store import Create, Put
+from tests.integration.coordinator.conftest import Caller, graph, leading
+from tests.integration.coordinator.fake_task_manager import FakeFleet, FakeTaskManager
+
+pytestmark = pytest.mark.integration
+
+NewCoordinator = Callable[..., Coordinator]
+NewTaskManager = Callable[..., FakeTaskManager]
+NewCaller = Callable[..., Caller]
+
+
+def crash(coordinator: Coordinator) -> None:
+    """The nearest thing to SIGKILL within one process: the port refuses, every stream breaks, nothing is released."""
+    coordinator._server.stop(0).wait()
+
+
+def restored_ids(deploy: object) -> set[bytes]:
+    assert isinstance(deploy, m.Deploy)
+    return {one.operators[0].handle.inline for one in deploy.restore if one.operators[0].handle is not None} - {b""}
+
+
+# -- task managers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_task_manager_is_replaced_from_the_last_checkpoint(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    first, second = new_task_manager().connect(leader.address), new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph(parallelism=2)))
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    spare = new_task_manager().connect(leader.address)
+    first.die()
+    status = api.until("job", lambda one: one.attempt == 2 and one.state is JobState.RUNNING)
+    assert status.restarts == 1
+    survivors = {one.task_manager_id for one in status.subtasks}
+    assert survivors == {second.name, spare.name}
+    deploy = second.expect(m.Deploy, 2)
+    assert isinstance(deploy, m.Deploy)
+    assert deploy.restored_checkpoint_id >= 1
+    done = status.last_checkpoint
+    assert done is not None
+    api.until(
+        "job", lambda one: one.last_checkpoint is not None and one.last_checkpoint.checkpoint_id > done.checkpoint_id
+    )
+
+
+def test_a_silent_task_manager_is_lost_after_the_heartbeat_timeout(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator(heartbeat_timeout_ms=300))
+    one = new_task_manager().connect(leader.address)
+    one.beating = False
+    one.wait(lambda: one.status)
+    assert one.status is grpc.StatusCode.ABORTED
+    assert "heartbeat" in one.details
+    assert caller(leader)("GetCluster", m.GetClusterRequest()).task_managers == ()
+
+
+def test_a_broken_stream_of_a_living_process_loses_nothing(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    one = new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    done = api.until("job", lambda status: status.checkpoints_completed >= 1).checkpoints_completed
+    one.break_stream()
+    one.connect(leader.address)
+    status = api.until("job", lambda status: status.checkpoints_completed > done + 1)
+    assert (status.attempt, status.restarts) == (1, 0)
+
+
+def test_a_process_that_forgot_its_attempt_over_a_reconnect_gets_it_again(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    one = new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.state("job", JobState.RUNNING)
+    one.break_stream()
+    one.running.clear()
+    one.connect(leader.address)
+    assert api.until("job", lambda status: status.attempt == 2 and status.state is JobState.RUNNING).restarts == 1
+
+
+def test_a_new_process_under_an_old_id_counts_as_a_loss(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    one = new_task_manager("same", pid=1).connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.state("job", JobState.RUNNING)
+    new_task_manager("same", pid=2).connect(leader.address)
+    one.wait(lambda: one.status)
+    assert "process 2" in one.details
+    assert api.until("job", lambda status: status.attempt == 2 and status.state is JobState.RUNNING).restarts == 1
+
+
+def test_attempts_of_jobs_that_ended_are_cancelled_on_registering(
+    new_coordinator: NewCoordinator, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator())
+    one = new_task_manager()
+    stray = m.AttemptId("gone", "run", 3)
+    one.running.append(stray)
+    one.connect(leader.address)
+    cancel = one.expect(m.CancelAttempt)
+    assert isinstance(cancel, m.CancelAttempt)
+    assert cancel.attempt == stray
+
+
+def test_a_job_waits_for_slots_and_takes_them_when_they_come(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    api("Submit", m.SubmitRequest("job", graph()))
+    assert "slots" in api.until("job", lambda status: "0 free" in status.message).message
+    new_task_manager().connect(leader.address)
+    api.state("job", JobState.RUNNING)
+
+
+# -- leaders ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_standby_sends_clients_and_task_managers_to_the_leader(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator())
+    standby = new_coordinator()
+    new_task_manager().connect(leader.address)
+    api = caller(standby)
+    for method, request in (
+        ("Submit", m.SubmitRequest("job", graph())),
+        ("Get", m.GetRequest("job")),
+        ("List", m.ListRequest()),
+        ("Watch", m.WatchRequest("job")),
+    ):
+        error = api.fails(method, request)
+        assert error.code() is grpc.StatusCode.FAILED_PRECONDITION, method
+        assert error.details() == f"not the leader; the leader is {leader.address}"
+        assert ("lockgate-leader", leader.address) in [tuple(one) for one in error.trailing_metadata()]
+    lost = new_task_manager().connect(standby.address)
+    assert lost.status is grpc.StatusCode.FAILED_PRECONDITION
+    assert api("GetLeader", m.GetLeaderRequest()).address == leader.address
+    cluster = api("GetCluster", m.GetClusterRequest())
+    assert {(one.coordinator_id, one.leader) for one in cluster.coordinators} == {("c1", True), ("c2", False)}
+    assert [one.task_manager_id for one in cluster.task_managers] == ["tm1"]
+
+
+def test_a_standby_takes_over_on_evidence_and_restores_the_newest_checkpoint(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager, fleet: FakeFleet
+) -> None:
+    leader, standby = leading(new_coordinator()), new_coordinator()
+    one = new_task_manager().connect(leader.address)
+    api = caller(leader)
+    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
+    api.until("job", lambda status: status.checkpoints_completed >= 2)
+    fleet.acknowledging = False  # what is pending now must not count
+    newest = api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints[0]
+    crash(leader)
+    leading(standby)
+    fleet.acknowledging = True
+    one.connect(standby.address)
+    deploy = one.expect(m.Deploy, 2)
+    assert isinstance(deploy, m.Deploy)
+    assert one.token == 2
+    assert deploy.attempt == m.AttemptId("job", run_id, 2)
+    assert deploy.restored_checkpoint_id >= newest.checkpoint_id
+    assert restored_ids(deploy) == {f"count-0@{deploy.restored_checkpoint_id}".encode()}
+    after = caller(standby)
+    status = after.until("job", lambda status: status.checkpoints_completed >= 1)
+    assert status.last_checkpoint is not None
+    assert status.last_checkpoint.checkpoint_id > deploy.restored_checkpoint_id
+    assert status.last_checkpoint.token == 2
+    assert after("Submit", m.SubmitRequest("job", graph())) == m.SubmitResponse("job", run_id, created=False)
+    stream = after("Watch", m.WatchRequest("job"))
+    kinds = []
+    for update in stream:
+        if isinstance(update.update, m.JobEvent):
+            kinds.append(update.update.kind)
+            if update.update.kind is JobEventKind.CHECKPOINT_COMPLETED:
+                break
+    stream.cancel()
+    expected = [JobEventKind.LEADER_LOSS_DETECTED, JobEventKind.LEADER_GRANTED, JobEventKind.JOB_RECOVERED]
+    assert kinds[:3] == expected
+    assert JobEventKind.ATTEMPT_DEPLOYED in kinds
+
+
+def test_a_clean_stop_hands_over_at_once(new_coordinator: NewCoordinator, caller: NewCaller) -> None:
+    leader, standby = leading(new_coordinator()), new_coordinator()
+    caller(leader)("Submit", m.SubmitRequest("job", graph()))
+    leader.stop()
+    leading(standby)
+    assert caller(standby).status("job").job_key == "job"
+
+
+def test_a_zombie_writes_nothing_and_steps_down(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper
+) -> None:
+    old = leading(new_coordinator())
+    grant = old.leadership.elector.grant
+    assert grant is not None
+    one = new_task_manager().connect(old.address)
+    api = caller(old)
+    api("Submit", m.SubmitRequest("job", graph(interval_ms=60_000)))
+    api.state("job", JobState.RUNNING)
+    paths = Paths("default")
+    server.lead("default", "usurper")
+    before = server.open().children(paths.checkpoints("job"))
+    failed = api.fails("TriggerSavepoint", m.TriggerSavepointRequest("job"))
+    assert failed.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION)
+    one.wait(lambda: one.status)
+    assert one.status is grpc.StatusCode.UNAVAILABLE
+    assert server.open().children(paths.checkpoints("job")) == before
+    assert server.open().get(paths.checkpoint_id("job")).data == b"0"  # type: ignore[union-attr]
+
+
+def test_the_writes_of_a_zombie_are_refused_one_by_one(server: EmbeddedZooKeeper, storage: Path) -> None:
+    """The same writes as above without anybody telling the zombie: ZooKeeper alone stops it."""
+    store, grant = server.lead("default", "old")
+    records = JobRecords(store, "default")
+    job = m.JobRecord("job", "run", graph=b"x", token=grant.token)
+    records.submit(grant, job)
+    files = MetadataFiles(str(storage), "default")
+    stored = files.write(m.CheckpointMetadata(1, "job", "run", 1), b"the first")
+    first = m.CompletedCheckpoint(1, stored.pointer, stored.checksum, token=grant.token)
+    records.add_checkpoint(grant, "job", first)
+    server.lead("default", "new")
+    told: list[str] = []
+    old = Persistence(Tenure(grant, threading.Event(), told.append), store, "default", files)
+    metadata = m.CheckpointMetadata(1, "job", "run", 2, m.CheckpointKind.CHECKPOINT, grant.token)
+    checkpoint = PersistCheckpoint(metadata, m.CompletedCheckpoint(2))
+    writes: list[Callable[[], object]] = [
+        lambda: old.write_attempt("job", m.AttemptRecord(1)),
+        lambda: old.write_checkpoint_id("job", 1),
+        lambda: old.write_checkpoint("job", checkpoint),
+        lambda: old.write_result(m.JobResult("job", "run")),
+        lambda: old.submit(m.JobRecord("late", "run"), b"graph"),
+        lambda: old.discard_checkpoint("job", DiscardCheckpoint(first)),
+    ]
+    before = _everything(server)
+    for write in writes:
+        with pytest.raises(Stopped):
+            write()
+    assert len(told) == len(writes)
+    assert _everything(server) == before
+    old.clean_up("job", "run", ())
+    assert (storage / "default" / "job" / "run" / "chk-1" / "_metadata").read_bytes() == b"the first"
+
+
+def _everything(server: EmbeddedZooKeeper) -> list[tuple[str, bytes]]:
+    session = server.open()
+
+    def below(path: str) -> list[tuple[str, bytes]]:
+        node = session.get(path)
+        assert node is not None
+        here = [(path, node.data)]
+        return here + [one for name in session.children(path) for one in below(f"{path}/{name}")]
+
+    return [one for path in (Paths("default").jobs, Paths("default").results) for one in below(path)]
+
+
+def test_a_leader_steps_down_when_a_task_manager_has_seen_a_later_one(
+    new_coordinator: NewCoordinator, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator())
+    one = new_task_manager()
+    one.token = 7
+    one.connect(leader.address)
+    assert one.status is grpc.StatusCode.FAILED_PRECONDITION
+    assert "7" in one.details
+    leading(leader)  # it contends again, above the token that was seen
+    one.wait(lambda: leader.leadership.elector.grant is not None and leader.leadership.elector.grant.token > 7)
+
+
+def test_an_outage_of_zookeeper_restarts_nothing(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    done = api.until("job", lambda status: status.checkpoints_completed >= 1)
+    server.stop()
+    refused = api.fails("Submit", m.SubmitRequest("other", graph()))
+    assert refused.code() is grpc.StatusCode.UNAVAILABLE
+    assert "ZooKeeper" in refused.details()
+    assert api.status("job").state is JobState.RUNNING
+    server.start()
+    after = api.until("job", lambda status: status.checkpoints_completed > done.checkpoints_completed + 2)
+    assert (after.attempt, after.restarts) == (1, 0)
+
+
+def test_a_corrupt_record_fails_its_own_job_only(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    one = new_task_manager().connect(leader.address)
+    for key in ("bad", "good"):
+        api("Submit", m.SubmitRequest(key, graph()))
+        api.until(key, lambda status: status.checkpoints_completed >= 1)
+    leader.stop()
+    server.open().transact([Put(Paths("default").graph("bad"), b"\xff\xff")])
+    successor = leading(new_coordinator())
+    one.connect(successor.address)
+    after = caller(successor)
+    after.until("good", lambda status: status.checkpoints_completed >= 1)
+    bad = after.status("bad")
+    assert bad.state is JobState.FAILED
+    assert Paths("default").graph("bad") in bad.error
+    after("Cancel", m.CancelRequest("bad"))
+    after.state("bad", JobState.CANCELED)
+
+
+@pytest.mark.parametrize("inline_bytes", [0, persistence.INLINE_METADATA_BYTES])
+def test_a_corrupt_metadata_file_fails_the_job_and_deletes_nothing(
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    new_task_manager: NewTaskManager,
+    storage: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    inline_bytes: int,
+) -> None:
+    monkeypatch.setattr(persistence, "INLINE_METADATA_BYTES", inline_bytes)
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    one = new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    leader.stop()
+    for file in storage.rglob("_metadata"):
+        file.write_bytes(b"rubbish")
+    kept = sorted(storage.rglob("_metadata"))
+    successor = leading(new_coordinator())
+    one.connect(successor.address)
+    after = caller(successor)
+    if inline_bytes:  # small metadata stands in ZooKeeper too: the file is not needed to go on
+        after.until("job", lambda status: status.state is JobState.RUNNING)
+        return
+    status = after.state("job", JobState.FAILED)
+    assert "_metadata is corrupt" in status.error
+    assert sorted(storage.rglob("_metadata")) == kept != []
+    assert after("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
+    assert len(one.bodies(m.Deploy)) == 1
+
+
+def test_a_dirty_result_is_cleaned_up_and_never_run_again(
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    new_task_manager: NewTaskManager,
+    server: EmbeddedZooKeeper,
+    storage: Path,
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    one = new_task_manager().connect(leader.address)
+    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    leader.stop()
+    result = m.JobResult("job", run_id, outcome="FINISHED", dirty=True)
+    server.open().transact([Create(Paths("default").result("job"), encode(result))])
+    successor = leading(new_coordinator())
+    one.connect(successor.address)
+    after = caller(successor)
+    assert after.status("job").state is JobState.FINISHED
+    session = server.open()
+    done = threading.Event()
+    while session.get(Paths("default").job("job")) is not None:
+        assert not done.wait(0.02)
+    assert not list(storage.rglob("chk-*"))
+    assert len(one.bodies(m.Deploy)) == 1
+
+
+def test_folders_that_no_checkpoint_owns_are_deleted_after_a_takeover(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager, storage: Path
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    one = new_task_manager().connect(leader.address)
+    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
+    api.until("job", lambda status: status.checkpoints_completed >= 3)
+    leader.stop()
+    orphan = storage / "default" / "job" / run_id / "chk-1"
+    orphan.mkdir()
+    (orphan / "half.state").write_bytes(b"x")
+    successor = leading(new_coordinator())
+    one.connect(successor.address)
+    after = caller(successor)
+    after.until("job", lambda status: status.checkpoints_completed >= 3)
+    assert not orphan.exists()
+
+
+def test_followers_hear_the_beat_and_the_end(new_coordinator: NewCoordinator, caller: NewCaller) -> None:
+    leader = leading(new_coordinator())
+    stream = caller(leader)("Follow", m.FollowRequest("standby", 1), "FollowService")
+    assert [next(stream) for _ in range(3)] == [m.LeaderBeat(1, True, "c1")] * 3
+    leader.leadership.elector.step_down("the test wants it")
+    while (beat := next(stream)).leading:
+        pass
+    assert beat == m.LeaderBeat(1, False, "c1")

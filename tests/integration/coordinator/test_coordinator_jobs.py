@@ -1,0 +1,294 @@
+"""The job API of one leader, with task managers that speak the real protocol."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from lockgate_proto import messages as m
+from lockgate_proto.messages import JobState
+from lockgate_proto.security import Credentials
+
+from coordinator.graph.story import IllegalTransition
+from coordinator.recovery import effects as do
+from coordinator.recovery import events as ev
+from coordinator.recovery.job_master import JobMaster
+from coordinator.runtime.process import Coordinator
+from tests.integration.coordinator.conftest import Caller, graph, leading
+from tests.integration.coordinator.fake_task_manager import FakeTaskManager
+
+pytestmark = pytest.mark.integration
+
+NewCoordinator = Callable[..., Coordinator]
+NewTaskManager = Callable[..., FakeTaskManager]
+NewCaller = Callable[..., Caller]
+
+
+@pytest.fixture
+def leader(new_coordinator: NewCoordinator) -> Coordinator:
+    return leading(new_coordinator())
+
+
+@pytest.fixture
+def api(leader: Coordinator, caller: NewCaller) -> Caller:
+    return caller(leader)
+
+
+def test_a_submitted_job_is_deployed_and_takes_checkpoints(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    first, second = new_task_manager().connect(leader.address), new_task_manager().connect(leader.address)
+    answer = api("Submit", m.SubmitRequest("job", graph(parallelism=4)))
+    assert answer.created
+    deploy = first.expect(m.Deploy)
+    assert isinstance(deploy, m.Deploy)
+    assert deploy.attempt == m.AttemptId("job", answer.run_id, 1)
+    assert len(deploy.placements) == 8
+    assert {one.exchange_address for one in deploy.placements} == {first.exchange, second.exchange}
+    status = api.until("job", lambda one: one.checkpoints_completed >= 2)
+    assert status.state is JobState.RUNNING
+    assert status.leader_address == leader.address
+    assert {one.operator_id for one in status.operators} == {"numbers", "total", "out"}
+    second.expect(m.NotifyCheckpointComplete)
+    stored = api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
+    assert stored[0].pointer.endswith("/_metadata")
+    assert stored[0].token == 1
+    assert not stored[0].metadata
+
+
+def test_submission_is_idempotent_and_another_graph_is_refused(api: Caller) -> None:
+    first = api("Submit", m.SubmitRequest("job", graph()))
+    again = api("Submit", m.SubmitRequest("job", graph()))
+    assert (first.created, again.created) == (True, False)
+    assert again.run_id == first.run_id
+    other = api.fails("Submit", m.SubmitRequest("job", graph(name="other")))
+    assert other.code() is grpc.StatusCode.ALREADY_EXISTS
+    assert "job" in other.details()
+    assert [one.job_key for one in api("List", m.ListRequest()).jobs] == ["job"]
+
+
+def test_what_cannot_run_is_refused_with_every_problem(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    good = graph()
+    edges = (m.Edge("source", "nowhere", m.Partitioning.HASH, ("partition",)),)
+    bad = api.fails("Submit", m.SubmitRequest("job", dataclasses.replace(good, edges=edges)))
+    assert bad.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "nowhere" in bad.details()
+    assert api.fails("Submit", m.SubmitRequest("..", good)).code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert api.fails("Submit", m.SubmitRequest("job", None)).code() is grpc.StatusCode.INVALID_ARGUMENT
+    new_task_manager(slots=2).connect(leader.address)
+    large = api.fails("Submit", m.SubmitRequest("job", graph(parallelism=3)))
+    assert large.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "3 slots" in large.details()
+    lost = api.fails("Submit", m.SubmitRequest("job", good, "/nowhere/chk-1"))
+    assert lost.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "/nowhere/chk-1/_metadata" in lost.details()
+    assert api("List", m.ListRequest()).jobs == ()
+
+
+def test_pickled_functions_need_the_secret_and_the_rest_does_not(leader: Coordinator, caller: NewCaller) -> None:
+    stranger = caller(leader, Credentials())
+    source, count = graph().vertices
+    pickled = dataclasses.replace(
+        source, operators=(*source.operators, m.Operator("code", kind=m.PythonTransform(b"pickle")))
+    )
+    code = dataclasses.replace(graph(), vertices=(pickled, count))
+    refused = stranger.fails("Submit", m.SubmitRequest("job", code))
+    assert refused.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert "LOCKGATE_SECRET_FILE" in refused.details()
+    assert stranger("Submit", m.SubmitRequest("plain", graph())).created
+    assert caller(leader)("Submit", m.SubmitRequest("job", code)).created
+    follow = stranger.fails("Follow", m.FollowRequest("me", 1), "FollowService")
+    assert follow.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_task_managers_need_the_secret(leader: Coordinator, new_task_manager: NewTaskManager) -> None:
+    stranger = new_task_manager(credentials=Credentials(secret="another secret entirely")).connect(leader.address)
+    stranger.wait(lambda: stranger.status)
+    assert stranger.status is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_unknown_keys_are_not_found(api: Caller) -> None:
+    for method, request in (
+        ("Get", m.GetRequest("nobody")),
+        ("Watch", m.WatchRequest("nobody")),
+        ("Cancel", m.CancelRequest("nobody")),
+        ("TriggerSavepoint", m.TriggerSavepointRequest("nobody")),
+        ("ListCheckpoints", m.ListCheckpointsRequest("nobody")),
+    ):
+        assert api.fails(method, request).code() is grpc.StatusCode.NOT_FOUND, method
+
+
+def test_cancel_ends_the_job_and_leaves_nothing_behind(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    one = new_task_manager().connect(leader.address)
+    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    assert api("Cancel", m.CancelRequest("job")).state in (JobState.CANCELING, JobState.CANCELED)
+    one.expect(m.CancelAttempt)
+    ended = api.state("job", JobState.CANCELED)
+    assert ended.ended_unix_ms >= ended.submitted_unix_ms > 0
+    assert api("Cancel", m.CancelRequest("job")).state is JobState.CANCELED
+    assert api("Submit", m.SubmitRequest("job", graph())) == m.SubmitResponse("job", run_id, created=False)
+    cluster = api("GetCluster", m.GetClusterRequest())
+    assert [(tm.slots, tm.free_slots) for tm in cluster.task_managers] == [(2, 2)]
+    stop = api.fails("TriggerSavepoint", m.TriggerSavepointRequest("job"))
+    assert stop.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_a_bounded_job_finishes(leader: Coordinator, api: Caller, new_task_manager: NewTaskManager) -> None:
+    one = new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph(rows=10)))
+    api.state("job", JobState.RUNNING)
+    one.report(m.SubtaskPhase.SUBTASK_EXHAUSTED)
+    assert api.state("job", JobState.FINISHED).error == ""
+    triggers = [body for body in one.bodies(m.TriggerCheckpoint) if isinstance(body, m.TriggerCheckpoint)]
+    assert triggers[-1].terminal
+    ended = [update.update for update in api("Watch", m.WatchRequest("job"))]
+    kinds = {update.kind for update in ended if isinstance(update, m.JobEvent)}
+    assert m.JobEventKind.CHECKPOINT_COMPLETED in kinds  # a watch of an ended job still tells its events
+
+
+def test_a_savepoint_is_answered_when_it_is_complete(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph(interval_ms=60_000)))
+    api.state("job", JobState.RUNNING)
+    savepoint = api("TriggerSavepoint", m.TriggerSavepointRequest("job")).savepoint
+    assert savepoint.kind is m.CheckpointKind.SAVEPOINT
+    assert savepoint in api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
+    other = api("Submit", m.SubmitRequest("next", graph(interval_ms=60_000), savepoint.pointer))
+    assert other.created
+
+
+def test_a_job_goes_on_from_a_savepoint(leader: Coordinator, api: Caller, new_task_manager: NewTaskManager) -> None:
+    one = new_task_manager(slots=1).connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.state("job", JobState.RUNNING)
+    savepoint = api("TriggerSavepoint", m.TriggerSavepointRequest("job")).savepoint
+    api("Cancel", m.CancelRequest("job"))
+    api.state("job", JobState.CANCELED)
+    api("Submit", m.SubmitRequest("next", graph(), savepoint.pointer))
+    deploy = one.expect(m.Deploy, 2)
+    assert isinstance(deploy, m.Deploy)
+    assert deploy.restored_checkpoint_id == savepoint.checkpoint_id
+    handles = {state.vertex_id: state.operators[0].handle for state in deploy.restore}
+    count = handles["count"]
+    assert count is not None
+    assert count.inline == f"count-0@{savepoint.checkpoint_id}".encode()
+    wrong = api.fails("Submit", m.SubmitRequest("wide", graph(parallelism=1, name="x"), savepoint.pointer + ".gone"))
+    assert wrong.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_watch_tells_the_status_then_the_events(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    one = new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    subtask = one._mine()[-1]
+    one.send(m.FirstRecord(subtask, 123))
+    stream = api("Watch", m.WatchRequest("job"))
+    assert isinstance(next(stream).update, m.JobStatus)
+    kinds = []
+    for update in stream:
+        if isinstance(update.update, m.JobEvent):
+            kinds.append(update.update.kind)
+            assert update.update.unix_us > 0
+            if update.update.kind is m.JobEventKind.FIRST_RECORD:
+                break
+    stream.cancel()
+    assert m.JobEventKind.LEADER_GRANTED not in kinds  # nobody took over while this job lived
+    assert kinds.index(m.JobEventKind.ATTEMPT_DEPLOYED) < kinds.index(m.JobEventKind.CHECKPOINT_COMPLETED)
+
+
+def test_watches_are_bounded(new_coordinator: NewCoordinator, caller: NewCaller) -> None:
+    api = caller(leading(new_coordinator(max_watchers=2)))
+    api("Submit", m.SubmitRequest("job", graph()))
+    streams = [api("Watch", m.WatchRequest("job")) for _ in range(2)]
+    for stream in streams:
+        next(stream)
+    refused = api.fails("Watch", m.WatchRequest("job"))
+    assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "max_watchers" in refused.details()
+    for stream in streams:
+        stream.cancel()
+
+
+def test_health_and_reflection_tell_what_is_served(
+    leader: Coordinator, api: Caller, new_coordinator: NewCoordinator, caller: NewCaller
+) -> None:
+    standby = caller(new_coordinator())
+
+    def health(one: Caller, name: str) -> int:
+        stub = health_pb2_grpc.HealthStub(one._channel)
+        return int(stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=5).status)
+
+    serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+    for name in ("", "lockgate.v1.JobService", "lockgate.v1.ControlService", "lockgate.v1.FollowService"):
+        assert health(api, name) == health(standby, name) == serving
+    assert (health(api, "lockgate.leader"), health(standby, "lockgate.leader")) == (serving, not_serving)
+    stub = reflection_pb2_grpc.ServerReflectionStub(api._channel)
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    (answer,) = stub.ServerReflectionInfo(iter([asked]), timeout=5)
+    assert "lockgate.v1.JobService" in {one.name for one in answer.list_services_response.service}
+    assert leader.address
+
+
+def test_a_fault_of_the_coordinator_breaks_off_one_job_only(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = new_task_manager(slots=4).connect(leader.address)
+    api("Submit", m.SubmitRequest("good", graph()))
+    api.state("good", JobState.RUNNING)
+    whole = JobMaster.handle
+
+    def faulty(self: JobMaster, event: ev.Event, now_ms: int) -> list[do.Effect]:
+        if isinstance(event, ev.Acknowledged) and self.status().job_key == "bad":
+            raise IllegalTransition("the story of a mistake")
+        return whole(self, event, now_ms)
+
+    monkeypatch.setattr(JobMaster, "handle", faulty)
+    api("Submit", m.SubmitRequest("bad", graph()))
+    assert "the story of a mistake" in api.state("bad", JobState.FAILED).error
+    cancel = one.expect(m.CancelAttempt)
+    assert isinstance(cancel, m.CancelAttempt)
+    assert cancel.attempt is not None
+    assert cancel.attempt.job_key == "bad"
+    done = api.status("good").checkpoints_completed
+    api.until("good", lambda status: status.checkpoints_completed > done + 1)
+    assert [tm.free_slots for tm in api("GetCluster", m.GetClusterRequest()).task_managers] == [3]
+    assert api("Cancel", m.CancelRequest("bad")).state is JobState.CANCELING
+    api.state("bad", JobState.CANCELED)
+
+
+def test_malformed_requests_are_told_so(api: Caller) -> None:
+    method = api._channel.unary_unary("/lockgate.v1.JobService/Submit")
+    with pytest.raises(grpc.RpcError) as caught:
+        method(b"\xff\xff\xff", timeout=5)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "SubmitRequest" in caught.value.details()
+
+
+def test_a_graph_too_large_for_zookeeper_goes_to_the_storage(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    one = new_task_manager().connect(leader.address)
+    source, count = graph().vertices
+    code = m.Operator("code", kind=m.PythonTransform(b"x" * 2_000_000))
+    large = dataclasses.replace(
+        graph(), vertices=(dataclasses.replace(source, operators=(*source.operators, code)), count)
+    )
+    assert api("Submit", m.SubmitRequest("job", large)).created
+    deploy = one.expect(m.Deploy)
+    assert isinstance(deploy, m.Deploy)
+    assert deploy.graph is not None
+    assert deploy.graph.vertices[0].operators[1].kind == code.kind
+    assert not api("Submit", m.SubmitRequest("job", large)).created

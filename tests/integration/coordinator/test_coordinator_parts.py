@@ -1,0 +1,255 @@
+"""The small parts of the shell, each on its own: actor, workers, files, links, watchers, settings, fault points."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import grpc
+import pytest
+from lockgate_proto import messages as m
+from lockgate_proto.codec import encode
+
+from coordinator.runtime import link as links
+from coordinator.runtime.actor import Actor, monotonic_ms
+from coordinator.runtime.errors import SettingsError, Stopped, StorageError
+from coordinator.runtime.metadata_files import MetadataFiles, crc32, graph_checksum, metadata_uri
+from coordinator.runtime.settings import CoordinatorSettings
+from coordinator.runtime.watch import KEPT_EVENTS, WatchEnd, WatchHub
+from coordinator.runtime.workers import KeyedWorkers
+
+WAIT_S = 10.0
+
+
+# -- actor ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_actor_goes_on_after_a_failing_call(caplog: pytest.LogCaptureFixture) -> None:
+    actor = Actor("test-actor")
+    actor.start()
+
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    actor.tell(fail)
+    assert actor.ask(lambda: 7).result(WAIT_S) == 7
+    with pytest.raises(ValueError, match="on purpose"):
+        actor.ask(fail).result(WAIT_S)
+    actor.stop()
+    assert "on purpose" in caplog.text
+    with pytest.raises(Stopped):
+        actor.ask(lambda: 7).result(WAIT_S)
+
+
+def test_timers_fire_in_order_unless_cancelled() -> None:
+    actor, done, seen = Actor("test-actor"), threading.Event(), []
+    now = monotonic_ms()
+    actor.at(now + 40, done.set)
+    actor.at(now + 20, lambda: seen.append("second"))
+    actor.at(now + 10, lambda: seen.append("first"))
+    actor.at(now + 15, lambda: seen.append("cancelled")).cancel()
+    actor.start()
+    assert done.wait(WAIT_S)
+    actor.stop()
+    assert seen == ["first", "second"]
+
+
+def test_a_due_timer_waits_behind_what_has_arrived_before() -> None:
+    actor, seen, done = Actor("test-actor"), [], threading.Event()
+    actor.tell(lambda: seen.append("heartbeat"))
+    actor.at(monotonic_ms() - 5, lambda: (seen.append("timeout"), done.set()))  # type: ignore[func-returns-value]
+    actor.start()
+    assert done.wait(WAIT_S)
+    actor.stop()
+    assert seen == ["heartbeat", "timeout"]
+
+
+# -- workers ----------------------------------------------------------------------------------------------------------
+
+
+def test_one_key_is_served_in_order_and_holds_up_no_other() -> None:
+    workers, gate, seen = KeyedWorkers("test-worker", threads=4), threading.Event(), []
+    workers.submit("slow", lambda: gate.wait(WAIT_S))
+    rest = [workers.submit("slow", lambda n=n: seen.append(n)) for n in range(20)]  # type: ignore[misc]
+    assert workers.submit("quick", lambda: "done").result(WAIT_S) == "done"
+    assert not seen
+    gate.set()
+    for one in rest:
+        one.result(WAIT_S)
+    assert seen == list(range(20))
+    workers.close()
+
+
+def test_closing_fails_what_waits() -> None:
+    workers, gate, began = KeyedWorkers("test-worker"), threading.Event(), threading.Event()
+
+    def slow() -> None:
+        began.set()
+        gate.wait(WAIT_S)
+
+    running = workers.submit("key", slow)
+    assert began.wait(WAIT_S)
+    waiting = workers.submit("key", lambda: None)
+    closer = threading.Thread(target=workers.close)
+    closer.start()
+    with pytest.raises(Stopped):
+        waiting.result(WAIT_S)
+    gate.set()
+    closer.join()
+    running.result(WAIT_S)
+    with pytest.raises(Stopped):
+        workers.submit("key", lambda: None).result(WAIT_S)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+METADATA = m.CheckpointMetadata(1, "job", "run", 3, m.CheckpointKind.CHECKPOINT, 5)
+
+
+def write(files: MetadataFiles, metadata: m.CheckpointMetadata = METADATA) -> tuple[str, str]:
+    stored = files.write(metadata, encode(metadata))
+    return stored.pointer, stored.checksum
+
+
+def test_metadata_comes_back_and_nothing_else_is_left(tmp_path: Path) -> None:
+    files = MetadataFiles(str(tmp_path / "with space"), "c")
+    pointer, checksum = write(files)
+    assert files.read(pointer, checksum) == METADATA
+    folder = tmp_path / "with space" / "c" / "job" / "run" / "chk-3"
+    assert [one.name for one in folder.iterdir()] == ["_metadata"]
+    assert files.read(str(folder)) == files.read(str(folder / "_metadata")) == METADATA
+    assert files.checkpoint_ids("job", "run") == (3,)
+    files.delete_pointed(pointer)
+    assert not folder.exists()
+    files.delete_pointed(pointer)
+    files.delete_run("job", "run")
+    assert files.checkpoint_ids("job", "run") == ()
+    assert list((tmp_path / "with space" / "c").iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xff", b"flipped"])
+def test_a_damaged_file_is_named(tmp_path: Path, damage: bytes) -> None:
+    files = MetadataFiles(str(tmp_path), "c")
+    pointer, checksum = write(files)
+    path = tmp_path / "c" / "job" / "run" / "chk-3" / "_metadata"
+    path.write_bytes(damage)
+    with pytest.raises(StorageError, match="_metadata is corrupt") as caught:
+        files.read(pointer, checksum)
+    assert not caught.value.retryable
+    path.unlink()
+    with pytest.raises(StorageError, match="does not exist") as caught:
+        files.read(pointer, checksum)
+    assert not caught.value.retryable
+
+
+def test_a_later_format_is_told(tmp_path: Path) -> None:
+    files = MetadataFiles(str(tmp_path), "c")
+    pointer, _ = write(files, m.CheckpointMetadata(9, "job", "run", 3))
+    with pytest.raises(StorageError, match="format version 9"):
+        files.read(pointer)
+
+
+def test_a_folder_that_is_no_checkpoint_is_never_deleted(tmp_path: Path) -> None:
+    files = MetadataFiles(str(tmp_path), "c")
+    with pytest.raises(StorageError, match="nothing was deleted"):
+        files.delete_pointed(str(tmp_path / "precious" / "_metadata"))
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MetadataFiles(str(tmp_path), "c")
+    pointer, checksum = write(files)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("coordinator.runtime.metadata_files.os.fsync", full)
+    with pytest.raises(StorageError, match="No space left on device") as caught:
+        files.write(METADATA, b"other")
+    assert caught.value.retryable
+    assert files.read(pointer, checksum) == METADATA
+    assert [one.name for one in (tmp_path / "c" / "job" / "run" / "chk-3").iterdir()] == ["_metadata"]
+
+
+def test_checksums() -> None:
+    assert crc32(b"123456789") == "crc32:cbf43926"
+    assert graph_checksum(b"").startswith("sha256:e3b0c442")
+    assert metadata_uri("/a/b/") == metadata_uri("file:///a/b/_metadata") == "file:///a/b/_metadata"
+
+
+# -- links and watchers -----------------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "MAX_QUEUED", 2)
+    link = links.TaskManagerLink("peer")
+    assert [link.send(m.CoordinatorMessage(n)) for n in range(3)] == [True, True, False]
+    assert link.end is not None
+    assert link.end[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert [one.token for one in link.take_unsent()] == [0, 1]
+
+
+def test_a_watcher_gets_every_event_but_only_the_newest_status() -> None:
+    hub = WatchHub()
+    hub.event(m.JobEvent(text="before"))
+    watcher = hub.watch(m.JobStatus("job"))
+    for n in range(3):
+        hub.event(m.JobEvent(text=str(n)))
+        hub.status(m.JobStatus("job", attempt=n))
+    hub.finish(WatchEnd.JOB_ENDED)
+    updates = [one.update for one in watcher.updates()]
+    texts = [one.text for one in updates if isinstance(one, m.JobEvent)]
+    assert updates[0] == m.JobStatus("job")
+    assert texts == ["before", "0", "1", "2"]
+    assert updates[-1] == m.JobStatus("job", attempt=2)
+    assert len(updates) == 6
+
+
+def test_a_watcher_that_is_far_behind_is_let_go() -> None:
+    hub = WatchHub()
+    watcher = hub.watch(m.JobStatus("job"))
+    for n in range(5 * KEPT_EVENTS):
+        hub.event(m.JobEvent(text=str(n)))
+    assert list(watcher.updates()) == []
+    assert watcher.end is WatchEnd.TOO_SLOW
+    assert len(list(_drained(hub))) == KEPT_EVENTS + 1
+
+
+def _drained(hub: WatchHub) -> list[m.JobUpdate]:
+    late = hub.watch(m.JobStatus("job"))
+    hub.finish(WatchEnd.JOB_ENDED)
+    return list(late.updates())
+
+
+# -- settings and fault points ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"zookeeper": ""}, "zookeeper"),
+        ({"storage": ""}, "storage"),
+        ({"cluster": "a/b"}, "cluster"),
+        ({"bind": "7070"}, "bind"),
+        ({"advertise": "host:port"}, "advertise"),
+        ({"coordinator_id": "a b"}, "coordinator_id"),
+        ({"heartbeat_ms": 0}, "heartbeat_ms"),
+        ({"heartbeat_ms": 500, "heartbeat_timeout_ms": 600}, "heartbeat_timeout_ms"),
+        ({"max_watchers": 0}, "max_watchers"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(changes: dict[str, object], named: str) -> None:
+    values: dict[str, object] = {"zookeeper": "z:1", "storage": "/s"} | changes
+    with pytest.raises(SettingsError, match=f"^{named}: "):
+        CoordinatorSettings(**values).check()  # type: ignore[arg-type]
+
+
+def test_a_fault_point_kills_at_the_given_passage() -> None:
+    program = "from coordinator.runtime import faults\nfor n in range(3):\n print(n, flush=True)\n faults.point('p')"
+    for fault, printed, code in (("p:2", "0\n1\n", -signal.SIGKILL), ("q", "0\n1\n2\n", 0)):
+        done = subprocess.run(
+            [sys.executable, "-c", program], env={"LOCKGATE_FAULT": fault}, capture_output=True, text=True, check=False
+        )
+        assert (done.stdout, done.returncode) == (printed, code)
