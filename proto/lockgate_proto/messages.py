@@ -266,6 +266,7 @@ class JobResult:
     attempt: int = 0
     restarts: int = 0
     token: int = 0
+    retained: tuple[CompletedCheckpoint, ...] = ()  # newest first, `metadata` empty; their folders stay after the cleanup
 
 
 @dataclass(frozen=True, slots=True)

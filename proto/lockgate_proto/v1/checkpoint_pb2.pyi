@@ -208,7 +208,7 @@ class AttemptRecord(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ...) -> None: ...
 
 class JobResult(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token")
+    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +223,7 @@ class JobResult(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -237,7 +238,8 @@ class JobResult(_message.Message):
     attempt: int
     restarts: int
     token: int
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ...) -> None: ...
+    retained: _containers.RepeatedCompositeFieldContainer[CompletedCheckpoint]
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ...) -> None: ...
 
 class LeaderRecord(_message.Message):
     __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us")

@@ -1,0 +1,154 @@
+"""The command `lockgate`. Each command is imported only when it is used, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+# Command: where it is, and what `lockgate --help` says of it.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "cluster": ("lockgate.commands.cluster:cluster", "Run a whole cluster on this machine."),
+    "submit": ("lockgate.commands.submit:submit", "Submit a pipeline file or a job graph."),
+    "jobs": ("lockgate.commands.jobs:jobs", "List the jobs."),
+    "job": ("lockgate.commands.jobs:job", "Show one job: state, records, last checkpoint."),
+    "watch": ("lockgate.commands.jobs:watch", "Follow a job until it ends, across failovers."),
+    "checkpoints": ("lockgate.commands.jobs:checkpoints", "List a job's completed checkpoints."),
+    "savepoint": ("lockgate.commands.jobs:savepoint", "Take a savepoint to start from later."),
+    "cancel": ("lockgate.commands.jobs:cancel", "End a job."),
+    "leader": ("lockgate.commands.jobs:leader", "Show which coordinator leads."),
+    "drill": ("lockgate.commands.drill:drill", "Kill parts of a cluster under load and check the result."),
+    "demo": ("lockgate.commands.drill:demo", "Count words, kill the leader, compare with Spark."),
+    "zookeeper": ("lockgate.commands.processes:zookeeper", "Run a ZooKeeper server."),
+    "coordinator": ("lockgate.commands.processes:coordinator", "Run one coordinator."),
+    "taskmanager": ("lockgate.commands.processes:taskmanager", "Run one task manager."),
+}
+SECTIONS = {
+    "Try it": ("cluster", "demo", "drill"),
+    "Jobs": ("submit", "jobs", "job", "watch", "checkpoints", "savepoint", "cancel", "leader"),
+    "Processes of a real cluster": ("zookeeper", "coordinator", "taskmanager"),
+}
+
+EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and one line of help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the command."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """An unknown command is answered with the nearest one."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"; did you mean `lockgate {close[0]}`?" if close else "; `lockgate --help` lists the commands"
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """By section, without importing any."""
+        del ctx
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
+
+
+def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"lockgate {version('lockgate')}")
+        ctx.exit()
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show the version."
+)
+def cli() -> None:
+    """Streaming jobs on PySpark that outlive their coordinator.
+
+    \b
+    A first run, in two terminals:
+      lockgate cluster                     # ZooKeeper, 2 coordinators, 2 task managers; Ctrl-C ends it
+      lockgate submit wordcount.py --wait  # found by itself: same folder
+
+    \b
+    wordcount.py:
+      from lockgate import Job, count
+      job = Job("wordcount", parallelism=2)
+      words = job.read_text("books").sql("SELECT explode(split(value, ' ')) AS word FROM input")
+      words.key_by("word").aggregate(n=count()).write_sql("sqlite:///counts.db", "counts", key="word")
+      job.submit()
+
+    \b
+    Commands find their cluster in this order: --cluster HOST:PORT,... (or the directory of a
+    `lockgate cluster`), LOCKGATE_CLUSTER, the settings file (--config, LOCKGATE_CONFIG or
+    ./lockgate.toml), ./.lockgate, and at last 127.0.0.1:7070.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command and exits: 0 fine, 1 a fault or a failed job, 2 a user's error, 130 interrupted."""
+    # gRPC's fork handlers cost time and have killed JVM children; nothing here forks with open channels.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Runs a command and returns its exit code; errors are on stderr by then."""
+    try:
+        result: Any = cli.main(arguments, prog_name="lockgate", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return EXIT_USER_ERROR
+    except click.ClickException as error:
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
+        hint = f" (see `{command} --help`)" if command and "`" not in error.format_message() else ""
+        return _fail(error.format_message() + hint, EXIT_USER_ERROR)
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read has gone: nothing to flush
+        return EXIT_FAULT
+    except Exception as error:
+        return _report(error)
+
+
+def _report(error: Exception) -> int:
+    from lockgate.errors import UserError
+
+    if isinstance(error, UserError):
+        return _fail(str(error), error.exit_code)
+    from lockgate.commands.faults import write_fault
+
+    return _fail(f"unexpected {type(error).__name__}: {error}; {write_fault(error)}", EXIT_FAULT)
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stdout.flush()
+    click.echo(f"error: {message}", err=True)
+    return code

@@ -1,0 +1,122 @@
+"""What a client tells its user: one readable sentence per gRPC status code, and whether trying again makes sense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import grpc
+
+from lockgate.errors import UserError
+
+LEADER_METADATA = "lockgate-leader"
+_NOT_LEADER = "not the leader"
+
+
+class ClientError(UserError):
+    """A call that cannot succeed as it is. `str()` says why and what to do."""
+
+
+class ClusterUnreachable(ClientError):
+    """No coordinator answered, or none leads, until the deadline. `silent`: nobody answered at all."""
+
+    def __init__(self, message: str, *, silent: bool = False) -> None:
+        super().__init__(message)
+        self.silent = silent
+
+
+class UnknownJob(ClientError):
+    """The cluster knows no job with this key."""
+
+
+class KeyTaken(ClientError):
+    """The job key belongs to a job with another graph."""
+
+
+class InvalidJob(ClientError):
+    """The cluster refuses the job graph. `problems` has one sentence each."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        if len(problems) == 1:
+            super().__init__(f"the cluster refuses the job: {problems[0]}")
+        else:
+            super().__init__("the cluster refuses the job:\n" + "\n".join(f"  - {one}" for one in problems))
+
+
+class NotAllowed(ClientError):
+    """The cluster asks for a secret that this client has not shown."""
+
+
+class JobFailed(ClientError):
+    """The job ended as FAILED. `str()` is the job's own error."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TryAgain:
+    """The call may succeed at the leader: `leader` is its address when the answer named it, else empty."""
+
+    reason: str
+    leader: str = ""
+
+
+def judge(error: grpc.RpcError, job_key: str, address: str) -> TryAgain | ClientError:
+    """What to make of a failed call: another try, or an error for the user."""
+    code, details = _code(error), _details(error)
+    if code is grpc.StatusCode.FAILED_PRECONDITION:
+        leader = leader_in(error)
+        if leader or details.startswith(_NOT_LEADER):
+            return TryAgain(f"{address} is not the leader", leader)
+        return ClientError(details)
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.ABORTED):
+        return TryAgain(f"{address}: {details}", leader_in(error))
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return TryAgain(f"{address} does not answer")
+    return _final(code, details, job_key, address)
+
+
+def leader_in(error: grpc.RpcError) -> str:
+    """The leader's address in the trailing metadata of a standby's answer, or empty."""
+    trailing: tuple[tuple[str, str | bytes], ...] = ()
+    if isinstance(error, grpc.Call):
+        trailing = tuple(error.trailing_metadata() or ())
+    for key, value in trailing:
+        if key == LEADER_METADATA:
+            return value.decode() if isinstance(value, bytes) else str(value)
+    return ""
+
+
+def _final(code: grpc.StatusCode, details: str, job_key: str, address: str) -> ClientError:
+    if code is grpc.StatusCode.NOT_FOUND:
+        return UnknownJob(f"no job {job_key!r} on this cluster; `lockgate jobs` lists those it knows")
+    if code is grpc.StatusCode.ALREADY_EXISTS:
+        return KeyTaken(
+            f"the job key {job_key!r} belongs to another job graph; submit under another key "
+            "(a key names one job for good)"
+        )
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return InvalidJob(
+            tuple(line.strip(" -") for line in details.splitlines() if line.strip(" -")) or ("no reason",)
+        )
+    if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+        return NotAllowed(f"{details or 'the cluster asks for its secret'}{_secret_hint(details)}")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return ClientError(f"{address} is not a Lockgate coordinator of this version ({details})")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return ClientError(f"too much for the coordinator at {address}: {details}")
+    return ClientError(f"the coordinator at {address} failed ({code.name}): {details}; its log says more")
+
+
+def _secret_hint(details: str) -> str:
+    if "LOCKGATE_SECRET_FILE" in details:
+        return ""
+    return "; set LOCKGATE_SECRET_FILE (or --secret-file) to the secret file of the cluster"
+
+
+def _code(error: grpc.RpcError) -> grpc.StatusCode:
+    return error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
+
+
+def _details(error: grpc.RpcError) -> str:
+    return (error.details() or "") if isinstance(error, grpc.Call) else str(error)

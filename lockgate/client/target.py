@@ -1,0 +1,123 @@
+"""Which cluster a command or a pipeline file means, and how it is let in.
+
+In this order: the address given (`--cluster`: `host:port,host:port`, or the directory of a `lockgate cluster`),
+LOCKGATE_CLUSTER, the settings file, `./.lockgate`, and at last 127.0.0.1:7070.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lockgate_proto.security import Credentials
+
+from lockgate.errors import SettingsError
+
+if TYPE_CHECKING:
+    from lockgate.settings import Settings
+
+CLUSTER_FILE = "cluster.json"
+DEFAULT_DIRECTORY = ".lockgate"
+DEFAULT_ADDRESS = "127.0.0.1:7070"
+_ADDRESS = re.compile(r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTarget:
+    """A cluster to talk to.
+
+    coordinators: `host:port` each, may be empty when `zookeeper` is set; zookeeper: `host:port,...` or empty;
+    name: the cluster's name in ZooKeeper; origin: where all this comes from, for messages.
+    """
+
+    coordinators: tuple[str, ...]
+    zookeeper: str = ""
+    name: str = "default"
+    credentials: Credentials = field(default_factory=Credentials)
+    origin: str = "the default"
+    session_timeout_ms: int = 4000
+
+
+def find_cluster(
+    cluster: str | None = None,
+    zookeeper: str | None = None,
+    secret_file: str | None = None,
+    config: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+) -> ClusterTarget:
+    """The cluster that is meant. Raises SettingsError with one sentence."""
+    from lockgate.settings import load_settings
+
+    overrides = {"cluster": {"name": name}, "zookeeper": {"hosts": zookeeper}, "security": {"secret_file": secret_file}}
+    settings = load_settings(config, overrides)
+    named = cluster or os.environ.get("LOCKGATE_CLUSTER", "")
+    if named:
+        where = "--cluster" if cluster else "LOCKGATE_CLUSTER"
+        target, secret = _read_target(named, where)
+        target = replace(target, zookeeper=zookeeper or target.zookeeper)
+    elif zookeeper or settings.cluster.coordinators or settings.zookeeper.hosts:
+        target, secret = _from_settings(settings, zookeeper), ""
+    elif (Path(DEFAULT_DIRECTORY) / CLUSTER_FILE).is_file():
+        target, secret = _read_directory(Path(DEFAULT_DIRECTORY))
+    else:
+        target, secret = ClusterTarget((DEFAULT_ADDRESS,), origin="the default address"), ""
+    if secret and not secret_file and "LOCKGATE_SECRET_FILE" not in os.environ:
+        overrides["security"]["secret_file"] = secret
+        settings = load_settings(config, overrides)
+    return replace(
+        target,
+        name=settings.cluster.name,
+        credentials=settings.credentials(),
+        session_timeout_ms=settings.zookeeper.session_timeout_ms,
+    )
+
+
+def _from_settings(settings: Settings, zookeeper: str | None) -> ClusterTarget:
+    if zookeeper:
+        return ClusterTarget((), settings.zookeeper.hosts, origin="--zookeeper")
+    return ClusterTarget(
+        tuple(_checked(one, "cluster.coordinators") for one in settings.cluster.coordinators),
+        settings.zookeeper.hosts,
+        origin="the settings",
+    )
+
+
+def _read_target(named: str, where: str) -> tuple[ClusterTarget, str]:
+    addresses = [one.strip() for one in named.split(",") if one.strip()]
+    if addresses and all(_ADDRESS.match(one) for one in addresses):
+        return ClusterTarget(tuple(_checked(one, where) for one in addresses), origin=where), ""
+    directory = Path(named).expanduser()
+    if directory.name == CLUSTER_FILE:
+        directory = directory.parent
+    if not directory.is_dir():
+        raise SettingsError(
+            f"{where} {named!r} is neither HOST:PORT (several separated by commas) nor the directory of a "
+            "`lockgate cluster`"
+        )
+    return _read_directory(directory)
+
+
+def _read_directory(directory: Path) -> tuple[ClusterTarget, str]:
+    path = directory / CLUSTER_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        coordinators = tuple(_checked(str(one), str(path)) for one in content["coordinators"])
+        zookeeper, secret = str(content.get("zookeeper", "")), str(content.get("secret_file", ""))
+    except FileNotFoundError:
+        raise SettingsError(
+            f"no cluster runs in {directory}: it has no {CLUSTER_FILE}; start one with "
+            f"`lockgate cluster --dir {directory}`"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SettingsError(f"cannot read {path}: {error!r}; is it from another version?") from error
+    return ClusterTarget(coordinators, zookeeper, origin=str(path)), secret
+
+
+def _checked(address: str, where: str) -> str:
+    if not _ADDRESS.match(address) or not 0 < int(address.rsplit(":", 1)[1]) < 65536:
+        raise SettingsError(f"{where}: {address!r} is not HOST:PORT with a port from 1 to 65535")
+    return address

@@ -1,0 +1,197 @@
+"""Watching a job across failovers."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc
+from lockgate_proto.messages import JobEvent, JobState, JobStatus, LeaderRecord
+
+from lockgate.client.deadline import Deadline
+from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, judge
+
+TERMINAL = frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELED})
+# A stream that says nothing for so long may come from a frozen process: ask who leads.
+QUIET_S = 2.0
+REOPEN_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.5
+
+# More than a leader keeps and repeats.
+REMEMBERED_EVENTS = 4000
+
+LostListener = Callable[[str], None]
+
+
+class WatchClient(Protocol):
+    """What a watch needs of its client."""
+
+    def open_watch(self, job_key: str, leader: LeaderRecord) -> Any:
+        """The raw stream."""
+        ...
+
+    def locate(self, deadline: Deadline) -> LeaderRecord:
+        """The leader."""
+        ...
+
+    def locate_afresh(self, deadline: Deadline) -> LeaderRecord:
+        """The leader, asked for."""
+        ...
+
+    def forget_leader(self, hint: str = "") -> None:
+        """It does not lead."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Waits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    error: grpc.RpcError | None
+
+
+class JobWatch:
+    """Iterates over JobStatus and JobEvent until the job has ended; or `poll` it with a time limit.
+
+    When the leader is lost, the stream is opened again at the next one; events that it repeats are left out.
+    """
+
+    def __init__(self, client: WatchClient, job_key: str, on_lost: LostListener | None, patience_ms: int) -> None:
+        self._client = client
+        self._job_key = job_key
+        self._on_lost = on_lost
+        self._patience_ms = patience_ms
+        self._patience: Deadline | None = None
+        self._pause_s = REOPEN_PAUSE_S
+        self._seen: dict[JobEvent, None] = {}  # in order
+        self._stream: Any = None
+        self._leader = LeaderRecord()
+        self._reader: threading.Thread | None = None
+        self._updates: queue.Queue[JobStatus | JobEvent | _Ended] = queue.Queue()
+        self._final: JobStatus | None = None
+        self.ended = False
+
+    def __iter__(self) -> Iterator[JobStatus | JobEvent]:
+        try:
+            while (update := self.poll()) is not None:
+                yield update
+        finally:
+            self.close()
+
+    def poll(self, timeout_ms: float | None = None) -> JobStatus | JobEvent | None:
+        """The next update; None when the time is up, or the job has ended (`ended` tells). Raises ClientError."""
+        deadline = Deadline(timeout_ms)
+        while not self.ended:
+            if self._stream is None and not self._open(deadline):
+                return None
+            try:
+                item = self._updates.get(timeout=deadline.remaining_s(QUIET_S))
+            except queue.Empty:
+                if self._final is not None:
+                    return self._finish(self._final)
+                if deadline.expired:
+                    return None
+                self._look_for_another_leader()
+                continue
+            update = self._take(item)
+            if update is not None:
+                return update
+        return None
+
+    def close(self) -> None:
+        """Ends the stream and its thread. Idempotent."""
+        if self._stream is not None:
+            self._stream.cancel()
+        if self._reader is not None:
+            self._reader.join()
+        self._stream = self._reader = None
+        self._updates = queue.Queue()
+
+    def _take(self, item: JobStatus | JobEvent | _Ended) -> JobStatus | JobEvent | None:
+        if isinstance(item, _Ended):
+            if self._final is not None:
+                return self._finish(self._final)
+            self._lost(item.error)
+            return None
+        self._patience, self._pause_s = None, REOPEN_PAUSE_S
+        if isinstance(item, JobStatus) and item.state in TERMINAL:
+            self._final = item  # a late watcher gets the status first and the events behind it: keep their order
+            return None
+        if isinstance(item, JobEvent):
+            if item in self._seen:
+                return None
+            self._seen[item] = None
+            if len(self._seen) > REMEMBERED_EVENTS:
+                del self._seen[next(iter(self._seen))]
+        return item
+
+    def _finish(self, final: JobStatus) -> JobStatus:
+        self.ended = True
+        self.close()
+        return final
+
+    def _open(self, deadline: Deadline) -> bool:
+        """Opens the stream at the leader; False when `deadline` passes first."""
+        if self._patience is None:
+            self._patience = Deadline(self._patience_ms)
+        limit_s = min(deadline.remaining_s(3600), self._patience.remaining_s(3600))
+        try:
+            self._leader = self._client.locate(Deadline(limit_s * 1000))
+        except ClusterUnreachable:
+            if deadline.expired and not self._patience.expired:
+                return False
+            raise
+        stream = self._stream = self._client.open_watch(self._job_key, self._leader)
+        updates = self._updates
+        self._reader = threading.Thread(
+            target=_read, args=(stream, updates), name=f"lockgate-watch-{self._job_key}", daemon=True
+        )
+        self._reader.start()
+        return True
+
+    def _lost(self, error: grpc.RpcError | None) -> None:
+        """The stream broke or ended although the job has not: raises what is final, else gets ready to open again."""
+        address = self._leader.address
+        verdict = TryAgain(f"{address} ended the stream") if error is None else judge(error, self._job_key, address)
+        self.close()
+        if isinstance(verdict, ClientError):
+            raise verdict
+        if self._patience is None:
+            self._patience = Deadline(self._patience_ms)
+            if self._on_lost is not None:
+                self._on_lost(verdict.reason)
+        if self._patience.expired:
+            raise ClusterUnreachable(f"the job cannot be watched any more: {verdict.reason}")
+        self._client.forget_leader(verdict.leader if verdict.leader != address else "")
+        self._client.pause(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+
+    def _look_for_another_leader(self) -> None:
+        try:
+            found = self._client.locate_afresh(Deadline(QUIET_S * 1000))
+        except ClusterUnreachable:
+            return
+        if found.address == self._leader.address and found.token in (0, self._leader.token):
+            return
+        if found.address == self._leader.address and self._leader.token == 0:
+            self._leader = found
+            return
+        self.close()
+        if self._on_lost is not None:
+            self._on_lost(f"{self._leader.address} does not lead any more; {found.address} does")
+
+
+def _read(stream: Any, updates: queue.Queue[JobStatus | JobEvent | _Ended]) -> None:
+    try:
+        for update in stream:
+            if update.update is not None:
+                updates.put(update.update)
+    except grpc.RpcError as error:
+        updates.put(_Ended(error))
+    else:
+        updates.put(_Ended(None))

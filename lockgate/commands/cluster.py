@@ -1,0 +1,79 @@
+"""`lockgate cluster`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+
+@click.command()
+@click.option(
+    "--coordinators",
+    type=click.IntRange(1, 9),
+    metavar="N",
+    default=2,
+    show_default=True,
+    help="One leads, the rest stand by.",
+)
+@click.option("--taskmanagers", type=click.IntRange(0, 64), metavar="N", default=2, show_default=True)
+@click.option(
+    "--slots", type=click.IntRange(1, 64), metavar="N", default=2, show_default=True, help="Of each task manager."
+)
+@click.option("--zookeepers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="ZooKeeper servers.")
+@click.option("--zookeeper", metavar="HOST:PORT,...", help="Use a ZooKeeper that runs already.")
+@click.option("--dir", "directory", default=".lockgate", show_default=True, help="Data, logs and cluster.json.")
+@click.option("--storage", metavar="DIR|URI", help="Snapshots.  [default: DIR/storage]")
+@click.option(
+    "--port",
+    "ports",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    multiple=True,
+    help="Of each coordinator in turn.  [default: free ones]",
+)
+@click.option(
+    "--zookeeper-port",
+    "zookeeper_ports",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    multiple=True,
+    help="[default: free ones]",
+)
+def cluster(
+    coordinators: int,
+    taskmanagers: int,
+    slots: int,
+    zookeepers: str,
+    zookeeper: str | None,
+    directory: str,
+    storage: str | None,
+    ports: tuple[int, ...],
+    zookeeper_ports: tuple[int, ...],
+) -> int:
+    """Run a whole cluster on this machine, in the foreground: ZooKeeper, coordinators, task managers.
+
+    Prints one line with the addresses when it is ready. Ctrl-C or SIGTERM stops every process it started; one that
+    dies is started again. Commands in the same folder find it by themselves (./.lockgate).
+
+    \b
+    Examples:
+      lockgate cluster
+      lockgate cluster --coordinators 3 --taskmanagers 1 --slots 4
+      lockgate cluster --dir /tmp/lg &      then: lockgate jobs --cluster /tmp/lg
+    """
+    from lockgate.commands.processes import start_logging
+    from lockgate.local import run_cluster
+
+    start_logging(os.environ.get("LOCKGATE_LOG_LEVEL", "WARNING"))
+    return run_cluster(
+        directory,
+        coordinators=coordinators,
+        taskmanagers=taskmanagers,
+        slots=slots,
+        zookeepers=0 if zookeeper else int(zookeepers),
+        zookeeper=zookeeper or "",
+        storage=storage or "",
+        coordinator_ports=ports,
+        zookeeper_ports=zookeeper_ports,
+    )

@@ -1,0 +1,51 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from lockgate.client import Client, ClusterTarget
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TARGET = (
+    click.option(
+        "--cluster", metavar="ADDRESSES|DIR", help="HOST:PORT[,HOST:PORT], or the folder of a `lockgate cluster`."
+    ),
+    click.option("--zookeeper", metavar="HOST:PORT,...", help="Find the leader through ZooKeeper."),
+    click.option("--cluster-name", metavar="NAME", help="The cluster's name in ZooKeeper.  [default: default]"),
+    click.option("--secret-file", metavar="FILE", help="The secret shared with the cluster."),
+    click.option("--config", metavar="FILE", help="Settings file.  [default: ./lockgate.toml]"),
+)
+
+
+def target_options(function: F) -> F:
+    """`--cluster`, `--zookeeper`, `--cluster-name`, `--secret-file`, `--config`: what `find` takes."""
+    for option in reversed(_TARGET):
+        function = option(function)
+    return function
+
+
+def json_option(function: F) -> F:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(function)
+
+
+def find(target: dict[str, str | None]) -> ClusterTarget:
+    """The cluster that the target options mean."""
+    from lockgate.client import find_cluster
+
+    return find_cluster(
+        target["cluster"], target["zookeeper"], target["secret_file"], target["config"], target["cluster_name"]
+    )
+
+
+def connect(target: dict[str, str | None]) -> Client:
+    """A client of the cluster that the target options mean."""
+    from lockgate.client import Client
+
+    return Client.connect(find(target))

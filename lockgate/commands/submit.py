@@ -1,0 +1,103 @@
+"""`lockgate submit`."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lockgate.commands.options import find, target_options
+
+if TYPE_CHECKING:
+    from lockgate.client import JobHandle
+    from lockgate.pipeline.submission import Steering
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("arguments", nargs=-1)
+@click.option("--wait", is_flag=True, help="Follow the job to its end; exits with 1 when it fails.")
+@click.option("--key", help="The job key; the same key and graph again is the same job.")
+@click.option("--from", "restore_from", metavar="POINTER", help="Start from a savepoint or retained checkpoint.")
+@click.option("--dry-run", is_flag=True, help="Print the job graph as JSON instead; needs no cluster.")
+@target_options
+def submit(
+    file: str,
+    arguments: tuple[str, ...],
+    wait: bool,
+    key: str | None,
+    restore_from: str | None,
+    dry_run: bool,
+    **target: str | None,
+) -> int:
+    """Submit a pipeline file, whose last line is `job.submit()`, or a job graph (.json, .pb).
+
+    Returns once the job runs; mistakes in it (an unknown column, an unreadable path) are shown right here.
+
+    \b
+    Examples:
+      lockgate submit wordcount.py
+      lockgate submit wordcount.py --wait
+      lockgate submit wordcount.py -- --input books       # the file sees --input in sys.argv
+      lockgate submit wordcount.py --key nightly          # safe to repeat: one job
+      lockgate submit wordcount.py --from /data/savepoint/_metadata
+      lockgate submit wordcount.py --dry-run > graph.json
+      lockgate submit graph.json --cluster host1:7070,host2:7070
+    """
+    from lockgate.pipeline.submission import Steering
+
+    steering = Steering(None if dry_run else find(target), key, restore_from)
+    if Path(file).suffix in (".json", ".pb"):
+        if arguments:
+            raise click.UsageError("a job graph takes no arguments; only a pipeline file does")
+        _submit_graph(Path(file), steering)
+    else:
+        code = _submit_script(file, arguments, steering)
+        if code:
+            return code
+    return _follow(steering.handles) if wait and not dry_run else 0
+
+
+def _submit_graph(path: Path, steering: Steering) -> None:
+    from lockgate.commands.graph_file import read_graph
+    from lockgate.pipeline.submission import submit_graph
+
+    graph = read_graph(path)
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", graph.name).strip("-")[:100] or "job"
+    submit_graph(steering, graph, f"{slug}-{secrets.token_hex(4)}")
+
+
+def _submit_script(file: str, arguments: tuple[str, ...], steering: Steering) -> int:
+    from lockgate.commands.script import ScriptError, ScriptExit, run_script
+    from lockgate.pipeline.submission import steer
+
+    steer(steering)
+    try:
+        run_script(file, arguments)
+    except ScriptExit as exit_:
+        return exit_.code
+    finally:
+        steer(None)
+    if not steering.submitted:
+        raise ScriptError(f"{file} submits no job; its last line should be job.submit()")
+    return 0
+
+
+def _follow(handles: list[JobHandle]) -> int:
+    from lockgate.commands.progress import exit_code, follow, for_terminal
+
+    worst = 0
+    for handle in handles:
+        try:
+            status = follow(handle.client, handle.key, for_terminal())
+        except KeyboardInterrupt:
+            click.echo(
+                f"the job goes on; `lockgate watch {handle.key}` follows it, `lockgate cancel` ends it", err=True
+            )
+            raise
+        click.echo(f"job {handle.key} has ended: {status.state.name}")
+        worst = max(worst, exit_code(status))
+    return worst

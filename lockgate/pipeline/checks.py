@@ -1,0 +1,94 @@
+"""Small checks of what a pipeline's author passes in; each raises PipelineError at the author's line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from lockgate.pipeline.errors import PipelineError
+
+_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_JOB_KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_SQLITE = re.compile(r"^(sqlite(?:\+\w+)?):///?(.*)$")
+_INPUT = re.compile(r"\binput\b", re.IGNORECASE)
+
+
+def text(method: str, name: str, value: Any, example: str) -> str:
+    """A text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise PipelineError(f"{method}() needs {name} as text, such as {example!r}, not {value!r}")
+    return value.strip()
+
+
+def whole(method: str, name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
+    """A whole number from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise PipelineError(f"{method}: {name} must be a whole number from {least} to {most}, not {value!r}")
+    return value
+
+
+def identifier(value: Any) -> str:
+    """An operator id."""
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise PipelineError(f"uid() takes 1 to 64 of A-Z a-z 0-9 . _ -, not {value!r}")
+    return value
+
+
+def job_key(value: Any) -> str:
+    """A job key."""
+    if not isinstance(value, str) or not _JOB_KEY.fullmatch(value):
+        raise PipelineError(f"a job key is 1 to 128 of A-Z a-z 0-9 . _ -, not {value!r}")
+    return value
+
+
+def columns(method: str, values: Iterable[Any]) -> tuple[str, ...]:
+    """One or more column names, each once."""
+    names: list[str] = []
+    for value in values:
+        name = text(method, "column names", value, "word")
+        if name in names:
+            raise PipelineError(f"{method}() names the column {name!r} twice")
+        names.append(name)
+    if not names:
+        raise PipelineError(f'{method}() needs at least one column name, such as {method}("word")')
+    return tuple(names)
+
+
+def query(value: Any) -> str:
+    """SQL over the relation `input`."""
+    sql = text("sql", "a query", value, "SELECT value FROM input")
+    if not _INPUT.search(sql):
+        raise PipelineError(f"the query must read from the relation `input`, which holds the incoming rows: {sql!r}")
+    return sql.rstrip(";").rstrip()
+
+
+def location(method: str, path: Any) -> str:
+    """A path that means the same in every process: local paths become absolute, URIs stay."""
+    found = text(method, "a path", os.fspath(path) if isinstance(path, os.PathLike) else path, "/data/in")
+    return found if "://" in found else os.path.abspath(os.path.expanduser(found))
+
+
+def schema(method: str, value: Any) -> str:
+    """A Spark DDL schema, from text or from a pyspark StructType."""
+    if hasattr(value, "fields"):
+        return ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in value.fields)
+    return text(method, "schema=", value, "name STRING, price DOUBLE")
+
+
+def database_url(value: Any) -> str:
+    """An SQLAlchemy URL; the file of an SQLite database becomes absolute."""
+    url = text("write_sql", "a database URL", value, "sqlite:////data/counts.db")
+    if "://" not in url:
+        raise PipelineError(f"write_sql() takes an SQLAlchemy URL, such as 'sqlite:///counts.db', not {url!r}")
+    sqlite = _SQLITE.match(url)
+    if not sqlite:
+        return url
+    path = sqlite[2]
+    if not path or path.startswith(":memory:"):
+        raise PipelineError(
+            "write_sql() cannot use an SQLite database in memory: the task managers are other "
+            "processes; name a file, such as 'sqlite:///counts.db'"
+        )
+    return f"{sqlite[1]}:///{os.path.abspath(os.path.expanduser(path))}"

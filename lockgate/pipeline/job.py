@@ -1,0 +1,258 @@
+"""The pipeline builder: what a pipeline file begins with and submits."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from lockgate_proto.messages import (
+    CheckpointOptions,
+    FileFormat,
+    FileSource,
+    FilesystemBackend,
+    GeneratorSource,
+    JobGraph,
+    MemoryBackend,
+    RestartStrategy,
+    StateBackend,
+)
+
+from lockgate.pipeline import checks
+from lockgate.pipeline.errors import PipelineError, call_site
+from lockgate.pipeline.plan import Input, Node, check_ends, vertices_and_edges
+from lockgate.pipeline.restart import Restart
+from lockgate.pipeline.stream import Stream
+
+if TYPE_CHECKING:
+    from lockgate.client import JobHandle
+
+MAX_KEY_GROUPS = 32768
+
+
+class Job:
+    """A streaming job under construction.
+
+    >>> job = Job("wordcount", parallelism=2)
+    >>> words = job.read_text("books").sql("SELECT explode(split(value, ' ')) AS word FROM input")
+    >>> words.key_by("word").aggregate(n=count()).write_sql("sqlite:///counts.db", "counts", key="word")
+    >>> job.submit()
+
+    name: for listings; key: the job key, made from the name when left out; submitting the same Job object again is
+    the same job; parallelism: subtasks of each operator that does not say otherwise; max_parallelism: key groups,
+    the upper limit for ever after; state: "filesystem" (the cluster's storage), "memory", or a pyarrow.fs URI;
+    restart: `Restart.exponential()` unless given. Times in milliseconds. Mistakes raise PipelineError.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        checkpoint_interval_ms: int = 1000,
+        checkpoint_timeout_ms: int = 60_000,
+        min_pause_ms: int = 0,
+        tolerable_failed_checkpoints: int = 0,
+        retained_checkpoints: int = 1,
+        retain_after_end: bool = False,
+        state: Literal["filesystem", "memory"] | str = "filesystem",
+        restart: RestartStrategy | None = None,
+    ) -> None:
+        self.name = checks.text("Job", "a name", name, "wordcount")
+        self.max_parallelism = checks.whole("Job", "max_parallelism", max_parallelism, 1, MAX_KEY_GROUPS)
+        self.default_parallelism = checks.whole("Job", "parallelism", parallelism, 1, self.max_parallelism)
+        self._key = None if key is None else checks.job_key(key)
+        self._checkpoints = CheckpointOptions(
+            interval_ms=checks.whole("Job", "checkpoint_interval_ms", checkpoint_interval_ms, 10),
+            timeout_ms=checks.whole("Job", "checkpoint_timeout_ms", checkpoint_timeout_ms, 100),
+            min_pause_ms=checks.whole("Job", "min_pause_ms", min_pause_ms, 0),
+            tolerable_failures=checks.whole("Job", "tolerable_failed_checkpoints", tolerable_failed_checkpoints, 0),
+            retained=checks.whole("Job", "retained_checkpoints", retained_checkpoints, 1, 1000),
+            retain_after_end=bool(retain_after_end),
+        )
+        self._state = _state_backend(state)
+        self._restart = _restart_strategy(restart)
+        self._nodes: list[Node] = []
+        self._submitted: JobGraph | None = None
+
+    @property
+    def key(self) -> str:
+        """The job key; made once, so that every submit of this object is the same job."""
+        if self._key is None:
+            slug = re.sub(r"[^A-Za-z0-9._-]+", "-", self.name).strip("-")[:100] or "job"
+            self._key = f"{slug}-{secrets.token_hex(4)}"
+        return self._key
+
+    def read_text(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        include: str = "",
+        continuous: bool = False,
+        poll_interval_ms: int = 1000,
+    ) -> Stream:
+        """Lines of text files, as one column `value STRING`.
+
+        path: a file or a folder, local or a pyarrow.fs URI, that every task manager can read; include: a glob on the
+        file name, such as "*.py"; continuous: watch the folder for new files and never end.
+        """
+        return self._read("read_text", path, FileFormat.TEXT, "", {}, include, continuous, poll_interval_ms)
+
+    def read_csv(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        schema: Any = None,
+        include: str = "",
+        continuous: bool = False,
+        poll_interval_ms: int = 1000,
+        **options: Any,
+    ) -> Stream:
+        """Rows of CSV files. schema: Spark DDL or a StructType; options: Spark's own, such as header=True, sep=";"."""
+        ddl = _required_schema("read_csv", schema)
+        plain = {name: _option(value) for name, value in options.items()}
+        return self._read("read_csv", path, FileFormat.CSV, ddl, plain, include, continuous, poll_interval_ms)
+
+    def read_json(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        schema: Any = None,
+        include: str = "",
+        continuous: bool = False,
+        poll_interval_ms: int = 1000,
+        **options: Any,
+    ) -> Stream:
+        """Rows of files of JSON lines. schema: Spark DDL or a StructType; options: Spark's own."""
+        ddl = _required_schema("read_json", schema)
+        plain = {name: _option(value) for name, value in options.items()}
+        return self._read("read_json", path, FileFormat.JSON_LINES, ddl, plain, include, continuous, poll_interval_ms)
+
+    def read_parquet(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        schema: Any = None,
+        include: str = "",
+        continuous: bool = False,
+        poll_interval_ms: int = 1000,
+    ) -> Stream:
+        """Rows of Parquet files; the schema is theirs unless given."""
+        ddl = "" if schema is None else checks.schema("read_parquet", schema)
+        return self._read("read_parquet", path, FileFormat.PARQUET, ddl, {}, include, continuous, poll_interval_ms)
+
+    def generate(self, rows: int | None = None, *, rate: float | None = None, partitions: int | None = None) -> Stream:
+        """Made-up rows (partition INT, sequence BIGINT), sequence counting from 0 in each partition.
+
+        rows: per partition, None for no end; rate: rows a second per partition, None for as fast as it goes;
+        partitions: as many as there are subtasks unless given.
+        """
+        source = GeneratorSource(
+            partitions=0 if partitions is None else checks.whole("generate()", "partitions", partitions, 1, 100_000),
+            rows_per_partition=0 if rows is None else checks.whole("generate()", "rows", rows, 1, 2**62),
+            rows_per_second=0.0 if rate is None else _rate(rate),
+        )
+        return Stream(self, (Input(self._add("generate", source, ())),))
+
+    def graph(self) -> JobGraph:
+        """The job graph as it is now. Raises PipelineError where records would go nowhere."""
+        check_ends(self._nodes)
+        vertices, edges = vertices_and_edges(self._nodes, self.default_parallelism, self.max_parallelism)
+        return JobGraph(self.name, vertices, edges, self._checkpoints, self._restart, self._state)
+
+    def submit(self, cluster: str | None = None, *, wait: bool = False, restore_from: str | None = None) -> JobHandle:
+        """Submits the job and follows it until it runs; prints `job KEY is running (attempt 1)`.
+
+        cluster: `host:port,...` or the directory of a `lockgate cluster`; found as the commands find it when left
+        out. wait: follow it to its end. restore_from: pointer of a savepoint or retained checkpoint. Raises
+        ClientError with the reason when the cluster refuses the job, or it fails (at once, or with `wait` later).
+        """
+        from lockgate.pipeline.submission import submit
+
+        graph = self.graph()
+        if self._submitted is not None and self._submitted != graph:
+            raise PipelineError(
+                f"the job {self.key!r} was submitted already and has changed since; make a new Job for the new pipeline"
+            )
+        self._submitted = graph
+        return submit(self, graph, cluster, wait, restore_from)
+
+    def _read(
+        self,
+        method: str,
+        path: str | os.PathLike[str],
+        file_format: FileFormat,
+        schema: str,
+        options: Mapping[str, str],
+        include: str,
+        continuous: bool,
+        poll_interval_ms: int,
+    ) -> Stream:
+        source = FileSource(
+            path=checks.location(method, path),
+            format=file_format,
+            schema=schema,
+            options=options,
+            continuous=bool(continuous),
+            poll_interval_ms=checks.whole(f"{method}()", "poll_interval_ms", poll_interval_ms, 10) if continuous else 0,
+            include=checks.text(method, "include=", include, "*.py") if include else "",
+        )
+        return Stream(self, (Input(self._add(method, source, ())),))
+
+    def _add(self, method: str, kind: Any, inputs: tuple[Input, ...], *, is_sink: bool = False) -> Node:
+        taken = {node.id for node in self._nodes}
+        ordinal = 1 + sum(node.method == method for node in self._nodes)
+        while f"{method}-{ordinal}" in taken:
+            ordinal += 1
+        node = Node(method, f"{method}-{ordinal}", kind, inputs, call_site(), is_sink=is_sink)
+        for one in inputs:
+            one.node.consumers.append(node)
+        self._nodes.append(node)
+        return node
+
+    def _rename(self, node: Node, operator_id: str) -> None:
+        for other in self._nodes:
+            if other.id == operator_id and other is not node:
+                raise PipelineError(f"uid({operator_id!r}) is taken by {other.method}() at {other.where}")
+        node.id = operator_id
+
+
+def _required_schema(method: str, schema: Any) -> str:
+    if schema is None:
+        raise PipelineError(
+            f'{method}() needs schema=, such as schema="name STRING, price DOUBLE": '
+            "a stream cannot look ahead to guess it"
+        )
+    return checks.schema(method, schema)
+
+
+def _option(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _rate(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+        raise PipelineError(f"generate(): rate must be a number above 0, in rows a second per partition, not {value!r}")
+    return float(value)
+
+
+def _state_backend(state: Any) -> StateBackend:
+    if state == "filesystem":
+        return StateBackend(FilesystemBackend())
+    if state == "memory":
+        return StateBackend(MemoryBackend())
+    if isinstance(state, str) and "/" in state:
+        return StateBackend(FilesystemBackend(checks.location("Job", state)))
+    raise PipelineError(f'Job: state must be "filesystem", "memory" or a folder or URI for it, not {state!r}')
+
+
+def _restart_strategy(restart: Any) -> RestartStrategy:
+    if restart is None:
+        return Restart.exponential()
+    if not isinstance(restart, RestartStrategy):
+        raise PipelineError(f"Job: restart takes one of the Restart methods, such as Restart.never(), not {restart!r}")
+    return restart

@@ -1,0 +1,157 @@
+"""What `job.submit()` does: send, follow until it runs, say so; and how `lockgate submit` steers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lockgate_proto.messages import JobEvent, JobEventKind, JobGraph, JobState, JobStatus
+
+from lockgate.client import TERMINAL, Client, ClusterTarget, JobFailed, JobHandle, find_cluster
+from lockgate.client.deadline import Deadline
+from lockgate.pipeline.checks import job_key
+from lockgate.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from lockgate.pipeline.job import Job
+
+START_TIMEOUT_MS = 60_000
+# A mistake that only a later operator can see (an unknown column) shows within this time after the start.
+SETTLE_MS = 700
+_QUIET_MS = 3_000
+
+_STARTED = frozenset({JobState.RUNNING, JobState.FINISHING})
+_PROOF = frozenset({JobEventKind.FIRST_RECORD, JobEventKind.CHECKPOINT_COMPLETED})
+
+
+@dataclass
+class Steering:
+    """What `lockgate submit` decides for the file that it runs.
+
+    target: where jobs go, None prints their graphs instead; handles: what was submitted; submitted: how many.
+    """
+
+    target: ClusterTarget | None
+    key: str | None = None
+    restore_from: str | None = None
+    handles: list[JobHandle] = field(default_factory=list)
+    submitted: int = 0
+
+
+class _Current:
+    steering: Steering | None = None
+
+
+def steer(steering: Steering | None) -> None:
+    """From now on `job.submit()` in this process obeys `steering`; None lets go."""
+    _Current.steering = steering
+
+
+def submit(job: Job, graph: JobGraph, cluster: str | None, wait: bool, restore_from: str | None) -> JobHandle:
+    """Submits the graph under the job's key, follows it until it runs, and prints how it stands."""
+    steering = _Current.steering
+    if steering is None:
+        handle = send(Client.connect(find_cluster(cluster)), job.key, graph, restore_from or "", print)
+    else:
+        handle = submit_graph(steering, graph, job.key, restore_from)
+    if wait and (steering is None or steering.target is not None):
+        status = handle.wait()
+        print(f"job {handle.key} has ended: {status.state.name}", flush=True)
+    return handle
+
+
+def submit_graph(steering: Steering, graph: JobGraph, key: str, restore_from: str | None = None) -> JobHandle:
+    """Submits a graph as `lockgate submit` was told to; prints it on a dry run."""
+    if steering.key is not None and steering.submitted:
+        raise PipelineError("the file submits several jobs; --key fits only one: give each Job its own key=")
+    steering.submitted += 1
+    chosen = job_key(steering.key or key)
+    if steering.target is None:
+        from lockgate.commands.graph_file import graph_text
+
+        print(graph_text(graph))
+        return DryRun(chosen)
+    client = Client.connect(steering.target)
+    handle = send(client, chosen, graph, steering.restore_from or restore_from or "", print)
+    steering.handles.append(handle)
+    return handle
+
+
+class DryRun(JobHandle):
+    """What a pipeline file gets from `job.submit()` under `--dry-run`: there is no job."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __getattr__(self, name: str) -> Client:
+        raise PipelineError("this is a dry run: the job was printed, not submitted")
+
+
+def send(client: Client, key: str, graph: JobGraph, restore_from: str, say: Callable[[str], None]) -> JobHandle:
+    """Submits and follows until the job runs, or START_TIMEOUT_MS has passed. Raises JobFailed when it fails."""
+    response = client.submit(key, graph, restore_from)
+    if not response.created:
+        say(f"job {key} was submitted before; following it")
+    handle = JobHandle(client, key)
+    say(_Follower(handle, say).run())
+    return handle
+
+
+class _Follower:
+    """Reads a job's updates until it is plain that it runs, has ended, or cannot start yet."""
+
+    def __init__(self, handle: JobHandle, say: Callable[[str], None]) -> None:
+        self._handle = handle
+        self._say = say
+        self._told = ""
+        self._status: JobStatus | None = None
+        self._proven = False
+
+    def run(self) -> str:
+        """One sentence on how the job stands."""
+        deadline, settled = Deadline(START_TIMEOUT_MS), None
+        watch = self._handle.watch(on_lost=lambda reason: self._say(f"looking for the new leader ({reason})"))
+        try:
+            while not (deadline.expired or (settled is not None and settled.expired)):
+                update = watch.poll((settled or deadline).remaining_s(_QUIET_MS / 1000) * 1000)
+                self._take(update)
+                if self._status is not None and self._status.state in TERMINAL:
+                    break
+                running = self._status is not None and self._status.state in _STARTED
+                if running and self._proven:
+                    break
+                settled = (settled or Deadline(SETTLE_MS)) if running else None
+        finally:
+            watch.close()
+        return self._sentence()
+
+    def _take(self, update: JobStatus | JobEvent | None) -> None:
+        if isinstance(update, JobEvent):
+            self._proven = self._proven or update.kind in _PROOF
+        elif update is not None:
+            self._status = update
+            self._proven = self._proven or update.last_checkpoint is not None
+        elif self._status is not None and self._status.state not in _STARTED:
+            trouble = self._status.error or self._status.message
+            if trouble and trouble != self._told:
+                self._told = trouble
+                self._say(f"job {self._handle.key} is {words(self._status.state)}: {trouble}")
+
+    def _sentence(self) -> str:
+        key, status = self._handle.key, self._status
+        if status is None:
+            return f"job {key} is accepted; `lockgate job {key}` shows how it goes on"
+        if status.state is JobState.FAILED:
+            raise JobFailed(status.error or f"job {key} failed")
+        if status.state in TERMINAL:
+            return f"job {key} has ended: {status.state.name}"
+        if status.state in _STARTED:
+            return f"job {key} is running (attempt {status.attempt})"
+        reason = status.message or status.error
+        return f"job {key} is {words(status.state)}{f': {reason}' if reason else ''}; `lockgate job {key}` shows more"
+
+
+def words(state: JobState) -> str:
+    """`WAITING_FOR_SLOTS` as people say it."""
+    return state.name.lower().replace("_", " ")

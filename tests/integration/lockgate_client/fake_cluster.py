@@ -1,0 +1,179 @@
+"""Scripted coordinators: real gRPC servers whose job API does what a test says."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from lockgate_proto import messages as m
+from lockgate_proto.rpc import SERVER_OPTIONS, handler
+from lockgate_proto.security import Credentials
+
+SECRET = "the-secret-of-this-test"
+
+
+@dataclass
+class Cluster:
+    """What the coordinators of one scripted cluster share, as ZooKeeper would."""
+
+    coordinators: list[FakeCoordinator] = field(default_factory=list)
+    leader: FakeCoordinator | None = None
+    token: int = 0
+    jobs: dict[str, tuple[m.JobGraph, m.JobStatus]] = field(default_factory=dict)
+    submissions: list[m.SubmitRequest] = field(default_factory=list)
+    first_state: m.JobState = m.JobState.RUNNING
+
+    @property
+    def addresses(self) -> list[str]:
+        return [one.address for one in self.coordinators]
+
+    def add(self) -> FakeCoordinator:
+        self.coordinators.append(FakeCoordinator(self))
+        return self.coordinators[-1]
+
+    def lead(self, coordinator: FakeCoordinator | None) -> None:
+        self.leader = coordinator
+        self.token += 1
+
+
+class FakeCoordinator:
+    """One coordinator; answers as leader or standby does, and writes down what it was asked."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.calls: list[str] = []
+        self.watchers: list[queue.Queue[Any]] = []
+        self.watched = threading.Semaphore(0)
+        self.first_updates: list[Any] = []
+        self.fail: Callable[[str, grpc.ServicerContext], None] = lambda _method, _context: None
+        self._server = grpc.server(ThreadPoolExecutor(16, "fake-coordinator"), options=SERVER_OPTIONS)
+        self._server.add_generic_rpc_handlers((handler("JobService", self),))
+        self.address = f"127.0.0.1:{Credentials().bind(self._server, '127.0.0.1:0')}"
+        self._server.start()
+
+    def die(self) -> None:
+        """As SIGKILL: every stream breaks, new connections are refused."""
+        for watcher in self.watchers:
+            watcher.put(None)
+        self._server.stop(None).wait()
+
+    def send(self, update: Any) -> None:
+        """To every watcher."""
+        for watcher in self.watchers:
+            watcher.put(update)
+
+    def record(self) -> m.LeaderRecord:
+        return m.LeaderRecord(self.cluster.token, self.address, "0x1f", 4242, "c-1")
+
+    def _enter(self, method: str, context: grpc.ServicerContext) -> None:
+        self.calls.append(method)
+        self.fail(method, context)
+        leader = self.cluster.leader
+        if leader is not self:
+            if leader is not None:
+                context.set_trailing_metadata((("lockgate-leader", leader.address),))
+            where = f"the leader is {leader.address}" if leader else "nobody leads yet"
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"not the leader; {where}")
+
+    def _job(self, key: str, context: grpc.ServicerContext) -> m.JobStatus:
+        if key not in self.cluster.jobs:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no job {key}")
+        return self.cluster.jobs[key][1]
+
+    def GetLeader(self, request: m.GetLeaderRequest, context: grpc.ServicerContext) -> m.LeaderRecord:
+        del request
+        self.calls.append("GetLeader")
+        self.fail("GetLeader", context)
+        leader = self.cluster.leader
+        return leader.record() if leader else m.LeaderRecord()
+
+    def GetCluster(self, request: m.GetClusterRequest, context: grpc.ServicerContext) -> m.ClusterStatus:
+        del request, context
+        return m.ClusterStatus(self.record())
+
+    def Submit(self, request: m.SubmitRequest, context: grpc.ServicerContext) -> m.SubmitResponse:
+        self._enter("Submit", context)
+        assert request.graph is not None
+        self.cluster.submissions.append(request)
+        known = self.cluster.jobs.get(request.job_key)
+        if known is not None and known[0] != request.graph:
+            context.abort(grpc.StatusCode.ALREADY_EXISTS, "another graph")
+        if known is None:
+            self.cluster.jobs[request.job_key] = (
+                request.graph,
+                status(request.job_key, self.cluster.first_state, last_checkpoint=None),
+            )
+        return m.SubmitResponse(request.job_key, "run-1", known is None)
+
+    def Get(self, request: m.GetRequest, context: grpc.ServicerContext) -> m.JobStatus:
+        self._enter("Get", context)
+        return self._job(request.job_key, context)
+
+    def List(self, request: m.ListRequest, context: grpc.ServicerContext) -> m.ListResponse:
+        del request
+        self._enter("List", context)
+        return m.ListResponse(tuple(one for _, one in self.cluster.jobs.values()))
+
+    def Watch(self, request: m.WatchRequest, context: grpc.ServicerContext) -> Iterator[m.JobUpdate]:
+        self._enter("Watch", context)
+        yield m.JobUpdate(self._job(request.job_key, context))
+        updates: queue.Queue[Any] = queue.Queue()
+        for update in self.first_updates:
+            updates.put(update)
+        self.watchers.append(updates)
+        context.add_callback(lambda: updates.put(None))
+        self.watched.release()
+        while (update := updates.get()) is not None:
+            if update == "die":
+                threading.Thread(target=self.hand_over, name="fake-death").start()
+            else:
+                yield m.JobUpdate(update)
+
+    def hand_over(self) -> None:
+        """Dies, and the next coordinator leads."""
+        others = [one for one in self.cluster.coordinators if one is not self]
+        self.cluster.lead(others[0])
+        self.die()
+
+    def Cancel(self, request: m.CancelRequest, context: grpc.ServicerContext) -> m.CancelResponse:
+        self._enter("Cancel", context)
+        self._job(request.job_key, context)
+        return m.CancelResponse(m.JobState.CANCELING)
+
+    def TriggerSavepoint(
+        self, request: m.TriggerSavepointRequest, context: grpc.ServicerContext
+    ) -> m.TriggerSavepointResponse:
+        self._enter("TriggerSavepoint", context)
+        self._job(request.job_key, context)
+        return m.TriggerSavepointResponse(checkpoint(9, m.CheckpointKind.SAVEPOINT))
+
+    def ListCheckpoints(
+        self, request: m.ListCheckpointsRequest, context: grpc.ServicerContext
+    ) -> m.ListCheckpointsResponse:
+        self._enter("ListCheckpoints", context)
+        self._job(request.job_key, context)
+        return m.ListCheckpointsResponse((checkpoint(7), checkpoint(6)))
+
+
+def checkpoint(number: int, kind: m.CheckpointKind = m.CheckpointKind.CHECKPOINT) -> m.CompletedCheckpoint:
+    return m.CompletedCheckpoint(
+        number, f"file:///s/chk-{number}/_metadata", "crc32:0", 2048, 3, kind, 1_700_000_000_000, 45, 1500, 4
+    )
+
+
+def status(key: str, state: m.JobState = m.JobState.RUNNING, **more: Any) -> m.JobStatus:
+    return m.JobStatus(
+        key,
+        "run-1",
+        "wordcount",
+        state,
+        attempt=more.pop("attempt", 1),
+        operators=(m.OperatorStatus("read_text-1", "read_text", "read_text-1", 0, 100),),
+        last_checkpoint=more.pop("last_checkpoint", checkpoint(7)),
+        **more,
+    )

@@ -1,0 +1,239 @@
+"""The client against scripted coordinators over real gRPC."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from lockgate_proto import messages as m
+
+from lockgate.client import (
+    Client,
+    ClientError,
+    ClusterUnreachable,
+    InvalidJob,
+    JobFailed,
+    JobHandle,
+    KeyTaken,
+    NotAllowed,
+    UnknownJob,
+)
+from tests.integration.lockgate_client.fake_cluster import Cluster, status
+
+pytestmark = pytest.mark.integration
+
+GRAPH = m.JobGraph("wordcount", (m.Vertex("v", "v", 1, 128),))
+LOSS = m.JobEvent(m.JobEventKind.LEADER_LOSS_DETECTED, 1_000, token=2)
+GRANT = m.JobEvent(m.JobEventKind.LEADER_GRANTED, 2_000, token=2)
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Iterator[Client]:
+    with Client(cluster.addresses, patience_ms=5_000) as made:
+        yield made
+
+
+def test_submit_goes_to_the_leader_and_is_idempotent(cluster: Cluster, client: Client) -> None:
+    assert client.submit("k", GRAPH).created
+    assert not client.submit("k", GRAPH).created
+    assert cluster.coordinators[1].calls.count("Submit") == 0
+
+
+def test_a_standby_that_is_the_only_known_address_leads_to_the_leader(cluster: Cluster) -> None:
+    with Client([cluster.addresses[1]], patience_ms=5_000) as client:
+        assert client.submit("k", GRAPH).created
+        assert client.leader().address == cluster.addresses[0]
+
+
+def test_a_demoted_leader_redirects_by_its_metadata(cluster: Cluster, client: Client) -> None:
+    client.submit("k", GRAPH)
+    cluster.lead(cluster.coordinators[1])
+    asked = cluster.coordinators[1].calls.count("GetLeader")
+    assert client.job("k").state is m.JobState.RUNNING
+    assert cluster.coordinators[1].calls.count("GetLeader") == asked  # the hint was enough
+    assert cluster.coordinators[1].calls.count("Get") == 1
+
+
+def test_the_leader_dies_and_a_submit_is_sent_again_to_the_next(cluster: Cluster, client: Client) -> None:
+    client.submit("k", GRAPH)
+    cluster.coordinators[0].die()
+    takeover = threading.Timer(0.3, cluster.lead, [cluster.coordinators[1]])
+    takeover.start()
+    assert not client.submit("k", GRAPH).created  # the same job, found again
+    takeover.join()
+
+
+def test_a_leader_that_recovers_is_asked_again(cluster: Cluster, client: Client) -> None:
+    left = [3]
+
+    def not_yet(method: str, context: grpc.ServicerContext) -> None:
+        if method == "List" and left[0]:
+            left[0] -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "recovering the jobs")
+
+    cluster.coordinators[0].fail = not_yet
+    assert client.jobs() == ()
+    assert cluster.coordinators[0].calls.count("List") == 4
+
+
+def test_a_frozen_leader_is_left_for_the_new_one(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockgate.client.client.CALL_TIMEOUT_S", 0.3)
+    thaw = threading.Event()
+    cluster.coordinators[0].fail = lambda _method, _context: _wait(thaw)
+    with Client(cluster.addresses, patience_ms=5_000) as client:
+        try:
+            cluster.lead(cluster.coordinators[1])
+            client._leader = cluster.coordinators[0].record()  # last known
+            client.submit("k", GRAPH)
+        finally:
+            thaw.set()
+    assert cluster.coordinators[1].calls.count("Submit") == 1
+
+
+def _wait(thaw: threading.Event) -> None:
+    thaw.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "kind", "words"),
+    [
+        (
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "no column `x`\nno path /y",
+            InvalidJob,
+            "  - no column `x`\n  - no path /y",
+        ),
+        (grpc.StatusCode.INVALID_ARGUMENT, "4 slots needed, 2 there", InvalidJob, "refuses the job: 4 slots needed"),
+        (grpc.StatusCode.UNAUTHENTICATED, "pickled functions need the secret", NotAllowed, "LOCKGATE_SECRET_FILE"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "70 MB", ClientError, "too much for the coordinator"),
+        (grpc.StatusCode.INTERNAL, "boom", ClientError, "boom; its log says more"),
+        (grpc.StatusCode.FAILED_PRECONDITION, "the job has ended", ClientError, "the job has ended"),
+        (grpc.StatusCode.UNIMPLEMENTED, "what?", ClientError, "not a Lockgate coordinator"),
+    ],
+)
+def test_a_final_answer_is_one_readable_error_and_not_repeated(
+    cluster: Cluster, client: Client, code: grpc.StatusCode, details: str, kind: type[Exception], words: str
+) -> None:
+    def refuse(method: str, context: grpc.ServicerContext) -> None:
+        if method == "Submit":
+            context.abort(code, details)
+
+    cluster.coordinators[0].fail = refuse
+    with pytest.raises(kind) as caught:
+        client.submit("k", GRAPH)
+    assert words in str(caught.value)
+    assert cluster.coordinators[0].calls.count("Submit") == 1
+
+
+def test_unknown_job_and_taken_key(client: Client) -> None:
+    with pytest.raises(UnknownJob, match="no job 'nope'"):
+        client.job("nope")
+    client.submit("k", GRAPH)
+    with pytest.raises(KeyTaken, match="'k' belongs to another job graph"):
+        client.submit("k", m.JobGraph("other", GRAPH.vertices))
+
+
+def test_nobody_there_says_what_was_tried_and_what_to_do() -> None:
+    with (
+        Client(["127.0.0.1:1", "127.0.0.1:2"], origin="--cluster") as client,
+        pytest.raises(ClusterUnreachable) as caught,
+    ):
+        client.jobs()
+    assert "127.0.0.1:1, 127.0.0.1:2 (from --cluster)" in str(caught.value)
+    assert "lockgate cluster" in str(caught.value)
+
+
+def test_coordinators_without_a_leader_are_told_apart_from_no_coordinators(cluster: Cluster) -> None:
+    cluster.lead(None)
+    with (
+        Client(cluster.addresses, patience_ms=400) as client,
+        pytest.raises(ClusterUnreachable, match="none of them leads"),
+    ):
+        client.jobs()
+
+
+def test_watch_goes_on_at_the_next_leader_without_repeating_events(cluster: Cluster, client: Client) -> None:
+    first, second = cluster.coordinators
+    client.submit("k", GRAPH)
+    lost: list[str] = []
+    watch = client.watch("k", on_lost=lost.append)
+    opening = watch.poll(5_000)
+    assert isinstance(opening, m.JobStatus)
+    assert first.watched.acquire(timeout=5)
+    first.send(LOSS)
+    assert watch.poll(5_000) == LOSS
+    second.first_updates = [LOSS, GRANT]  # a leader repeats what it keeps
+    cluster.lead(second)
+    first.die()
+    assert isinstance(watch.poll(5_000), m.JobStatus)
+    assert watch.poll(5_000) == GRANT
+    second.send(status("k", m.JobState.FINISHED))
+    second.send(None)
+    final = watch.poll(5_000)
+    assert isinstance(final, m.JobStatus)
+    assert final.state is m.JobState.FINISHED
+    assert watch.ended
+    assert watch.poll(0) is None
+    assert len(lost) == 1
+
+
+def test_watch_of_an_ended_job_gives_its_events_before_its_end(cluster: Cluster, client: Client) -> None:
+    client.submit("k", GRAPH)
+    cluster.jobs["k"] = (GRAPH, status("k", m.JobState.FINISHED))
+    cluster.coordinators[0].first_updates = [GRANT, None]
+    assert [type(one).__name__ for one in client.watch("k")] == ["JobEvent", "JobStatus"]
+
+
+def test_watch_leaves_a_frozen_leader(cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockgate.client.watch.QUIET_S", 0.2)
+    client.submit("k", GRAPH)
+    watch = client.watch("k")
+    assert isinstance(watch.poll(5_000), m.JobStatus)
+    cluster.lead(cluster.coordinators[1])  # the first stays silent and keeps the stream open
+    assert isinstance(watch.poll(5_000), m.JobStatus)
+    assert cluster.coordinators[1].calls.count("Watch") == 1
+    watch.close()
+
+
+def test_watch_times_out_without_ending(client: Client) -> None:
+    client.submit("k", GRAPH)
+    watch = client.watch("k")
+    watch.poll(5_000)
+    assert watch.poll(50) is None
+    assert not watch.ended
+    watch.close()
+
+
+def test_watch_of_an_unknown_job_is_an_error(client: Client) -> None:
+    with pytest.raises(UnknownJob):
+        client.watch("nope").poll(5_000)
+
+
+def test_wait_raises_the_jobs_own_error(cluster: Cluster, client: Client) -> None:
+    client.submit("k", GRAPH)
+    cluster.coordinators[0].first_updates = [status("k", m.JobState.FAILED, error="no column `wrod`"), None]
+    with pytest.raises(JobFailed, match="no column `wrod`"):
+        JobHandle(client, "k").wait(5)
+
+
+def test_wait_has_a_limit(client: Client) -> None:
+    client.submit("k", GRAPH)
+    with pytest.raises(ClientError, match="has not ended after"):
+        JobHandle(client, "k").wait(0.1)
+
+
+def test_cancel_savepoint_and_checkpoints(client: Client) -> None:
+    client.submit("k", GRAPH)
+    handle = JobHandle(client, "k")
+    assert handle.cancel() is m.JobState.CANCELING
+    assert handle.savepoint().pointer == "file:///s/chk-9/_metadata"
+    assert [one.checkpoint_id for one in client.checkpoints("k")] == [7, 6]
+
+
+def test_a_closed_client_says_so(client: Client) -> None:
+    client.jobs()
+    client.close()
+    with pytest.raises(ClientError, match="closed"):
+        client.jobs()

@@ -1,0 +1,155 @@
+"""The commands against scripted coordinators over real gRPC."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from lockgate_proto import messages as m
+
+from lockgate.cli import run
+from tests.integration.lockgate_client.fake_cluster import Cluster, status
+
+pytestmark = pytest.mark.integration
+
+PIPELINE = "from lockgate import Job\njob = Job('words', key='k')\njob.read_text('/b').print()\njob.submit()\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("LOCKGATE_CONFIG", "LOCKGATE_SECRET_FILE", "LOCKGATE_ZOOKEEPER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LOCKGATE_CLUSTER", ",".join(cluster.addresses))
+    Path("p.py").write_text(PIPELINE)
+
+
+def test_leader(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["leader", "--json"]) == 0
+    expected = {"address": cluster.addresses[0], "pid": 4242, "token": 1, "session": "0x1f"}
+    assert json.loads(capsys.readouterr().out) == expected
+    assert run(["leader"]) == 0
+    assert capsys.readouterr().out == f"{cluster.addresses[0]}  pid 4242  token 1  session 0x1f\n"
+
+
+def test_submit_says_that_the_job_runs(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["submit", "p.py"]) == 0
+    assert capsys.readouterr().out == "job k is running (attempt 1)\n"
+    assert run(["submit", "p.py"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "job k was submitted before; following it"
+    assert [one.job_key for one in cluster.submissions] == ["k", "k"]
+
+
+def test_submit_options_reach_the_cluster(cluster: Cluster) -> None:
+    assert run(["submit", "p.py", "--key", "mine", "--from", "file:///s/_metadata"]) == 0
+    assert (cluster.submissions[0].job_key, cluster.submissions[0].restore_from) == ("mine", "file:///s/_metadata")
+
+
+def test_submit_of_a_job_that_fails_at_once_shows_why(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.first_state = m.JobState.DEPLOYING
+    cluster.coordinators[0].first_updates = [
+        status("k", m.JobState.FAILED, error="read_text-1: no such folder: /b", last_checkpoint=None),
+        None,
+    ]
+    assert run(["submit", "p.py"]) == 1
+    assert capsys.readouterr().err == "error: read_text-1: no such folder: /b\n"
+
+
+def test_a_job_that_fails_just_after_its_start_is_still_caught(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.coordinators[0].first_updates = [status("k", m.JobState.FAILED, error="no column `wrod`"), None]
+    assert run(["submit", "p.py"]) == 1
+    assert "no column `wrod`" in capsys.readouterr().err
+
+
+def test_submit_of_a_job_that_waits_says_for_what(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate.pipeline.submission.START_TIMEOUT_MS", 300)
+    cluster.coordinators[0].first_updates = [
+        status("k", m.JobState.WAITING_FOR_SLOTS, message="needs 2 slots, 0 are free", last_checkpoint=None)
+    ]
+    assert run(["submit", "p.py"]) == 0
+    assert "job k is waiting for slots: needs 2 slots, 0 are free; `lockgate job k`" in capsys.readouterr().out
+
+
+def test_wait_follows_a_failover_and_exits_by_the_result(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = cluster.coordinators
+    first.first_updates = [m.JobEvent(m.JobEventKind.FIRST_RECORD, 1_000_000), "die"]
+    second.first_updates = [
+        m.JobEvent(m.JobEventKind.LEADER_GRANTED, 2_000_000, token=2, text="token 2"),
+        status("k", m.JobState.FAILED, error="disk full"),
+        None,
+    ]
+    assert run(["submit", "p.py", "--wait"]) == 1
+    captured = capsys.readouterr()
+    assert "leader granted: token 2" in captured.out
+    assert "job k has ended: FAILED" in captured.out
+    assert captured.err.endswith("error: job k failed: disk full\n")
+
+
+def test_wait_exits_0_when_the_job_has_finished(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.coordinators[0].first_updates = [status("k", m.JobState.FINISHED), None]
+    assert run(["submit", "p.py", "--wait"]) == 0
+    assert capsys.readouterr().out.endswith("job k has ended: FINISHED\n")
+
+
+def test_jobs_and_job(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["jobs"]) == 0
+    assert "no jobs; submit one" in capsys.readouterr().out
+    cluster.jobs["k"] = (m.JobGraph(), status("k", restarts=2))
+    assert run(["jobs", "--json"]) == 0
+    assert [(one["key"], one["state"], one["restarts"]) for one in json.loads(capsys.readouterr().out)] == [
+        ("k", "RUNNING", 2)
+    ]
+    assert run(["job", "k", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["state"], shown["attempt"], shown["restarts"]) == ("RUNNING", 1, 2)
+    assert shown["operators"] == [
+        {"id": "read_text-1", "name": "read_text", "vertex": "read_text-1", "records_in": 0, "records_out": 100}
+    ]
+    last = shown["last_checkpoint"]
+    assert (last["id"], last["size_bytes"], last["duration_ms"]) == (7, 2048, 45)
+    assert (last["longest_sync_ms"], last["longest_alignment_ms"]) == (1.5, 4)
+    assert run(["job", "k"]) == 0
+    text = capsys.readouterr().out
+    assert "k  RUNNING  attempt 1  restarts 2" in text
+    assert "last checkpoint 7: 2.0 KiB, 45 ms (sync 1.5 ms, alignment 4 ms)" in text
+
+
+def test_watch_as_json_lines(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.jobs["k"] = (m.JobGraph(), status("k"))
+    cluster.coordinators[0].first_updates = [
+        m.JobEvent(m.JobEventKind.CHECKPOINT_COMPLETED, 5, 1, 8, 1),
+        status("k", m.JobState.CANCELED),
+        None,
+    ]
+    assert run(["watch", "k", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-1]["status"]["state"] == "CANCELED"
+    assert [one["event"]["checkpoint_id"] for one in lines if "event" in one] == [8]
+
+
+def test_checkpoints_savepoint_and_cancel(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.jobs["k"] = (m.JobGraph(), status("k"))
+    assert run(["checkpoints", "k", "--json"]) == 0
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == [7, 6]
+    assert run(["checkpoints", "k"]) == 0
+    assert "file:///s/chk-7/_metadata" in capsys.readouterr().out
+    assert run(["savepoint", "k"]) == 0
+    assert capsys.readouterr().out == "file:///s/chk-9/_metadata\n"
+    assert run(["savepoint", "k", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "savepoint"
+    assert run(["cancel", "k", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"key": "k", "state": "CANCELING"}
+
+
+def test_an_unknown_job_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("job", "watch", "checkpoints", "savepoint", "cancel"):
+        assert run([command, "nope"]) == 2
+        assert capsys.readouterr().err == (
+            "error: no job 'nope' on this cluster; `lockgate jobs` lists those it knows\n"
+        )

@@ -1,0 +1,167 @@
+"""Settings: layers, refusals with a hint, conversion."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.runtime.settings import CoordinatorSettings
+from lockgate.errors import SettingsError
+from lockgate.settings import CoordinatorGroup, TaskManagerGroup, load_settings
+from taskmanager.runtime.settings import TaskManagerSettings
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def write(text: str, name: str = "lockgate.toml") -> str:
+    Path(name).write_text(text)
+    return name
+
+
+def test_defaults_need_nothing() -> None:
+    settings = load_settings(environment={})
+    assert settings.cluster.name == "default"
+    assert settings.coordinator.bind == "127.0.0.1:7070"
+
+
+def test_options_beat_the_environment_which_beats_the_file() -> None:
+    write("[zookeeper]\nhosts = 'file:1'\nsession_timeout_ms = 5000\n[taskmanager]\nslots = 3\nid = 'tm'\n")
+    env = {"LOCKGATE_ZOOKEEPER_HOSTS": "env:1", "LOCKGATE_TASKMANAGER_SLOTS": "4"}
+    settings = load_settings(None, {"taskmanager": {"slots": 5, "id": None}}, env)
+    assert settings.zookeeper.hosts == "env:1"
+    assert settings.zookeeper.session_timeout_ms == 5000
+    assert (settings.taskmanager.slots, settings.taskmanager.id) == (5, "tm")
+
+
+def test_shorthands_are_weaker_than_the_full_names() -> None:
+    env = {"LOCKGATE_ZOOKEEPER": "short:1", "LOCKGATE_SECRET_FILE": "/s"}
+    assert load_settings(environment=env).zookeeper.hosts == "short:1"
+    assert load_settings(environment=env).security.secret_file == "/s"
+    assert load_settings(environment={**env, "LOCKGATE_ZOOKEEPER_HOSTS": "long:1"}).zookeeper.hosts == "long:1"
+
+
+def test_lists_and_maps_in_the_environment() -> None:
+    env = {
+        "LOCKGATE_CLUSTER_COORDINATORS": "a:1, b:2",
+        "LOCKGATE_TASKMANAGER_SPARK_OPTIONS": '{"spark.driver.memory": "2g"}',
+    }
+    settings = load_settings(environment=env)
+    assert settings.cluster.coordinators == ("a:1", "b:2")
+    assert settings.taskmanager.spark_options == {"spark.driver.memory": "2g"}
+
+
+def test_other_variables_of_lockgate_are_left_alone() -> None:
+    load_settings(
+        environment={
+            "LOCKGATE_CLUSTER": "a:1",
+            "LOCKGATE_LOG_LEVEL": "DEBUG",
+            "LOCKGATE_FAULT": "x",
+            "LOCKGATE_TEST_X": "1",
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[zookeper]\nhosts='a'", r"unknown group \[zookeper\]; did you mean zookeeper\?"),
+        ("[zookeeper]\nhost='a'", r"unknown key zookeeper\.host; did you mean zookeeper\.hosts\?"),
+        ("slots = 3", r"unknown group \[slots\]; did you mean taskmanager\.slots\?"),
+        ("[taskmanager]\nsecret_file='x'", "unknown key taskmanager.secret_file; did you mean security.secret_file"),
+        ("taskmanager = 3", r"write a \[taskmanager\] table"),
+        ("[taskmanager]\nslots = 0", "taskmanager.slots cannot be 0: input should be greater"),
+        ("[taskmanager]\nslots = 'many'", "taskmanager.slots cannot be 'many'"),
+        ("[cluster]\nname = 'a/b'", "cluster.name cannot be 'a/b'"),
+        ("[taskmanager", "is not valid TOML"),
+    ],
+)
+def test_a_bad_file_is_refused_with_a_hint(text: str, words: str) -> None:
+    write(text)
+    with pytest.raises(SettingsError, match=words) as caught:
+        load_settings(environment={})
+    assert "lockgate.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (
+            {"LOCKGATE_ZOKEEPER": "a"},
+            r"unknown environment variable LOCKGATE_ZOKEEPER; did you mean LOCKGATE_ZOOKEEPER\?",
+        ),
+        ({"LOCKGATE_TASKMANAGER_SLOT": "2"}, "did you mean LOCKGATE_TASKMANAGER_SLOTS"),
+        ({"LOCKGATE_TASKMANAGER_SLOTS": "two"}, "LOCKGATE_TASKMANAGER_SLOTS cannot be 'two'"),
+        ({"LOCKGATE_TASKMANAGER_SPARK_OPTIONS": "a=b"}, "must be a JSON object"),
+    ],
+)
+def test_a_bad_variable_is_refused_with_a_hint(env: dict[str, str], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        load_settings(environment=env)
+
+
+def test_a_bad_option_is_named_as_it_was_typed() -> None:
+    with pytest.raises(SettingsError, match="--slots cannot be 0"):
+        load_settings(None, {"taskmanager": {"slots": 0}}, {})
+
+
+def test_a_named_file_must_be_there() -> None:
+    with pytest.raises(SettingsError, match=r"cannot read the settings file nowhere\.toml"):
+        load_settings("nowhere.toml", environment={})
+    with pytest.raises(SettingsError, match=r"elsewhere\.toml"):
+        load_settings(environment={"LOCKGATE_CONFIG": "elsewhere.toml"})
+
+
+def test_conversion_to_the_processes(tmp_path: Path) -> None:
+    write("[storage]\ndirectory='store'\n[zookeeper]\nhosts='z:1'\n[cluster]\nname='c'\n[taskmanager]\nwork_dir='w'\n")
+    settings = load_settings(environment={})
+    coordinator = settings.coordinator_settings()
+    assert coordinator.storage == str(tmp_path / "store")
+    assert (coordinator.zookeeper, coordinator.cluster) == ("z:1", "c")
+    assert coordinator.credentials.secret  # made on first use
+    coordinator.check()
+    manager = settings.task_manager_settings()
+    assert manager.credentials == coordinator.credentials
+    assert manager.work_dir == str(tmp_path / "w")
+    manager.check()
+
+
+def test_a_coordinator_without_storage_is_told_what_to_give() -> None:
+    with pytest.raises(SettingsError, match="give --storage DIRECTORY"):
+        load_settings(environment={}).coordinator_settings()
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x" * 40)
+    secret.chmod(0o644)
+    with pytest.raises(SettingsError, match="chmod 600"):
+        load_settings(environment={"LOCKGATE_SECRET_FILE": str(secret)}).credentials()
+
+
+def test_tls_needs_no_secret_group() -> None:
+    write("[tls]\nauthority='ca.pem'\n")
+    tls = load_settings(environment={}).credentials().tls
+    assert tls is not None
+    assert tls.authority.endswith("/ca.pem")
+    assert tls.certificate == ""
+
+
+@pytest.mark.parametrize(
+    ("group", "settings", "other_names"),
+    [
+        (CoordinatorGroup(), CoordinatorSettings("z", "s"), {"id": "coordinator_id"}),
+        (TaskManagerGroup(), TaskManagerSettings("z", ""), {"id": "task_manager_id"}),
+    ],
+)
+def test_defaults_are_those_of_the_processes(group: Any, settings: Any, other_names: dict[str, str]) -> None:
+    known = {field.name for field in dataclasses.fields(settings)}
+    for name, value in group.model_dump().items():
+        assert other_names.get(name, name) in known
+        assert getattr(settings, other_names.get(name, name)) == value, name

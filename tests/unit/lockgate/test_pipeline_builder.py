@@ -1,0 +1,221 @@
+"""The builder: what graph a pipeline becomes, and what its author is told."""
+
+# ruff: noqa: ARG005  (each mistake is a lambda of one job)
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lockgate_proto import messages as m
+from lockgate_proto.codec import decode, encode
+
+from lockgate import Job, PipelineError, Restart, avg, count, max_, min_, sum_
+
+
+def word_count(job: Job | None = None) -> Job:
+    job = job or Job("wordcount", parallelism=2)
+    words = job.read_text("/books", include="*.py").sql("SELECT explode(split(value, ' ')) AS word FROM input")
+    words.key_by("word").aggregate(n=count()).write_sql("sqlite:////tmp/x.db", "counts", key="word")
+    return job
+
+
+def test_the_word_count_is_two_vertices_joined_by_a_hash_edge() -> None:
+    graph = word_count().graph()
+    assert [(one.id, one.parallelism, [op.id for op in one.operators]) for one in graph.vertices] == [
+        ("read_text-1", 2, ["read_text-1", "sql-1"]),
+        ("aggregate-1", 2, ["aggregate-1", "write_sql-1"]),
+    ]
+    assert graph.edges == (m.Edge("read_text-1", "aggregate-1", m.Partitioning.HASH, ("word",)),)
+    source, sql = graph.vertices[0].operators
+    assert source.kind == m.FileSource("/books", m.FileFormat.TEXT, include="*.py")
+    assert isinstance(sql.kind, m.SqlTransform)
+    aggregate, sink = graph.vertices[1].operators
+    assert aggregate.kind == m.KeyedAggregate(("word",), (m.Aggregate("n", m.AggregateFunction.COUNT, ""),))
+    assert sink.kind == m.SqlSink("sqlite:////tmp/x.db", "counts", ("word",))
+
+
+def test_the_same_program_gives_the_same_bytes() -> None:
+    assert encode(word_count().graph()) == encode(word_count().graph())
+    assert decode(m.JobGraph, encode(word_count().graph())) == word_count().graph()
+
+
+def test_ids_do_not_depend_on_what_is_added_elsewhere() -> None:
+    job = word_count()
+    before = {op.id for vertex in job.graph().vertices for op in vertex.operators}
+    job.read_csv("/c", schema="a INT").filter("a > 0").print()
+    assert before < {op.id for vertex in job.graph().vertices for op in vertex.operators}
+
+
+def test_uid_fixes_the_id_and_never_collides_with_a_made_one() -> None:
+    job = Job("j")
+    job.read_text("/a").uid("sql-1").sql("SELECT * FROM input").print()
+    ids = [op.id for vertex in job.graph().vertices for op in vertex.operators]
+    assert ids == ["sql-1", "sql-2", "print-1"]
+
+
+def test_all_aggregates() -> None:
+    job = Job("j")
+    keyed = job.read_csv("/a", schema="k STRING, v INT").key_by("k")
+    keyed.aggregate(a=count("v"), b=sum_("v * 2"), c=min_("v"), d=max_("v"), e=avg("v")).print()
+    kind = job.graph().vertices[1].operators[0].kind
+    assert isinstance(kind, m.KeyedAggregate)
+    assert [(one.function.name, one.input) for one in kind.aggregates] == [
+        ("COUNT", "v"), ("SUM", "v * 2"), ("MIN", "v"), ("MAX", "v"), ("AVG", "v"),
+    ]  # fmt: skip
+
+
+def test_a_union_is_several_edges_into_one_vertex() -> None:
+    job = Job("j", parallelism=2)
+    left, right = job.read_text("/a"), job.read_text("/b").parallelism(1)
+    left.union(right).key_by("value").aggregate(n=count()).print()
+    left_edge, right_edge = job.graph().edges
+    assert (left_edge.source, right_edge.source) == ("read_text-1", "read_text-2")
+    assert {left_edge.target, right_edge.target} == {"aggregate-1"}
+    assert {left_edge.partitioning, right_edge.partitioning} == {m.Partitioning.HASH}
+
+
+def test_a_fork_and_a_change_of_parallelism_end_a_chain() -> None:
+    job = Job("j", parallelism=2)
+    lines = job.read_text("/a")
+    lines.filter("value <> ''").print()
+    lines.select("length(value) AS n").parallelism(4).print()
+    graph = job.graph()
+    assert [(one.id, one.parallelism) for one in graph.vertices] == [
+        ("read_text-1", 2),
+        ("filter-1", 2),
+        ("select-1", 4),
+    ]
+    assert [one.partitioning for one in graph.edges] == [m.Partitioning.FORWARD, m.Partitioning.REBALANCE]
+
+
+def test_rebalance_and_broadcast_are_kept() -> None:
+    job = Job("j", parallelism=2)
+    lines = job.read_text("/a")
+    lines.rebalance().print()
+    lines.broadcast().print()
+    assert [one.partitioning for one in job.graph().edges] == [m.Partitioning.REBALANCE, m.Partitioning.BROADCAST]
+
+
+def test_parallelism_is_inherited_along_a_chain_but_not_behind_a_key() -> None:
+    job = Job("j", parallelism=3)
+    job.read_text("/a").parallelism(1).filter("value <> ''").key_by("value").aggregate(n=count()).print()
+    assert [one.parallelism for one in job.graph().vertices] == [1, 3]
+
+
+def test_names_show_in_the_graph() -> None:
+    job = Job("j")
+    job.read_text("/a").name("books").print().name("look")
+    assert job.graph().vertices[0].name == "books -> look"
+
+
+def test_relative_paths_become_absolute_and_uris_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = Job("j")
+    job.read_text("in").write_parquet("s3://bucket/out")
+    job.read_text(tmp_path / "x").write_sql("sqlite:///c.db", "t", key="value")
+    first, second = job.graph().vertices
+    assert isinstance(first.operators[0].kind, m.FileSource)
+    assert first.operators[0].kind.path == str(tmp_path / "in")
+    assert first.operators[1].kind == m.FileSink("s3://bucket/out", m.FileFormat.PARQUET)
+    assert isinstance(second.operators[1].kind, m.SqlSink)
+    assert second.operators[1].kind.url == f"sqlite:///{tmp_path / 'c.db'}"
+
+
+def test_options_of_the_job_reach_the_graph() -> None:
+    job = Job(
+        "j", checkpoint_interval_ms=200, retained_checkpoints=3, retain_after_end=True, state="memory",
+        restart=Restart.fixed_delay(50, attempts=2), max_parallelism=16,
+    )  # fmt: skip
+    job.generate(10, rate=5, partitions=4).print()
+    graph = job.graph()
+    assert graph.checkpoints == m.CheckpointOptions(200, 60_000, 0, 0, 3, True)
+    assert graph.state_backend == m.StateBackend(m.MemoryBackend())
+    assert graph.restart == m.RestartStrategy(m.FixedDelayRestart(2, 50))
+    assert graph.vertices[0].max_parallelism == 16
+    assert graph.vertices[0].operators[0].kind == m.GeneratorSource(4, 10, 5.0)
+
+
+def test_the_key_is_made_once_from_the_name() -> None:
+    job = Job("Word count & more")
+    assert job.key == job.key
+    assert job.key.startswith("Word-count-more-")
+    assert Job("j", key="nightly").key == "nightly"
+    assert Job("a").key != Job("a").key
+
+
+def test_the_keys_of_the_aggregate_are_the_default_of_write_sql() -> None:
+    job = Job("j")
+    job.read_text("/a").key_by("value").aggregate(n=count()).write_sql("sqlite:////c.db", "t")
+    kind = job.graph().vertices[1].operators[1].kind
+    assert isinstance(kind, m.SqlSink)
+    assert kind.keys == ("value",)
+
+
+Mistake = Callable[[Job], Any]
+
+MISTAKES: list[tuple[Mistake, str]] = [
+    (lambda job: job.read_text("/a").aggregate(n=count()), 'needs a key: key_by("word")'),
+    (lambda job: job.read_text("/a").key_by(), "at least one column name"),
+    (lambda job: job.read_text("/a").key_by("a", "a"), "'a' twice"),
+    (lambda job: job.read_text("/a").key_by("a").aggregate(), "at least one aggregate"),
+    (lambda job: job.read_text("/a").key_by("a").aggregate(n=1), "takes count(), sum_()"),  # type: ignore[arg-type]
+    (lambda job: job.read_text("/a").key_by("a").aggregate(a=count()), "name of a key column"),
+    (lambda job: job.read_text("/a").sql("SELECT 1"), "relation `input`"),
+    (lambda job: job.read_text("/a").sql(""), "needs a query"),
+    (lambda job: job.read_text("/a").select(), "at least one expression"),
+    (lambda job: job.read_text(""), "needs a path"),
+    (lambda job: job.read_csv("/a"), "needs schema="),
+    (lambda job: job.read_json("/a", schema=""), "needs schema="),
+    (lambda job: job.generate(0), "rows must be a whole number from 1"),
+    (lambda job: job.generate(rate=-1), "rate must be a number above 0"),
+    (lambda job: job.read_text("/a").write_sql("sqlite:////c.db", "t"), "needs key="),
+    (lambda job: job.read_text("/a").write_sql("counts.db", "t", key="a"), "an SQLAlchemy URL"),
+    (lambda job: job.read_text("/a").write_sql("sqlite://", "t", key="a"), "in memory"),
+    (lambda job: job.read_text("/a").write_sql("sqlite:///:memory:", "t", key="a"), "in memory"),
+    (lambda job: job.read_text("/a").uid("no spaces"), "uid() takes"),
+    (lambda job: job.read_text("/a").uid("x").print().uid("x"), "taken by read_text()"),
+    (lambda job: job.read_text("/a").parallelism(0), "from 1 to 128"),
+    (lambda job: job.read_text("/a").parallelism(129), "from 1 to 128"),
+    (lambda job: job.read_text("/a").key_by("a").parallelism(2), "call it right after one"),
+    (lambda job: job.read_text("/a").key_by("a").rebalance(), "right after another repartitioning"),
+    (lambda job: job.read_text("/a").union(), "at least one other stream"),
+    (lambda job: job.read_text("/a").union(Job("k").read_text("/b")), "of the same Job"),
+    (lambda job: (s := job.read_text("/a")).union(s), "union() of a stream with itself"),
+    (lambda job: job.read_text("/a").transform("f"), "takes a function of (df), not str"),  # type: ignore[arg-type]
+    (lambda job: job.read_text("/a").transform(lambda: None), "calls its function with (df)"),  # type: ignore[arg-type,misc]
+    (lambda job: job.read_text("/a").foreach_batch(lambda df: None), "(df, checkpoint_id)"),  # type: ignore[arg-type,misc]
+    (lambda job: Job(""), "a name"),
+    (lambda job: Job("j", key="no/slash"), "a job key is"),
+    (lambda job: Job("j", parallelism=200), "from 1 to 128"),
+    (lambda job: Job("j", state="ram"), "state must be"),
+    (lambda job: Job("j", restart="never"), "restart takes"),  # type: ignore[arg-type]
+    (lambda job: Job("j", checkpoint_interval_ms=1.5), "whole number"),  # type: ignore[arg-type]
+    (lambda job: job.graph(), "the pipeline is empty"),
+    (lambda job: (job.read_text("/a").filter("1=1"), job.graph()), "filter() makes here goes nowhere"),
+    (lambda job: count(1), "takes a column name"),  # type: ignore[arg-type]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mistake", "words"), MISTAKES, ids=[words for _, words in MISTAKES])
+def test_a_mistake_is_told_at_once_with_the_line_it_is_on(mistake: Mistake, words: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        mistake(Job("j"))
+    assert words in str(caught.value)
+    line = inspect.getsourcelines(mistake)[1]
+    assert str(caught.value).startswith(f"{__file__}:{line}: ")
+
+
+def test_a_job_that_has_changed_since_it_was_submitted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[m.JobGraph] = []
+    monkeypatch.setattr("lockgate.pipeline.submission.submit", lambda _job, graph, *_rest: sent.append(graph))
+    job = word_count()
+    job.submit()
+    job.submit()
+    assert sent[0] == sent[1]
+    job.read_text("/other").print()
+    with pytest.raises(PipelineError, match="submitted already and has changed since"):
+        job.submit()
