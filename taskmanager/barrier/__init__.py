@@ -1,0 +1,1 @@
+"""Barrier alignment of one subtask's input channels (pure)."""

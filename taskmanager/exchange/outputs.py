@@ -1,0 +1,251 @@
+"""Output channels of one subtask: LocalOutput hands tables over by reference, RemoteOutput streams them over gRPC.
+
+`send` is called by the subtask's thread and blocks while the receiver is behind; `cancel` comes from any thread and
+ends the wait. Order within a channel is the order of `send`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import grpc
+import pyarrow as pa
+from lockgate_proto import rpc
+from lockgate_proto.messages import ChannelOpen, StreamElement
+
+from taskmanager.exchange.elements import MESSAGE_BYTES, Element, size_of, split, to_message
+from taskmanager.exchange.errors import ChannelBroken, ChannelClosed, RecordTooLarge
+from taskmanager.exchange.gate import InputGate
+from taskmanager.exchange.peers import PeerChannels
+
+log = logging.getLogger(__name__)
+
+QUEUE_BYTES = 8 * 1024 * 1024
+QUEUE_ELEMENTS = 64
+
+
+class OutputChannel(Protocol):
+    """One channel to one downstream subtask."""
+
+    def start(self) -> None:
+        """Connects; does not wait for the receiver. Raises ChannelBroken."""
+        ...
+
+    def send(self, element: Element) -> None:
+        """Appends an element. Raises ChannelClosed after cancel(), ChannelBroken, RecordTooLarge."""
+        ...
+
+    def cancel(self) -> None:
+        """Gives the channel up at once; what is queued is dropped. Idempotent, from any thread."""
+        ...
+
+    @property
+    def is_accepted(self) -> bool:
+        """True when the receiver has taken the channel."""
+        ...
+
+
+class LocalOutput:
+    """A channel to a subtask of this process."""
+
+    def __init__(self, gate: InputGate, channel: int) -> None:
+        self._gate = gate
+        self._channel = channel
+        self._canceled = False
+
+    @property
+    def is_accepted(self) -> bool:
+        """True: the gate is in this process."""
+        return True
+
+    def start(self) -> None:
+        """See OutputChannel."""
+        try:
+            if not self._gate.connect(self._channel):
+                raise ChannelBroken(f"input channel {self._channel} has a sender already")
+        except ChannelClosed as closed:
+            raise ChannelBroken(str(closed)) from closed
+
+    def send(self, element: Element) -> None:
+        """See OutputChannel."""
+        try:
+            if self._canceled:
+                raise ChannelClosed("the sending subtask is canceled")
+            self._gate.put(self._channel, element, lambda: self._canceled)
+        except ChannelClosed as closed:
+            if self._canceled:
+                raise
+            raise ChannelBroken(str(closed)) from closed
+
+    def cancel(self) -> None:
+        """See OutputChannel."""
+        self._canceled = True
+        self._gate.wake_senders(self._channel)
+
+
+class RemoteOutput:
+    """A channel to a subtask of another task manager.
+
+    Two threads: grpcio's own takes elements from the bounded queue and writes them as far as flow control lets it;
+    ours reads the answers and so learns of acceptance and of the end.
+
+    on_lost: called with a sentence, from any thread, when the channel broke before cancel().
+    """
+
+    def __init__(
+        self,
+        peers: PeerChannels,
+        address: str,
+        hello: ChannelOpen,
+        on_lost: Callable[[str], None],
+        *,
+        max_bytes: int = QUEUE_BYTES,
+        max_elements: int = QUEUE_ELEMENTS,
+    ) -> None:
+        self._peers, self._address, self._hello, self._on_lost = peers, address, hello, on_lost
+        self._max_bytes, self._max_elements = max_bytes, max_elements
+        self._queue: deque[tuple[Element, int]] = deque()
+        self._queued_bytes = 0
+        self._condition = threading.Condition()
+        self._canceled = False
+        self._broken = ""
+        self._accepted = False
+        self._call: grpc.Call | None = None
+        self._reader: threading.Thread | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """See OutputChannel."""
+        return self._accepted
+
+    def start(self) -> None:
+        """See OutputChannel."""
+        open_stream = rpc.call(self._peers.acquire(self._address), "ExchangeService", "Open")
+        metadata = self._peers.credentials.metadata()
+        call = open_stream(self._requests(), metadata=metadata, wait_for_ready=True)
+        with self._condition:
+            self._call = call
+            is_late = self._canceled
+        if is_late:
+            call.cancel()
+            self._peers.release(self._address)
+        self._reader = threading.Thread(target=self._read, args=(call,), name=self._name(), daemon=True)
+        self._reader.start()
+
+    def send(self, element: Element) -> None:
+        """See OutputChannel."""
+        for piece in split(element) if isinstance(element, pa.Table) else (element,):
+            size = size_of(piece)
+            with self._condition:
+                while not self._canceled and not self._broken and not self._has_room(size):
+                    self._condition.wait()
+                self._check()
+                self._queue.append((piece, size))
+                self._queued_bytes += size
+                self._condition.notify_all()
+
+    def cancel(self) -> None:
+        """See OutputChannel."""
+        with self._condition:
+            if self._canceled:
+                return
+            self._canceled = True
+            self._queue.clear()
+            self._condition.notify_all()
+            call = self._call
+        if call is not None:
+            call.cancel()
+            self._peers.release(self._address)
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits for the reading thread after cancel(). False when it is still there."""
+        if self._reader is None:
+            return True
+        self._reader.join(timeout_s)
+        return not self._reader.is_alive()
+
+    def _has_room(self, size: int) -> bool:
+        return not self._queue or (
+            self._queued_bytes + size <= self._max_bytes and len(self._queue) < self._max_elements
+        )
+
+    def _check(self) -> None:
+        if self._canceled:
+            raise ChannelClosed("the sending subtask is canceled")
+        if self._broken:
+            raise ChannelBroken(self._broken)
+
+    def _requests(self) -> Iterator[StreamElement]:
+        yield StreamElement(self._hello)
+        while True:
+            element = self._next()
+            if element is None:
+                return
+            if not isinstance(element, pa.Table):
+                yield StreamElement(element)
+                continue
+            try:
+                message = to_message(element)
+            except RecordTooLarge as error:
+                self._break(str(error))
+                return
+            yield StreamElement(message)
+
+    def _next(self) -> Element | None:
+        """The next element; neighbouring small tables of one schema leave as one."""
+        with self._condition:
+            while not self._queue and not self._canceled and not self._broken:
+                self._condition.wait()
+            if self._canceled or self._broken:
+                return None
+            element, size = self._queue.popleft()
+            self._queued_bytes -= size
+            parts = [element]
+            while self._queue and _can_join(parts[0], self._queue[0][0], size + self._queue[0][1]):
+                following, more = self._queue.popleft()
+                self._queued_bytes -= more
+                size += more
+                parts.append(following)
+            self._condition.notify_all()
+        return element if len(parts) == 1 else pa.concat_tables(parts)
+
+    def _read(self, call: grpc.Call) -> None:
+        reason = "the receiver ended it"
+        try:
+            for signal in call:  # type: ignore[attr-defined]
+                self._accepted = self._accepted or signal.accepted
+        except grpc.RpcError as error:
+            reason = _sentence(error)
+        self._break(reason)
+
+    def _break(self, reason: str) -> None:
+        with self._condition:
+            if self._canceled or self._broken:
+                return
+            target = self._hello.target
+            name = f"{target.vertex_id}[{target.subtask}]" if target is not None else "?"
+            self._broken = f"the channel to {name} at {self._address} broke: {reason}"
+            self._queue.clear()
+            self._condition.notify_all()
+        log.info("%s", self._broken)
+        self._on_lost(self._broken)
+
+    def _name(self) -> str:
+        target = self._hello.target
+        return f"output-{target.vertex_id}-{target.subtask}" if target is not None else "output"
+
+
+def _can_join(first: Element, following: Element, size: int) -> bool:
+    if not isinstance(first, pa.Table) or not isinstance(following, pa.Table) or size > MESSAGE_BYTES:
+        return False
+    return bool(first.num_rows and following.num_rows and first.schema.equals(following.schema))
+
+
+def _sentence(error: grpc.RpcError) -> str:
+    if isinstance(error, grpc.Call):
+        return f"{error.code().name}: {error.details()}"
+    return str(error)

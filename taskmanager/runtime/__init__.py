@@ -1,0 +1,1 @@
+"""The task manager process: control stream, deployments, and one loop thread per subtask."""

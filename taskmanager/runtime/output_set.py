@@ -1,0 +1,50 @@
+"""OutputSet: every output channel of one subtask, addressed as the program emits: by edge and downstream subtask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from taskmanager.exchange.elements import Element
+from taskmanager.exchange.errors import ChannelBroken
+from taskmanager.exchange.outputs import OutputChannel
+
+ACCEPT_TIMEOUT_MS = 15_000  # the receiver itself waits 10 s for its deployment
+
+
+class OutputSet:
+    """channels: by downstream (vertex id, subtask). edge_targets: edge index to downstream vertex id."""
+
+    def __init__(self, channels: Mapping[tuple[str, int], OutputChannel], edge_targets: Mapping[int, str]) -> None:
+        self._channels = dict(channels)
+        self._edge_targets = dict(edge_targets)
+        self._pending: list[OutputChannel] = []
+        self._deadline_ms = 0
+
+    def start(self, now_ms: int) -> None:
+        """Connects every channel; does not wait for the receivers. Raises ChannelBroken."""
+        self._deadline_ms = now_ms + ACCEPT_TIMEOUT_MS
+        for channel in self._channels.values():
+            channel.start()
+        self._pending = [channel for channel in self._channels.values() if not channel.is_accepted]
+
+    def check_accepted(self, now_ms: int) -> bool:
+        """True when every receiver has taken its channel. Raises ChannelBroken when one takes too long."""
+        if self._pending:
+            self._pending = [channel for channel in self._pending if not channel.is_accepted]
+            if self._pending and now_ms > self._deadline_ms:
+                raise ChannelBroken(f"a downstream subtask did not take its channel in {ACCEPT_TIMEOUT_MS // 1000} s")
+        return not self._pending
+
+    def emit(self, edge: int, target: int, element: Element) -> None:
+        """Sends to one downstream subtask over one edge; blocks while it is behind. As OutputChannel.send."""
+        self._channels[self._edge_targets[edge], target].send(element)
+
+    def broadcast(self, element: Element) -> None:
+        """Sends to every downstream subtask, once each."""
+        for channel in self._channels.values():
+            channel.send(element)
+
+    def cancel(self) -> None:
+        """Gives every channel up and ends a blocked send. From any thread."""
+        for channel in self._channels.values():
+            channel.cancel()

@@ -1,0 +1,98 @@
+"""The task manager process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import uuid
+from dataclasses import replace
+from types import FrameType
+
+from lockgate_proto.security import SecurityError
+
+from ha.retrieval import LeaderRetrieval
+from ha.zookeeper import connector
+from taskmanager.runtime.errors import SettingsError
+from taskmanager.runtime.settings import TaskManagerSettings
+from taskmanager.runtime.task_manager import TaskManager
+from taskmanager.task.program import ProgramError
+
+log = logging.getLogger(__name__)
+
+USER_ERROR = 2
+FAULT = 1
+
+
+def run(settings: TaskManagerSettings) -> int:
+    """Runs until SIGTERM or SIGINT and returns the exit code: 0, 1 for a fault, 2 for an error of the user.
+
+    Call it on the main thread. Prints one line to stdout when Spark is warm and the exchange is open.
+    """
+    # grpcio's fork handlers and the JVM's launcher do not get on; nothing here forks later.
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    stop = threading.Event()
+    _stop_on_signals(stop)
+    try:
+        settings.check()
+        return _serve(replace(settings, task_manager_id=settings.task_manager_id or _fresh_id()), stop)
+    except (SettingsError, SecurityError, ProgramError, OSError) as error:  # ProgramError: Spark cannot start
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return USER_ERROR
+    except Exception:
+        log.exception("the task manager failed")
+        return FAULT
+
+
+def _serve(settings: TaskManagerSettings, stop: threading.Event) -> int:
+    from taskmanager.spark.engine import SparkEngine  # slow to import
+
+    # The JVM first: it is started with a fork, which must not meet gRPC's threads.
+    engine = SparkEngine(
+        settings.master,
+        dict(settings.spark_options),
+        settings.slots,
+        settings.work_dir,
+        settings.target_batch_ms,
+        settings.max_batch_bytes,
+    )
+    try:
+        engine.warm_up()
+        if not stop.is_set():
+            _take_part(TaskManager(settings, engine), settings, stop)
+    finally:
+        engine.close()
+    return 0
+
+
+def _take_part(manager: TaskManager, settings: TaskManagerSettings, stop: threading.Event) -> None:
+    manager.start()
+    retrieval = LeaderRetrieval(
+        connector(settings.zookeeper, settings.session_timeout_ms), settings.cluster, manager.on_leader
+    )
+    try:
+        print(
+            f"lockgate taskmanager ready: id={manager.id} exchange={manager.exchange_address} "
+            f"slots={settings.slots} pid={os.getpid()}",
+            flush=True,
+        )
+        retrieval.start()
+        stop.wait()
+        log.info("stopping")
+    finally:
+        retrieval.stop()
+        manager.stop()
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+
+
+def _fresh_id() -> str:
+    return f"tm-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,397 @@
+"""SubtaskTask: the loop thread of one subtask. It executes what SubtaskMachine and BarrierHandler decide.
+
+Everything that concerns the subtask reaches it through its mailbox; only `cancel` acts at once, from any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from lockgate_proto.messages import (
+    AcknowledgeCheckpoint,
+    AssignSplits,
+    Barrier,
+    CheckpointCommitted,
+    DeclineCheckpoint,
+    EndOfInput,
+    FirstRecord,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    OperatorCounters,
+    SplitState,
+    SubtaskReport,
+    TriggerCheckpoint,
+)
+
+from taskmanager.barrier import events as barrier_events
+from taskmanager.barrier.handler import BarrierHandler
+from taskmanager.exchange.elements import ChannelId, Element
+from taskmanager.exchange.errors import ChannelBroken, ChannelClosed
+from taskmanager.exchange.gate import InputGate
+from taskmanager.runtime import faults
+from taskmanager.runtime.deliveries import Deliveries
+from taskmanager.runtime.failures import cause_of, text_of
+from taskmanager.runtime.output_set import OutputSet
+from taskmanager.runtime.uploads import SnapshotUploads
+from taskmanager.task import effects as do
+from taskmanager.task import events as on
+from taskmanager.task.machine import SubtaskMachine
+from taskmanager.task.program import (
+    Batch,
+    Canceled,
+    Exhausted,
+    Idle,
+    ProgramContext,
+    ProgramFactory,
+    SnapshotTooLarge,
+    SubtaskProgram,
+)
+
+log = logging.getLogger(__name__)
+
+PEER_LOST_GRACE_S = 0.2  # the real cause, told by the peer itself, or the cancellation is to arrive first
+UPLOAD_CLOSE_S = 10.0
+ACCEPT_CHECK_S = 0.25
+COUNTERS_EVERY_MS = 100
+SINKS = ("FileSink", "SqlSink", "ConsoleSink", "ForeachBatchSink")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """A channel of this subtask broke."""
+
+    reason: str
+
+
+Message = (
+    TriggerCheckpoint
+    | AssignSplits
+    | NotifyCheckpointComplete
+    | NotifyCheckpointAborted
+    | on.UploadDone
+    | on.UploadFailed
+    | PeerLost
+)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class SubtaskTask:
+    """One subtask of one attempt, with its input gate. Call connect() and start() once each.
+
+    channels: upstream subtasks, none for a source. report: sends a control message body to the leader, never blocks.
+    on_ended: called on the subtask's thread as its last act.
+    """
+
+    def __init__(
+        self,
+        context: ProgramContext,
+        channels: Sequence[ChannelId],
+        factory: ProgramFactory,
+        uploads: futures.Executor,
+        report: Callable[[Any], None],
+        on_ended: Callable[[SubtaskTask], None],
+    ) -> None:
+        assert context.subtask.attempt is not None
+        self.id = context.subtask
+        self.gate = InputGate(channels, self.peer_lost)
+        self.counters: tuple[OperatorCounters, ...] = ()
+        self._context, self._factory = context, factory
+        self._report, self._on_ended = report, on_ended
+        self._is_source = not channels
+        self._machine = SubtaskMachine(context.subtask.attempt, self._is_source)
+        self._barriers = None if self._is_source else BarrierHandler(len(channels))
+        self._uploads = SnapshotUploads(uploads, self.post)
+        self._deliveries = Deliveries()
+        self._outputs = OutputSet({}, {})
+        self._program: SubtaskProgram | None = None
+        self._mailbox: deque[Message] = deque()
+        self._canceled = threading.Event()
+        self._is_input_done = False
+        self._assigned: set[str] = set()
+        self._counted_ms = 0
+        vertex = next((one for one in context.graph.vertices if one.id == self.id.vertex_id), None)
+        kinds = {type(operator.kind).__name__ for operator in vertex.operators} if vertex is not None else set()
+        self._has_sink = not kinds.isdisjoint(SINKS)
+        self._name = f"{self.id.vertex_id}[{self.id.subtask}]@{context.subtask.attempt.attempt}"
+        self._thread = threading.Thread(target=self._run, name=f"subtask-{self._name}", daemon=True)
+
+    # from any thread
+
+    def connect(self, outputs: OutputSet) -> None:
+        """Gives the subtask its output channels; before start()."""
+        self._outputs = outputs
+
+    def start(self) -> None:
+        """Starts the loop."""
+        self._thread.start()
+
+    def post(self, message: Message) -> None:
+        """Puts a message into the mailbox and wakes the loop."""
+        self._mailbox.append(message)
+        self.gate.wake()
+
+    def peer_lost(self, reason: str) -> None:
+        """A channel broke."""
+        self.post(PeerLost(reason))
+
+    def cancel(self) -> None:
+        """Ends the subtask: interrupts Spark, a wait for input and a blocked send. Returns at once. Idempotent."""
+        if self._canceled.is_set():
+            return
+        self._canceled.set()
+        self.gate.close()
+        self._outputs.cancel()
+        self._interrupt()
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits for the thread. False when it is still there."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _interrupt(self) -> None:
+        program = self._program
+        if program is not None:
+            try:
+                program.cancel()
+            except Exception:
+                log.exception("%s: cancel failed", self._name)
+
+    # the subtask's own thread
+
+    def _run(self) -> None:
+        try:
+            self._guard(self._open)
+            while self._machine.is_live:
+                self._guard(self._step)
+        except Exception:
+            log.exception("%s: the loop itself failed", self._name)
+        finally:
+            self.gate.close()
+            self._outputs.cancel()
+            self._on_ended(self)
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        """Runs one step; whatever ends the subtask becomes an event."""
+        try:
+            if not self._canceled.is_set():
+                action()
+        except BaseException as error:  # a user's function may well call sys.exit()
+            if isinstance(error, ChannelBroken):
+                self._canceled.wait(PEER_LOST_GRACE_S)
+            is_end = isinstance(error, Canceled | ChannelClosed)
+            if not self._canceled.is_set():
+                if not is_end:
+                    log.info("%s failed", self._name, exc_info=error)
+                self._handle(on.Failed(cause_of(error), text_of(error)))
+        if self._canceled.is_set():
+            self._handle(on.CancelRequested())
+
+    def _open(self) -> None:
+        self._handle(on.Started())
+        self._outputs.start(_now_ms())
+        self._program = self._factory.build(self._context)
+        if self._canceled.is_set():  # cancel() may have come before there was a program to interrupt
+            return
+        self._emit(self._program.open())
+        self._handle(on.Opened())
+        self._count(is_forced=True)
+
+    def _step(self) -> None:
+        self._read_mailbox()
+        if not self._machine.is_live or self._canceled.is_set():
+            return
+        if self._is_source and not self._is_input_done:
+            self._poll_source()
+        else:
+            self._poll_gate()
+
+    def _read_mailbox(self) -> None:
+        while self._mailbox and not self._canceled.is_set():
+            self._receive(self._mailbox.popleft())
+
+    def _receive(self, message: Message) -> None:
+        match message:
+            case TriggerCheckpoint(attempt, checkpoint_id, kind, terminal, triggered_unix_ms):
+                barrier = Barrier(checkpoint_id, kind, terminal, triggered_unix_ms)
+                self._handle(on.TriggerReceived(attempt, barrier))
+            case NotifyCheckpointComplete(attempt, checkpoint_id):
+                self._handle(on.CompleteReceived(attempt, checkpoint_id))
+            case NotifyCheckpointAborted(attempt, checkpoint_id):
+                self._handle(on.AbortReceived(attempt, checkpoint_id))
+            case AssignSplits(subtask, splits, complete):
+                if subtask == self.id and self._machine.is_live:
+                    self._assign(splits, complete)
+            case PeerLost(reason):
+                raise ChannelBroken(reason)
+            case on.UploadDone() | on.UploadFailed():
+                self._handle(message)
+
+    def _assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """The leader says it again when its stream broke; the program hears of every split once."""
+        fresh = tuple(split for split in splits if split.split not in self._assigned)
+        self._assigned.update(split.split for split in fresh)
+        if fresh or complete:
+            self._the_program.assign(fresh, complete)
+
+    def _poll_source(self) -> None:
+        polled = self._the_program.poll()
+        if isinstance(polled, Batch):
+            self._emit(polled)
+            self._count()
+        elif isinstance(polled, Idle):
+            self._count(is_forced=True)
+            self.gate.poll(polled.wait_ms / 1000)
+        elif isinstance(polled, Exhausted):
+            self._is_input_done = True
+            self._handle(on.InputExhausted())
+        self._outputs.check_accepted(_now_ms())
+
+    def _poll_gate(self) -> None:
+        is_accepted = self._outputs.check_accepted(_now_ms())
+        records: list[tuple[str, pa.Table]] = []
+        for channel, element in self.gate.poll(None if is_accepted else ACCEPT_CHECK_S):
+            assert self._barriers is not None
+            for effect in self._barriers.handle(_barrier_event(channel, element), _now_ms()):
+                self._apply_barrier_effect(effect, records)
+        if not records:
+            return
+        for vertex, table in self._deliveries.merge(records):
+            if self._canceled.is_set():
+                return
+            self._emit(self._the_program.process(vertex, table))
+        self._handle(on.ElementProcessed())
+        self._count()
+
+    def _apply_barrier_effect(self, effect: barrier_events.Effect, records: list[tuple[str, pa.Table]]) -> None:
+        match effect:
+            case barrier_events.Deliver(channel, element):
+                if isinstance(element, pa.Table):
+                    records.append((self.gate.channels[channel].vertex_id, element))
+            case barrier_events.Hold(channel):
+                self.gate.hold(channel)
+            case barrier_events.Release(channels):
+                self.gate.release(channels)
+            case barrier_events.Aligned(barrier, started_ms):
+                self._handle(on.BarrierAligned(barrier, started_ms))
+            case barrier_events.AlignmentAborted(checkpoint_id, reason):
+                self._handle(on.AlignmentLost(checkpoint_id, reason))
+            case barrier_events.AllInputsEnded():
+                self._is_input_done = True
+                self._handle(on.InputExhausted())
+
+    def _handle(self, event: on.Event) -> None:
+        for effect in self._machine.handle(event, _now_ms()):
+            self._apply(effect)
+
+    def _apply(self, effect: do.Effect) -> None:
+        match effect:
+            case do.TakeSnapshot(checkpoint_id):
+                self._take_snapshot(checkpoint_id)
+            case do.ForwardBarrier(barrier):
+                self._outputs.broadcast(barrier)
+            case do.StartUpload(checkpoint_id):
+                self._uploads.start(checkpoint_id)
+            case do.DropSnapshot(checkpoint_id):
+                self._uploads.drop(checkpoint_id)
+            case do.StopAlignment(checkpoint_id):
+                self._stop_alignment(checkpoint_id)
+            case do.Commit(checkpoint_id):
+                self._commit(checkpoint_id)
+            case do.Flush():
+                self._emit(self._the_program.finish())
+                self._handle(on.Flushed())
+            case do.ForwardEnd():
+                self._outputs.broadcast(EndOfInput())
+                self._count(is_forced=True)
+            case do.Close():
+                self._close()
+                self._handle(on.Closed())
+            case _:
+                self._tell(effect)
+
+    def _tell(self, effect: do.Effect) -> None:
+        match effect:
+            case do.Acknowledge(checkpoint_id, state, sync_us, async_ms, alignment_ms):
+                faults.point("before-ack")
+                self._report(AcknowledgeCheckpoint(self.id, checkpoint_id, state, sync_us, async_ms, alignment_ms))
+            case do.Decline(checkpoint_id, reason):
+                log.info("%s declines checkpoint %d: %s", self._name, checkpoint_id, reason)
+                self._report(DeclineCheckpoint(self.id, checkpoint_id, reason))
+            case do.ReportCommitted(checkpoint_id):
+                self._report(CheckpointCommitted(self.id, checkpoint_id))
+            case do.ReportFirstRecord(unix_us):
+                self._report(FirstRecord(self.id, unix_us))
+            case do.Report(phase, cause, error):
+                log.info("%s: %s%s", self._name, phase.name, f" ({cause.name}: {error})" if error else "")
+                self._report(SubtaskReport(self.id, phase, cause, error))
+
+    def _take_snapshot(self, checkpoint_id: int) -> None:
+        started = time.perf_counter_ns()
+        try:
+            snapshot = self._the_program.snapshot(checkpoint_id)
+        except SnapshotTooLarge as error:
+            self._handle(on.SnapshotFailed(checkpoint_id, str(error)))
+            return
+        self._uploads.keep(checkpoint_id, snapshot)
+        self._handle(on.SnapshotTaken(checkpoint_id, (time.perf_counter_ns() - started) // 1000))
+
+    def _stop_alignment(self, checkpoint_id: int) -> None:
+        if self._barriers is not None:
+            for effect in self._barriers.handle(barrier_events.CheckpointAborted(checkpoint_id), _now_ms()):
+                self._apply_barrier_effect(effect, [])
+
+    def _commit(self, checkpoint_id: int) -> None:
+        if self._has_sink:
+            faults.point("before-commit")
+        self._the_program.commit(checkpoint_id)
+        if self._has_sink:
+            faults.point("after-commit")
+        self._handle(on.CommitDone(checkpoint_id))
+
+    def _emit(self, batch: Batch) -> None:
+        if batch.reached_sink > 0 and not self._machine.has_reached_sink:
+            self._handle(on.SinkReached(time.time_ns() // 1000))
+        for emission in batch.emissions:
+            self._outputs.emit(emission.edge, emission.target, emission.table)
+
+    def _count(self, is_forced: bool = False) -> None:
+        now_ms = _now_ms()
+        if is_forced or now_ms - self._counted_ms >= COUNTERS_EVERY_MS:
+            self._counted_ms = now_ms
+            self.counters = self._the_program.counters()
+
+    def _close(self) -> None:
+        self.gate.close()
+        self._outputs.cancel()
+        if not self._uploads.close(UPLOAD_CLOSE_S):
+            log.warning("%s: an upload is still going on after %g s", self._name, UPLOAD_CLOSE_S)
+        if self._program is not None:
+            try:
+                self._program.close()
+            except Exception:
+                log.exception("%s: closing the program failed", self._name)
+
+    @property
+    def _the_program(self) -> SubtaskProgram:
+        assert self._program is not None
+        return self._program
+
+
+def _barrier_event(channel: int, element: Element) -> barrier_events.Event:
+    if isinstance(element, Barrier):
+        return barrier_events.BarrierArrived(channel, element)
+    if isinstance(element, EndOfInput):
+        return barrier_events.InputEnded(channel)
+    return barrier_events.ElementArrived(channel, element)

@@ -1,0 +1,77 @@
+"""TaskManager: exchange, deployments and control stream put together, without Spark and ZooKeeper."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from typing import Any
+
+from lockgate_proto.messages import LeaderRecord, Register
+
+from taskmanager.exchange.fencing import TokenFence
+from taskmanager.exchange.peers import PeerChannels
+from taskmanager.exchange.registry import GateRegistry
+from taskmanager.exchange.server import ExchangeServer
+from taskmanager.runtime.control_client import ControlClient
+from taskmanager.runtime.deployments import Deployments
+from taskmanager.runtime.settings import TaskManagerSettings
+from taskmanager.task.program import ProgramFactory
+
+log = logging.getLogger(__name__)
+
+STOP_S = 5.0
+
+
+class TaskManager:
+    """One task manager. start() opens the exchange; on_leader(record) makes it register there; stop() ends all."""
+
+    def __init__(self, settings: TaskManagerSettings, factory: ProgramFactory) -> None:
+        self.id = settings.task_manager_id or f"tm-{uuid.uuid4().hex[:8]}"
+        self.exchange_address = ""
+        self.fence = TokenFence()
+        self._settings = settings
+        self._registry = GateRegistry()
+        self._peers = PeerChannels(settings.credentials)
+        self._server = ExchangeServer(settings.credentials, self.fence, self._registry)
+        self.deployments = Deployments(self.id, factory, self._registry, self._peers, self.fence, self._report)
+        self._control = ControlClient(
+            self.id,
+            settings.credentials,
+            self.fence,
+            register=self._register,
+            handle=self.deployments.handle,
+            counters=self.deployments.counters,
+            heartbeat_ms=settings.heartbeat_ms,
+        )
+
+    def start(self) -> None:
+        """Opens the exchange and starts waiting for a leader. Raises SecurityError, OSError."""
+        bound = self._server.start(self._settings.bind)
+        self.exchange_address = _advertised(self._settings.advertise, bound)
+        self._control.start()
+
+    def on_leader(self, record: LeaderRecord | None) -> None:
+        """For LeaderRetrieval."""
+        self._control.on_leader(record)
+
+    def stop(self) -> None:
+        """Closes the exchange, then the stream: a leader that finds the port closed knows that nobody comes back."""
+        self._server.stop()
+        self._control.stop()
+        if not self.deployments.stop(STOP_S):
+            log.warning("some subtasks did not end in %g s and are left behind", STOP_S)
+        self._peers.close()
+
+    def _register(self) -> Register:
+        return Register(self.exchange_address, self._settings.slots, os.getpid(), self.deployments.running())
+
+    def _report(self, body: Any) -> None:
+        self._control.send(body)
+
+
+def _advertised(advertise: str, bound: str) -> str:
+    if not advertise:
+        return bound
+    host, _, port = advertise.rpartition(":")
+    return f"{host}:{bound.rsplit(':', 1)[1]}" if port == "0" else advertise

@@ -1,0 +1,160 @@
+"""What happens to a subtask. Events that name an attempt come from the leader and may be late, doubled or foreign."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockgate_proto.messages import AttemptId, Barrier, FailureCause, SubtaskState
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The subtask's thread begins to build and open the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The program is open: state restored, restored sink transactions committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementProcessed:
+    """A prologue or a first element has gone through the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReached:
+    """A batch with rows has reached a sink operator. Wall clock, microseconds."""
+
+    unix_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerReceived:
+    """The leader starts a checkpoint at this source."""
+
+    attempt: AttemptId | None
+    barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierAligned:
+    """Every input channel has delivered the barrier; the first at monotonic `started_ms`."""
+
+    barrier: Barrier
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentLost:
+    """The checkpoint's barriers will never all arrive here."""
+
+    checkpoint_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """The state is frozen; the stream was held for `sync_us`."""
+
+    checkpoint_id: int
+    sync_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFailed:
+    """The state could not be frozen; the program goes on."""
+
+    checkpoint_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UploadDone:
+    """The frozen state is durable."""
+
+    checkpoint_id: int
+    state: SubtaskState
+    async_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class UploadFailed:
+    """The frozen state could not be stored."""
+
+    checkpoint_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteReceived:
+    """The leader has made the checkpoint completed."""
+
+    attempt: AttemptId | None
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortReceived:
+    """The leader has given the checkpoint up."""
+
+    attempt: AttemptId | None
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDone:
+    """Everything sealed up to the checkpoint is visible."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputExhausted:
+    """No record will come any more: every split is read, or every input channel has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """The program has emitted what it had kept back."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """The attempt is to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The subtask cannot go on."""
+
+    cause: FailureCause
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The program is closed and the channels are given up."""
+
+
+Event = (
+    Started
+    | Opened
+    | ElementProcessed
+    | SinkReached
+    | TriggerReceived
+    | BarrierAligned
+    | AlignmentLost
+    | SnapshotTaken
+    | SnapshotFailed
+    | UploadDone
+    | UploadFailed
+    | CompleteReceived
+    | AbortReceived
+    | CommitDone
+    | InputExhausted
+    | Flushed
+    | CancelRequested
+    | Failed
+    | Closed
+)

@@ -1,0 +1,259 @@
+"""A leader whose every message is written by the test, speaking the real ControlService over gRPC."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+from lockgate_proto import rpc
+from lockgate_proto.messages import (
+    AcknowledgeCheckpoint,
+    AssignSplits,
+    AttemptId,
+    CheckpointCommitted,
+    CoordinatorMessage,
+    Deploy,
+    Heartbeat,
+    JobGraph,
+    LeaderRecord,
+    NotifyCheckpointComplete,
+    Placement,
+    Register,
+    Registered,
+    SplitState,
+    SubtaskId,
+    SubtaskPhase,
+    SubtaskReport,
+    SubtaskState,
+    TaskManagerMessage,
+    TriggerCheckpoint,
+)
+from lockgate_proto.security import Credentials
+
+T = TypeVar("T")
+WAIT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Received:
+    """One message of a task manager."""
+
+    task_manager_id: str
+    token: int
+    body: Any
+    at: float  # time.monotonic()
+
+
+class ScriptedCoordinator:
+    """One leader with one token."""
+
+    def __init__(self, credentials: Credentials, token: int = 1, heartbeat_ms: int = 0) -> None:
+        self.token = token
+        self._credentials = credentials
+        self._heartbeat_ms = heartbeat_ms
+        self._received: list[Received] = []
+        self._changed = threading.Condition()
+        self._outboxes: dict[str, queue.SimpleQueue[CoordinatorMessage | None]] = {}
+        self._ended: set[str] = set()
+        self._server = grpc.server(futures.ThreadPoolExecutor(16), options=rpc.SERVER_OPTIONS)
+        self._server.add_generic_rpc_handlers((rpc.handler("ControlService", self),))
+        self.address = f"127.0.0.1:{credentials.bind(self._server, '127.0.0.1:0')}"
+        self._server.start()
+
+    @property
+    def record(self) -> LeaderRecord:
+        """What ZooKeeper would say."""
+        return LeaderRecord(self.token, self.address, "ab", 1, f"c-{self.token}", 0)
+
+    def Connect(
+        self, requests: Iterator[TaskManagerMessage], context: grpc.ServicerContext
+    ) -> Iterator[CoordinatorMessage]:
+        """The service."""
+        assert self._credentials.admits(tuple(context.invocation_metadata()))
+        outbox: queue.SimpleQueue[CoordinatorMessage | None] = queue.SimpleQueue()
+        first = next(requests)
+        assert isinstance(first.body, Register)
+        self._outboxes[first.task_manager_id] = outbox
+        outbox.put(CoordinatorMessage(self.token, Registered(self._heartbeat_ms)))
+        self._note(first)
+        threading.Thread(target=self._listen, args=(requests, outbox, first.task_manager_id), daemon=True).start()
+        while (message := outbox.get()) is not None:
+            yield message
+
+    def send(self, task_manager_id: str, body: Any, token: int | None = None) -> None:
+        """To one task manager, with this leader's token unless another is given."""
+        self._outboxes[task_manager_id].put(CoordinatorMessage(self.token if token is None else token, body))
+
+    def received(self, kind: type[T]) -> list[T]:
+        """Bodies of one kind so far."""
+        with self._changed:
+            return [one.body for one in self._received if isinstance(one.body, kind)]
+
+    def messages(self) -> list[Received]:
+        """Everything so far."""
+        with self._changed:
+            return list(self._received)
+
+    def wait(self, condition: Callable[[], T], timeout_s: float = WAIT_S) -> T:
+        """Until the condition is true; looked at after every message."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not (result := condition()):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    bodies = [one.body for one in self._received if not isinstance(one.body, Heartbeat)]
+                    raise AssertionError(f"not in {timeout_s} s; received at last: {bodies[-12:]}")
+                self._changed.wait(left)
+            return result
+
+    def wait_for(self, kind: type[T], count: int = 1, where: Callable[[T], bool] = lambda _: True) -> list[T]:
+        """Until so many bodies of one kind have come."""
+
+        def found() -> list[T]:
+            bodies = [one.body for one in self._received if isinstance(one.body, kind) and where(one.body)]
+            return bodies if len(bodies) >= count else []
+
+        return self.wait(found)
+
+    def break_streams(self) -> None:
+        """Ends every present stream; the port stays open."""
+        for outbox in list(self._outboxes.values()):
+            outbox.put(None)
+
+    def wait_ended(self, task_manager_id: str) -> bool:
+        """Until the task manager has ended its stream."""
+        return self.wait(lambda: task_manager_id in self._ended)
+
+    def die(self) -> None:
+        """As on kill -9: every stream breaks and the port is closed."""
+        for outbox in self._outboxes.values():
+            outbox.put(None)
+        self._server.stop(grace=0).wait(5)
+
+    def _listen(self, requests: Iterator[TaskManagerMessage], outbox: queue.SimpleQueue[Any], name: str) -> None:
+        try:
+            for message in requests:
+                self._note(message)
+        except Exception:
+            pass
+        outbox.put(None)
+        with self._changed:
+            self._ended.add(name)
+            self._changed.notify_all()
+
+    def _note(self, message: TaskManagerMessage) -> None:
+        with self._changed:
+            self._received.append(Received(message.task_manager_id, message.token, message.body, time.monotonic()))
+            self._changed.notify_all()
+
+
+class Leader:
+    """One job under a scripted leader: the steps every test needs."""
+
+    def __init__(
+        self, coordinator: ScriptedCoordinator, graph: JobGraph, task_managers: tuple[str, ...], job: str = "job"
+    ) -> None:
+        self.coordinator, self.graph, self.task_managers = coordinator, graph, task_managers
+        self.job = job
+        self.attempt = AttemptId(job, "run", 0)
+
+    def subtasks(self) -> list[SubtaskId]:
+        """Of the present attempt."""
+        return [SubtaskId(self.attempt, v.id, i) for v in self.graph.vertices for i in range(v.parallelism)]
+
+    def placements(self) -> tuple[Placement, ...]:
+        """Subtask i goes to task manager i."""
+        addresses = {
+            one.task_manager_id: one.body.exchange_address
+            for one in self.coordinator.messages()
+            if isinstance(one.body, Register)
+        }
+        homes = self.task_managers
+        return tuple(
+            Placement(
+                one.vertex_id, one.subtask, homes[one.subtask % len(homes)], addresses[homes[one.subtask % len(homes)]]
+            )
+            for one in self.subtasks()
+        )
+
+    def deploy(
+        self, attempt: int, restore: dict[tuple[str, int], SubtaskState] | None = None, checkpoint_id: int = 0
+    ) -> None:
+        """One message to each task manager."""
+        self.attempt = AttemptId(self.job, "run", attempt)
+        placements = self.placements()
+        for home in dict.fromkeys(self.task_managers):
+            mine = {(p.vertex_id, p.subtask) for p in placements if p.task_manager_id == home}
+            states = tuple(state for key, state in (restore or {}).items() if key in mine)
+            message = Deploy(self.attempt, self.graph, placements, states, checkpoint_id, "memory:")
+            self.coordinator.send(home, message)
+
+    def home(self, subtask: int) -> str:
+        """The task manager of subtask i of every vertex."""
+        return self.task_managers[subtask % len(self.task_managers)]
+
+    def assign(self, rows: int, complete: bool = True) -> None:
+        """Split i to source subtask i."""
+        for one in self.subtasks():
+            if one.vertex_id == "words":
+                splits = (SplitState(str(one.subtask), 0, rows),)
+                self.coordinator.send(self.home(one.subtask), AssignSplits(one, splits, complete))
+
+    def wait_phase(self, phase: SubtaskPhase) -> None:
+        """Until every subtask of the present attempt has reported the phase."""
+        wanted = set(self.subtasks())
+
+        def is_there() -> bool:
+            found = {one.subtask for one in self.coordinator.received(SubtaskReport) if one.phase is phase}
+            return wanted <= found
+
+        self.coordinator.wait(is_there)
+
+    def trigger(self, checkpoint_id: int, terminal: bool = False) -> None:
+        """To every task manager with a source."""
+        for home in dict.fromkeys(self.task_managers):
+            self.coordinator.send(home, TriggerCheckpoint(self.attempt, checkpoint_id, terminal=terminal))
+
+    def wait_acks(self, checkpoint_id: int) -> dict[tuple[str, int], SubtaskState]:
+        """Until every subtask has acknowledged; the states by vertex and subtask."""
+        wanted = set(self.subtasks())
+
+        def acks() -> dict[SubtaskId, SubtaskState]:
+            found = {
+                one.subtask: one.state
+                for one in self.coordinator.received(AcknowledgeCheckpoint)
+                if one.checkpoint_id == checkpoint_id and one.subtask is not None and one.state is not None
+            }
+            return found if wanted <= set(found) else {}
+
+        states = self.coordinator.wait(acks)
+        return {(one.vertex_id, one.subtask): state for one, state in states.items()}
+
+    def complete(self, checkpoint_id: int) -> None:
+        """Notifies and waits for every commit."""
+        for home in dict.fromkeys(self.task_managers):
+            self.coordinator.send(home, NotifyCheckpointComplete(self.attempt, checkpoint_id))
+        wanted = set(self.subtasks())
+
+        def is_there() -> bool:
+            found = {
+                one.subtask
+                for one in self.coordinator.received(CheckpointCommitted)
+                if one.checkpoint_id == checkpoint_id
+            }
+            return wanted <= found
+
+        self.coordinator.wait(is_there)
+
+    def checkpoint(self, checkpoint_id: int, terminal: bool = False) -> dict[tuple[str, int], SubtaskState]:
+        """A whole checkpoint."""
+        self.trigger(checkpoint_id, terminal)
+        states = self.wait_acks(checkpoint_id)
+        self.complete(checkpoint_id)
+        return states

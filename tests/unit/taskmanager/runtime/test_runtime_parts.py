@@ -1,0 +1,276 @@
+"""The small parts of the runtime: settings, faults, failures, deliveries, wiring, outputs, uploads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent import futures
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from lockgate_proto.messages import (
+    AttemptId,
+    Barrier,
+    Deploy,
+    Edge,
+    EndOfInput,
+    FailureCause,
+    JobGraph,
+    Partitioning,
+    Placement,
+    SubtaskId,
+    SubtaskState,
+    Vertex,
+)
+from lockgate_proto.security import Credentials
+
+from taskmanager.exchange.elements import ChannelId, Element
+from taskmanager.exchange.errors import ChannelBroken, RecordTooLarge
+from taskmanager.exchange.gate import InputGate
+from taskmanager.exchange.peers import PeerChannels
+from taskmanager.runtime import faults
+from taskmanager.runtime.deliveries import Deliveries
+from taskmanager.runtime.errors import SettingsError
+from taskmanager.runtime.failures import LONGEST_TEXT, cause_of, text_of
+from taskmanager.runtime.output_set import ACCEPT_TIMEOUT_MS, OutputSet
+from taskmanager.runtime.process import USER_ERROR, run
+from taskmanager.runtime.settings import TaskManagerSettings
+from taskmanager.runtime.uploads import SnapshotUploads
+from taskmanager.runtime.wiring import Wiring
+from taskmanager.task.events import UploadDone, UploadFailed
+from taskmanager.task.program import SnapshotTooLarge, StateUnreadable, UserError
+
+SETTINGS = TaskManagerSettings(zookeeper="127.0.0.1:2181", work_dir="scratch")
+ATTEMPT = AttemptId("job", "run", 1)
+
+
+def test_the_spark_master_follows_the_slots_unless_it_is_set() -> None:
+    assert replace(SETTINGS, slots=3).master == "local[3]"
+    assert replace(SETTINGS, spark_master="spark://h:7077").master == "spark://h:7077"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"zookeeper": ""}, "zookeeper: no server"),
+        ({"work_dir": ""}, "work_dir: no folder"),
+        ({"cluster": "a/b"}, "cluster: 'a/b' is not a name"),
+        ({"bind": "here"}, "bind: 'here' is not host:port"),
+        ({"advertise": "h:99999"}, "advertise: 'h:99999' is not host:port"),
+        ({"slots": 0}, "slots: 0 is too small; use 1 or more"),
+        ({"max_batch_bytes": 1}, "max_batch_bytes: 1 is too small"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_named(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        replace(SETTINGS, **changes).check()  # type: ignore[arg-type]
+    assert message in str(raised.value)
+
+
+def test_good_settings_pass() -> None:
+    SETTINGS.check()
+
+
+def test_a_wrong_setting_ends_the_process_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    try:
+        assert run(replace(SETTINGS, slots=0)) == USER_ERROR
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGINT, before[1])
+    assert capsys.readouterr().err == "error: slots: 0 is too small; use 1 or more\n"
+
+
+def test_fault_points_do_nothing_unless_named_and_kill_at_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append((pid, number)))
+    monkeypatch.setattr(faults, "_passed", {})
+    monkeypatch.delenv(faults.VARIABLE, raising=False)
+    faults.point("before-ack")
+    monkeypatch.setenv(faults.VARIABLE, "before-ack:2")
+    faults.point("after-commit")
+    faults.point("before-ack")
+    assert killed == []
+    faults.point("before-ack")
+    assert killed == [(os.getpid(), signal.SIGKILL)]
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (UserError("x"), FailureCause.USER_ERROR),
+        (RecordTooLarge("x"), FailureCause.USER_ERROR),
+        (StateUnreadable("x"), FailureCause.STATE_UNREADABLE),
+        (ChannelBroken("x"), FailureCause.PEER_LOST),
+        (OSError("x"), FailureCause.FAULT),
+    ],
+)
+def test_every_error_has_its_cause(error: Exception, cause: FailureCause) -> None:
+    assert cause_of(error) is cause
+
+
+def test_the_text_of_an_error_is_its_sentence_and_never_endless() -> None:
+    assert text_of(UserError("no column x")) == "no column x"
+    assert len(text_of(UserError("x" * 10_000))) < LONGEST_TEXT + 10
+
+
+def _values(merged: list[tuple[str, pa.Table]]) -> list[tuple[str, list[object]]]:
+    return [(vertex, table.column(0).to_pylist()) for vertex, table in merged]
+
+
+def test_tables_of_one_vertex_and_schema_are_merged_and_others_are_not() -> None:
+    received = [
+        ("a", pa.table({"v": [1]})),
+        ("b", pa.table({"v": [2]})),
+        ("a", pa.table({"v": [3]})),
+        ("a", pa.table({"v": ["x"]})),
+    ]
+    assert _values(list(Deliveries().merge(received))) == [("a", [1, 3]), ("b", [2]), ("a", ["x"])]
+
+
+def test_a_prologue_goes_first_and_once() -> None:
+    deliveries = Deliveries()
+    schema = pa.schema([("v", pa.int64())])
+    received = [("a", pa.table({"v": [1]})), ("a", schema.empty_table()), ("a", schema.empty_table())]
+    assert _values(list(deliveries.merge(received))) == [("a", []), ("a", [1])]
+    assert list(deliveries.merge([("a", schema.empty_table())])) == []
+    assert _values(list(deliveries.merge([("b", schema.empty_table())]))) == [("b", [])]
+
+
+def _deploy(*edges: Edge, parallelism: int = 2) -> Deploy:
+    names = dict.fromkeys(name for edge in edges for name in (edge.source, edge.target))
+    graph = JobGraph(vertices=tuple(Vertex(name, name, parallelism) for name in names), edges=edges)
+    places = tuple(Placement(name, i, f"tm-{i}", f"127.0.0.1:{i + 1}") for name in names for i in range(parallelism))
+    return Deploy(ATTEMPT, graph, places)
+
+
+def _subtask(vertex: str, index: int = 0) -> SubtaskId:
+    return SubtaskId(ATTEMPT, vertex, index)
+
+
+def test_a_forward_edge_connects_equal_subtasks_and_others_all() -> None:
+    wiring = Wiring(_deploy(Edge("a", "b", Partitioning.FORWARD), Edge("b", "c", Partitioning.HASH)), "tm-1")
+    assert wiring.inputs(_subtask("a", 1)) == ()
+    assert wiring.inputs(_subtask("b", 1)) == (ChannelId("a", 1),)
+    assert wiring.inputs(_subtask("c", 1)) == (ChannelId("b", 0), ChannelId("b", 1))
+    assert wiring.here() == (_subtask("a", 1), _subtask("b", 1), _subtask("c", 1))
+    assert wiring.parallelism == {"a": 2, "b": 2, "c": 2}
+
+
+def test_two_edges_between_two_vertices_share_their_channels() -> None:
+    deploy = _deploy(Edge("a", "b", Partitioning.HASH), Edge("a", "b", Partitioning.BROADCAST), parallelism=1)
+    wiring = Wiring(deploy, "tm-0")
+    assert wiring.inputs(_subtask("b")) == (ChannelId("a", 0),)
+    gate = InputGate(wiring.inputs(_subtask("b")))
+    peers = PeerChannels(Credentials())
+    outputs = wiring.outputs(_subtask("a"), {_subtask("b"): gate, _subtask("a"): InputGate([])}, peers, 1, print)
+    outputs.start(0)
+    outputs.emit(0, 0, pa.table({"v": [1]}))
+    outputs.emit(1, 0, pa.table({"v": [2]}))
+    outputs.broadcast(EndOfInput())
+    assert [type(one).__name__ for _, one in gate.poll(0) + gate.poll(0) + gate.poll(0)] == ["Table"] * 2 + [
+        "EndOfInput"
+    ]
+
+
+def test_a_deployment_without_a_placement_is_refused() -> None:
+    deploy = replace(_deploy(Edge("a", "b", Partitioning.HASH)), placements=(Placement("b", 0, "tm-0", "h:1"),))
+    with pytest.raises(ValueError, match="places no subtask of vertex 'a'"):
+        Wiring(deploy, "tm-0").inputs(_subtask("b"))
+
+
+class _Channel:
+    def __init__(self) -> None:
+        self.sent: list[Element] = []
+        self.is_accepted = False
+        self.is_canceled = False
+
+    def start(self) -> None:
+        """Nothing to connect."""
+
+    def send(self, element: Element) -> None:
+        self.sent.append(element)
+
+    def cancel(self) -> None:
+        self.is_canceled = True
+
+
+def test_emissions_find_their_channel_and_barriers_go_to_all() -> None:
+    channels = {("b", 0): _Channel(), ("b", 1): _Channel(), ("c", 0): _Channel()}
+    outputs = OutputSet(channels, {0: "b", 3: "c"})
+    outputs.emit(0, 1, Barrier(7))
+    outputs.broadcast(Barrier(8))
+    assert [len(one.sent) for one in channels.values()] == [1, 2, 1]
+    outputs.cancel()
+    assert all(one.is_canceled for one in channels.values())
+
+
+def test_a_receiver_that_does_not_answer_in_time_is_lost() -> None:
+    channel = _Channel()
+    outputs = OutputSet({("b", 0): channel}, {0: "b"})
+    outputs.start(1_000)
+    assert not outputs.check_accepted(1_000 + ACCEPT_TIMEOUT_MS)
+    with pytest.raises(ChannelBroken):
+        outputs.check_accepted(1_001 + ACCEPT_TIMEOUT_MS)
+    channel.is_accepted = True
+    assert outputs.check_accepted(99_999_999)
+
+
+class _Snapshot:
+    def __init__(self, error: Exception | None = None, gate: threading.Event | None = None) -> None:
+        self._error, self._gate = error, gate
+        self.is_persisted = False
+
+    def persist(self) -> SubtaskState:
+        if self._gate is not None:
+            self._gate.wait(10)
+        if self._error is not None:
+            raise self._error
+        self.is_persisted = True
+        return SubtaskState("v", 0)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), SnapshotTooLarge("too large"), KeyError("oops")])
+def test_an_upload_ends_in_done_or_failed(error: Exception) -> None:
+    told: list[UploadDone | UploadFailed] = []
+    with futures.ThreadPoolExecutor(1) as pool:
+        uploads = SnapshotUploads(pool, told.append)
+        uploads.keep(1, _Snapshot())
+        uploads.start(1)
+        uploads.keep(2, _Snapshot(error))
+        uploads.start(2)
+    done, failed = told
+    assert isinstance(done, UploadDone)
+    assert isinstance(failed, UploadFailed)
+    assert (done.checkpoint_id, failed.checkpoint_id) == (1, 2)
+    assert str(error) in failed.reason
+
+
+def test_a_dropped_upload_that_has_not_begun_never_does() -> None:
+    gate, second = threading.Event(), _Snapshot()
+    with futures.ThreadPoolExecutor(1) as pool:
+        told: list[UploadDone | UploadFailed] = []
+        uploads = SnapshotUploads(pool, told.append)
+        uploads.keep(1, _Snapshot(gate=gate))
+        uploads.start(1)
+        uploads.keep(2, second)
+        uploads.start(2)
+        uploads.drop(2)
+        gate.set()
+        assert uploads.close(10)
+    assert [one.checkpoint_id for one in told] == [1]
+    assert not second.is_persisted
+
+
+def test_close_tells_when_an_upload_is_still_going_on() -> None:
+    gate = threading.Event()
+    with futures.ThreadPoolExecutor(1) as pool:
+        told = threading.Event()
+        uploads = SnapshotUploads(pool, lambda _: told.set())
+        uploads.keep(1, _Snapshot(gate=gate))
+        uploads.start(1)
+        is_clean = uploads.close(0.05)
+        gate.set()
+        assert not is_clean or told.is_set()
