@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 
 import grpc
-from lockgate_proto.messages import CoordinatorMessage, NotifyCheckpointComplete, Register
+from lockgate_proto.messages import CoordinatorMessage, Heartbeat, NotifyCheckpointComplete, Register, Registered
 
 from coordinator.runtime import faults
 
 MAX_QUEUED = 10_000
+
+UNCERTAIN_S = 20.0
+"""What was handed over so shortly before a stream broke may not have arrived: keepalive finds a break in 15 s."""
 
 
 class TaskManagerLink:
@@ -25,6 +29,7 @@ class TaskManagerLink:
         self.peer = peer
         self._changed = threading.Condition()
         self._queue: deque[CoordinatorMessage] = deque()
+        self._handed: deque[tuple[float, CoordinatorMessage]] = deque()  # monotonic seconds, oldest first
         self._end: tuple[grpc.StatusCode, str] | None = None
 
     def send(self, message: CoordinatorMessage) -> bool:
@@ -40,7 +45,7 @@ class TaskManagerLink:
         return False
 
     def close(self, code: grpc.StatusCode, reason: str) -> None:
-        """Ends the stream with a status for the peer. Messages that wait are kept for `take_unsent`."""
+        """Ends the stream with a status for the peer. Messages that wait are kept for `take_undelivered`."""
         with self._changed:
             if self._end is None:
                 self._end = (code, reason)
@@ -51,12 +56,17 @@ class TaskManagerLink:
         """Why the stream has ended, None while it is open."""
         return self._end
 
-    def take_unsent(self) -> tuple[CoordinatorMessage, ...]:
-        """What was queued and never handed to the network, once closed."""
+    def take_undelivered(self) -> tuple[CoordinatorMessage, ...]:
+        """What may not have arrived, in order, once closed: handed over lately, or still queued. No heartbeats.
+
+        Task managers ignore what they hear twice, so saying too much again is harmless and saying too little is not.
+        """
         with self._changed:
-            unsent = tuple(self._queue)
+            self._forget(time.monotonic())
+            undelivered = (*(message for _, message in self._handed), *self._queue)
+            self._handed.clear()
             self._queue.clear()
-            return unsent
+        return tuple(one for one in undelivered if not isinstance(one.body, Heartbeat | Registered))
 
     def outgoing(self) -> Iterator[CoordinatorMessage]:
         """Blocks for each next message; stops when the link is closed."""
@@ -73,7 +83,15 @@ class TaskManagerLink:
             self._changed.wait_for(lambda: self._queue or self._end is not None)
             if self._end is not None:
                 return None
-            return self._queue.popleft()
+            message, now = self._queue.popleft(), time.monotonic()
+            if not isinstance(message.body, Heartbeat | Registered):
+                self._handed.append((now, message))
+            self._forget(now)
+            return message
+
+    def _forget(self, now: float) -> None:
+        while self._handed and now - self._handed[0][0] > UNCERTAIN_S:
+            self._handed.popleft()
 
 
 class Registration:

@@ -146,8 +146,8 @@ class TaskManagers:
     def _readmit(self, known: TaskManager, registration: Registration) -> None:
         log.info("task manager %s registered again over a new stream", known.task_manager_id)
         known.link.close(grpc.StatusCode.ABORTED, "replaced by a newer stream of the same task manager")
-        unsent = [*known.link.take_unsent(), *known.kept]
-        waiting = {message.body.attempt for message in unsent if isinstance(message.body, Deploy)}
+        undelivered = [*known.link.take_undelivered(), *known.kept]
+        waiting = {message.body.attempt for message in undelivered if isinstance(message.body, Deploy)}
         forgotten = known.running - set(registration.register.running) - waiting
         known.running = set(registration.register.running) | {one for one in waiting if one is not None}
         known.link, known.away, known.kept = registration.link, False, []
@@ -157,9 +157,8 @@ class TaskManagers:
             known.grace.cancel()
             known.grace = None
         self._greet(known)
-        for message in unsent:
-            if not isinstance(message.body, Heartbeat | Registered):
-                known.link.send(message)
+        for message in undelivered:
+            known.link.send(message)
         self._listener.task_manager_added(known, frozenset(forgotten))
 
     def _greet(self, one: TaskManager) -> None:
@@ -184,7 +183,7 @@ class TaskManagers:
             return
         one.away = True
         link.close(grpc.StatusCode.UNAVAILABLE, "the stream broke")
-        one.kept = list(link.take_unsent())
+        one.kept = list(link.take_undelivered())
         log.info("the stream of task manager %s broke; looking whether its process lives", task_manager_id)
         one.grace = self._actor.at(
             monotonic_ms() + GRACE_MS, lambda: self._lose_away(one, link, "its stream broke and it did not come back")

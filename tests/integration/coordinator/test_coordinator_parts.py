@@ -188,7 +188,22 @@ def test_a_peer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
     assert [link.send(m.CoordinatorMessage(n)) for n in range(3)] == [True, True, False]
     assert link.end is not None
     assert link.end[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert [one.token for one in link.take_unsent()] == [0, 1]
+    assert [one.token for one in link.take_undelivered()] == [0, 1]
+
+
+def test_what_was_handed_over_shortly_before_the_break_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(links.time, "monotonic", lambda: now[0])
+    link = links.TaskManagerLink("peer")
+    outgoing = link.outgoing()
+    for token, body in enumerate([m.CancelAttempt(), m.Heartbeat(), m.AssignSplits(), m.DiscoverSplits()]):
+        link.send(m.CoordinatorMessage(token, body))
+    next(outgoing)
+    now[0] += links.UNCERTAIN_S + 1
+    next(outgoing)
+    next(outgoing)
+    link.close(grpc.StatusCode.UNAVAILABLE, "broken")
+    assert [one.token for one in link.take_undelivered()] == [2, 3]  # the first one arrived long ago
 
 
 def test_a_watcher_gets_every_event_but_only_the_newest_status() -> None:
