@@ -1,0 +1,159 @@
+"""User transforms and edge outputs as functions from DataFrame to DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lockgate_proto.messages import (
+    Aggregate,
+    AggregateFunction,
+    KeyedAggregate,
+    Operator,
+    PythonTransform,
+    SqlTransform,
+)
+from py4j.protocol import Py4JError
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql.functions import expr
+
+from taskmanager.spark.errors import explained, sentence
+from taskmanager.spark.leaf import DataFrame
+from taskmanager.state.layout import HASH, ROWS, Fold, folds, parts
+from taskmanager.task.program import UserError
+
+INPUT_VIEW = "input"
+
+
+def named(operator: Operator) -> str:
+    """How messages call an operator."""
+    return f"operator '{operator.name or operator.id}'"
+
+
+def transform(operator: Operator) -> Callable[[DataFrame], DataFrame]:
+    """The function of an SQL or Python transform. Raises UserError when the function cannot be unpickled."""
+    if isinstance(operator.kind, SqlTransform):
+        query = operator.kind.query
+        return lambda frame: _sql(frame, query, named(operator))
+    assert isinstance(operator.kind, PythonTransform)
+    function = unpickled(operator.kind.function, named(operator))
+    return lambda frame: _python(frame, function, named(operator))
+
+
+def unpickled(data: bytes, where: str) -> Callable[..., Any]:
+    """A function pickled by the client. Raises UserError when it cannot be loaded here."""
+    try:
+        function = cloudpickle.loads(data)
+    except Exception as error:  # unpickling runs the author's imports
+        raise UserError(
+            f"{where}: its function cannot be loaded on the task manager ({type(error).__name__}: {error});"
+            " install the modules it imports there, with the same Python version"
+        ) from error
+    if not callable(function):
+        raise UserError(f"{where}: its function is a {type(function).__name__}, which cannot be called")
+    return function  # type: ignore[no-any-return]
+
+
+def key_group_sql(keys: Sequence[str], max_parallelism: int) -> str:
+    """SQL of a record's key group; the one definition, so that every vertex agrees."""
+    return f"CAST(pmod({hash_sql(keys)}, {max_parallelism}) AS INT)"
+
+
+def hash_sql(keys: Sequence[str]) -> str:
+    """SQL of the hash of a record's keys."""
+    return f"xxhash64({', '.join(map(quoted, keys))})" if keys else "CAST(0 AS BIGINT)"
+
+
+def quoted(name: str) -> str:
+    """A column name as an SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def partial_aggregate(operator: Operator, where: str) -> Callable[[DataFrame], DataFrame]:
+    """Rows to partial aggregates per key, see `state.layout`. Raises UserError when built on unknown columns."""
+    kind = operator.kind
+    assert isinstance(kind, KeyedAggregate)
+    keys = list(kind.keys)
+    for one in kind.aggregates:
+        if not folds(one):
+            raise UserError(f"{named(operator)}: aggregate '{one.output}' has a function this version does not know")
+
+    def build(frame: DataFrame) -> DataFrame:
+        require_columns(frame, keys, where)
+        computed = [f"count(1) AS {ROWS}"]
+        for part in parts(kind):
+            if part.column != ROWS:
+                computed.append(f"{_part_sql(kind.aggregates[part.aggregate], part.fold)} AS {part.column}")
+        with explained(named(operator), frame.columns):
+            grouped = frame.groupBy(*[frame[quoted(key)].alias(key) for key in keys])
+            result = grouped.agg(*[expr(one) for one in computed])
+            names = [
+                *map(quoted, keys),
+                f"{hash_sql(keys)} AS {HASH}",
+                *[quoted(name) for name in result.columns[len(keys) :]],
+            ]
+            result = result.selectExpr(*names)
+            return result if keys else result.where(f"{ROWS} > 0")
+
+    return build
+
+
+def with_key_groups(columns: Sequence[tuple[str, Sequence[str], int, str]]) -> Callable[[DataFrame], DataFrame]:
+    """Adds key group columns. columns: (new column, keys, max parallelism, where for messages)."""
+
+    def build(frame: DataFrame) -> DataFrame:
+        added = []
+        for name, keys, max_parallelism, where in columns:
+            require_columns(frame, keys, where)
+            added.append(f"{key_group_sql(keys, max_parallelism)} AS {quoted(name)}")
+        with explained("key groups", frame.columns):
+            return frame.selectExpr(*map(quoted, frame.columns), *added)
+
+    return build
+
+
+def require_columns(frame: DataFrame, keys: Sequence[str], where: str) -> None:
+    """Raises UserError when a key is not a column of `frame` (Spark ignores case) or cannot be a key."""
+    types = {name.lower(): kind for name, kind in frame.dtypes}
+    for key in keys:
+        kind = types.get(key.lower())
+        if kind is None:
+            raise UserError(f"{where}: unknown key column '{key}'; the columns are: {', '.join(frame.columns)}")
+        if kind.startswith(("array", "map", "struct", "variant")):
+            raise UserError(f"{where}: column '{key}' of type {kind} cannot be a key; use a plain value")
+
+
+def _sql(frame: DataFrame, query: str, where: str) -> DataFrame:
+    with explained(where, frame.columns):
+        frame.createOrReplaceTempView(INPUT_VIEW)
+        result = frame.sparkSession.sql(query)
+        result.columns  # noqa: B018  Spark Connect analyzes only when asked
+        return result
+
+
+def _python(frame: DataFrame, function: Callable[..., Any], where: str) -> DataFrame:
+    with explained(where, frame.columns):
+        try:
+            result = function(frame)
+        except Py4JError:
+            raise
+        except PySparkException as error:
+            raise UserError(f"{where}: {sentence(error, frame.columns)}") from error
+        except Exception as error:  # the author's code
+            raise UserError(f"{where}: the Python function raised {type(error).__name__}: {error}") from error
+        if not hasattr(result, "toArrow"):
+            raise UserError(f"{where}: the Python function returned a {type(result).__name__}, not a DataFrame")
+        result.columns  # noqa: B018
+        return result
+
+
+def _part_sql(aggregate: Aggregate, fold: Fold) -> str:
+    expression = aggregate.input
+    if fold is Fold.COUNT:
+        return f"count({expression or 1})"
+    if not expression.strip():
+        raise UserError(f"aggregate '{aggregate.output}': {aggregate.function.name.lower()} needs an input expression")
+    if aggregate.function is AggregateFunction.AVG:
+        return f"sum(CAST({expression} AS DOUBLE))"
+    return f"{fold.value}({expression})"

@@ -1,0 +1,238 @@
+"""SparkEngine: the task manager's way into Spark. Starts it, warms it, and builds the programs of subtasks."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from lockgate_proto.codec import encode
+from lockgate_proto.messages import (
+    AttemptId,
+    ConsoleSink,
+    FileFormat,
+    FileSink,
+    FileSource,
+    ForeachBatchSink,
+    GeneratorSource,
+    JobGraph,
+    KeyedAggregate,
+    Operator,
+    SplitState,
+    SqlSink,
+    Vertex,
+)
+
+from taskmanager.spark import session as sessions
+from taskmanager.spark.chain import named, unpickled
+from taskmanager.spark.errors import EngineError, explained
+from taskmanager.spark.layout import ChainLayout, check, is_source, stages_of
+from taskmanager.spark.leaf import Form, Leaf, LeafSpec, SlotLeaf, TableLeaf, arrow_schema
+from taskmanager.spark.outputs import DEFAULT_MAX_PARALLELISM, Outputs, out_edges
+from taskmanager.spark.program import ChainProgram, Jobs
+from taskmanager.spark.sinks.console import ConsoleSink as ConsoleWriter
+from taskmanager.spark.sinks.files import FileSink as FileWriter
+from taskmanager.spark.sinks.foreach import ForeachBatchSink as ForeachBatchCaller
+from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
+from taskmanager.spark.sinks.transaction import Sink, SinkContext
+from taskmanager.spark.slots import SlotFolder
+from taskmanager.spark.sources import listing
+from taskmanager.spark.sources.generator import RangeSource
+from taskmanager.spark.sources.lines import LineSource
+from taskmanager.spark.sources.parquet import ParquetSource
+from taskmanager.spark.sources.reading import BatchSizer, Source
+from taskmanager.spark.workbench import Key, Workbench, WorkbenchCache
+from taskmanager.state.backend import make_backend
+from taskmanager.state.filesystem import file_name
+from taskmanager.state.keyed import key_group_range
+from taskmanager.task.program import ProgramContext, UserError
+
+LOG = logging.getLogger(__name__)
+_LET_GO_WAIT_S = 0.15
+_WARM_LINES = b"to be or not to be\n" * 8_000
+
+__all__ = ["EngineError", "SparkEngine"]
+
+
+class SparkEngine:
+    """See `taskmanager.task.program.ProgramFactory`. One per process: it owns the process's SparkSession."""
+
+    def __init__(
+        self,
+        master: str = "",
+        options: Mapping[str, str] | None = None,
+        slots: int = 2,
+        work_dir: str = ".",
+        target_batch_ms: int = 300,
+        max_batch_bytes: int = 32 << 20,
+    ) -> None:
+        """Starts Spark (seconds). master: empty means local[slots]. Raises EngineError, OSError."""
+        self._target_batch_ms = target_batch_ms
+        self._max_batch_bytes = max_batch_bytes
+        self._session = sessions.start(master, options or {}, slots, work_dir)
+        self._slots = SlotFolder(work_dir) if sessions.is_local(master or "local") else None
+        self._benches = WorkbenchCache(self._new_bench, limit=4 * max(1, slots))
+        self._warming: threading.Thread | None = None
+        self._closed = False
+
+    def warm_up(self) -> None:
+        """Runs word count once, so that the JVM has loaded and compiled what a first job needs. About a second."""
+        bench = self._new_bench()
+        try:
+            build = partial(_warm_query)
+            lines = bench.plan("lines", LeafSpec(Form.TEXT), build, "warm-up")
+            counts = lines.run([_WARM_LINES])
+            for _ in range(3):
+                lines.run([_WARM_LINES])
+            bench.plan("table", LeafSpec(Form.TABLE, table=counts.schema), lambda frame: frame, "warm-up").run(counts)
+        finally:
+            bench.close()
+        self._warming = threading.Thread(target=self._warm_python, name="spark-python-warm-up", daemon=True)
+        self._warming.start()
+
+    def build(self, context: ProgramContext) -> ChainProgram:
+        """See ProgramFactory."""
+        vertex = _vertex(context.graph, context.subtask.vertex_id)
+        check(vertex)
+        key = _bench_key(context)
+        bench = self._benches.check_out(key, _LET_GO_WAIT_S)
+        try:
+            layout = self._layout(context, vertex, bench)
+            layout.release = partial(self._benches.check_in, key, bench)
+            edges = out_edges(context.graph, vertex.id, context.parallelism)
+            attempt = context.subtask.attempt or AttemptId()
+            prefix = f"a{attempt.attempt}-{file_name(vertex.id)}-{context.subtask.subtask}"
+            return ChainProgram(
+                context,
+                layout,
+                Outputs(edges, context.subtask.subtask, bench),
+                Jobs(bench.session, f"lockgate:{attempt.run_id}:{prefix}"),
+                make_backend(context.graph.state_backend, context.checkpoint_directory, prefix),
+                BatchSizer(self._target_batch_ms, self._max_batch_bytes),
+            )
+        except BaseException:
+            self._benches.check_in(key, bench)
+            raise
+
+    def discover(self, graph: JobGraph, vertex_id: str, known: Sequence[str]) -> tuple[tuple[SplitState, ...], bool]:
+        """See ProgramFactory."""
+        vertex = _vertex(graph, vertex_id)
+        kind = vertex.operators[0].kind if vertex.operators else None
+        if isinstance(kind, FileSource):
+            return listing.discover(kind, known)
+        if isinstance(kind, GeneratorSource):
+            names = [str(n) for n in range(kind.partitions or vertex.parallelism or 1)]
+            end = kind.rows_per_partition or -1
+            return tuple(SplitState(split=name, end=end) for name in names if name not in set(known)), True
+        raise UserError(f"vertex '{vertex_id}' has no source, so there is nothing to discover")
+
+    def close(self) -> None:
+        """Stops Spark. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._warming is not None:
+            self._warming.join(timeout=10)
+        self._benches.close()
+        if self._slots is not None:
+            self._slots.close()
+        self._session.stop()
+
+    def _layout(self, context: ProgramContext, vertex: Vertex, bench: Workbench) -> ChainLayout:
+        first = vertex.operators[0]
+        source = self._source(first, bench) if is_source(first) else None
+        aggregate = first if isinstance(first.kind, KeyedAggregate) else None
+        behind = vertex.operators[1:] if source or aggregate else vertex.operators
+        needs_job = source is not None and not isinstance(source, ParquetSource)
+        sink = partial(self._sink, context)
+        groups = vertex.max_parallelism or DEFAULT_MAX_PARALLELISM
+        parallelism = context.parallelism.get(vertex.id) or vertex.parallelism or 1
+        return ChainLayout(
+            operators=vertex.operators,
+            head=first if source else None,
+            source=source,
+            aggregate=aggregate,
+            stages=stages_of(behind, bench, sink, needs_job),
+            key_groups=key_group_range(context.subtask.subtask, parallelism, groups),
+            max_parallelism=groups,
+        )
+
+    def _source(self, operator: Operator, bench: Workbench) -> Source:
+        kind = operator.kind
+        if isinstance(kind, GeneratorSource):
+            return RangeSource(kind)
+        assert isinstance(kind, FileSource)
+        declared = self._declared(kind.schema, named(operator), bench) if kind.schema else None
+        if kind.format == FileFormat.PARQUET:
+            return ParquetSource(kind, declared)
+        if kind.format == FileFormat.TEXT:
+            return LineSource(kind, ("value",))
+        if kind.format not in (FileFormat.CSV, FileFormat.JSON_LINES):
+            raise UserError(f"{named(operator)} has no file format")
+        if declared is None:
+            raise UserError(
+                f"{named(operator)}: {kind.format.name} needs a schema, for example 'id BIGINT, name STRING'"
+            )
+        return LineSource(kind, declared.names)
+
+    def _declared(self, ddl: str, where: str, bench: Workbench) -> pa.Schema:
+        with explained(f"{where}: the schema '{ddl}' is wrong"):
+            return arrow_schema(bench.session.createDataFrame([], ddl))
+
+    def _sink(self, context: ProgramContext, operator: Operator) -> Sink:
+        subtask, attempt = context.subtask, context.subtask.attempt or AttemptId()
+        where = SinkContext(
+            job_key=attempt.job_key,
+            run_id=attempt.run_id,
+            attempt=attempt.attempt,
+            vertex_id=subtask.vertex_id,
+            subtask=subtask.subtask,
+            operator_id=operator.id,
+            where=named(operator),
+        )
+        kind = operator.kind
+        if isinstance(kind, FileSink):
+            return FileWriter(where, kind)
+        if isinstance(kind, SqlSink):
+            return SqlWriter(where, kind)
+        if isinstance(kind, ConsoleSink):
+            return ConsoleWriter(where, kind)
+        assert isinstance(kind, ForeachBatchSink)
+        return ForeachBatchCaller(where, unpickled(kind.function, where.where), self._session.createDataFrame)
+
+    def _new_bench(self) -> Workbench:
+        return Workbench(sessions.another(self._session), self._new_leaf)
+
+    def _new_leaf(self, session: Any, spec: LeafSpec) -> Leaf:
+        return TableLeaf(session, spec) if self._slots is None else SlotLeaf(session, spec, self._slots.new_path())
+
+    def _warm_python(self) -> None:
+        """Starts a Python worker, which takes a second that a first Python function should not wait for."""
+        try:
+            self._session.range(1).mapInArrow(lambda batches: batches, "id BIGINT").toArrow()
+        except Exception as error:  # a nicety; closing may have been quicker
+            LOG.debug("warming a Python worker failed: %s", error)
+
+
+def _warm_query(frame: Any) -> Any:
+    words = frame.selectExpr("explode(split(value, ' ')) AS word")
+    return words.groupBy("word").count().selectExpr("CAST(pmod(xxhash64(word), 128) AS INT) AS kg", "*")
+
+
+def _vertex(graph: JobGraph, vertex_id: str) -> Vertex:
+    for vertex in graph.vertices:
+        if vertex.id == vertex_id:
+            return vertex
+    raise UserError(f"the job graph has no vertex '{vertex_id}'")
+
+
+def _bench_key(context: ProgramContext) -> Key:
+    """Same run, same graph, same subtask: same plans."""
+    attempt = context.subtask.attempt or AttemptId()
+    graph = hashlib.sha256(encode(context.graph)).digest()
+    parallelism = tuple(sorted(context.parallelism.items()))
+    return (attempt.run_id, graph, parallelism, context.subtask.vertex_id, context.subtask.subtask)

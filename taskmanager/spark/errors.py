@@ -1,0 +1,96 @@
+"""Spark's exceptions as sentences for the author of a pipeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    NumberFormatException,
+    ParseException,
+    PySparkException,
+    PythonException,
+    SparkNoSuchElementException,
+    SparkRuntimeException,
+    SparkUpgradeException,
+    UnsupportedOperationException,
+)
+
+from taskmanager.task.program import ProgramError, UserError
+
+_USER = (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    NumberFormatException,
+    ParseException,
+    PythonException,
+    SparkNoSuchElementException,
+    SparkRuntimeException,
+    SparkUpgradeException,
+    UnsupportedOperationException,
+)
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_PYTHON_ERROR = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Exit|Interrupt|Warning)\b.*)$", re.MULTILINE)
+_STAGE_FAILURE = re.compile(r"\): ([\w.$]+(?:Exception|Error)): (.*)")
+
+
+class EngineError(ProgramError):
+    """Spark itself cannot do its work (no Java, an unreachable master, a lost session): not the job's fault."""
+
+
+@contextmanager
+def explained(where: str, columns: Sequence[str] = ()) -> Iterator[None]:
+    """Turns Spark's exceptions inside the block into UserError or EngineError, with `where` in front.
+
+    where: names the operator; columns: what the operator's input has, for "unknown column".
+    """
+    try:
+        yield
+    except PySparkException as error:
+        if isinstance(error, _USER):
+            raise UserError(f"{where}: {sentence(error, columns)}") from error
+        text = sentence(error, columns)
+        raise (UserError if _is_data_error(str(error)) else EngineError)(f"{where}: {text}") from error
+    except Py4JError as error:
+        raise EngineError(f"{where}: Spark failed: {_first_line(str(error))}") from error
+
+
+def sentence(error: PySparkException, columns: Sequence[str] = ()) -> str:
+    """What went wrong, without Spark's error codes, plans and stack traces."""
+    condition = error.getCondition() or ""
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        name = (error.getMessageParameters() or {}).get("objectName", "?").replace("`", "")
+        available = ", ".join(columns) if columns else "none"
+        return f"unknown column '{name}'; the input has the columns: {available}"
+    text = str(error)
+    if isinstance(error, PythonException) or "Traceback (most recent call last)" in text:
+        found = _PYTHON_ERROR.findall(text)
+        if found:
+            return f"the Python function raised {found[-1].strip()}"
+    failure = _STAGE_FAILURE.search(text)
+    if failure:
+        return _CONDITION.sub("", _first_line(_SQLSTATE.sub("", failure.group(2))))
+    return _CONDITION.sub("", _first_line(_SQLSTATE.sub("", text)))
+
+
+def _is_data_error(text: str) -> bool:
+    """A task failed on the data it was given: it would fail on them again."""
+    failure = _STAGE_FAILURE.search(text)
+    kinds = ("org.apache.spark.Spark", "org.apache.spark.api.python.PythonException", "org.apache.spark.sql.")
+    return bool(failure and failure.group(1).startswith(kinds) and "SPARK_JOB_CANCELLED" not in text)
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    return lines[0] if lines else "unknown error"

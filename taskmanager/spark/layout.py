@@ -1,0 +1,151 @@
+"""How a vertex's chain of operators is cut into a head and stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from lockgate_proto.messages import (
+    ConsoleSink,
+    FileSink,
+    FileSource,
+    ForeachBatchSink,
+    GeneratorSource,
+    KeyedAggregate,
+    Operator,
+    PythonTransform,
+    SinkTransaction,
+    SqlSink,
+    SqlTransform,
+    Vertex,
+)
+
+from taskmanager.spark.chain import named, transform
+from taskmanager.spark.leaf import Content, DataFrame, LeafSpec
+from taskmanager.spark.outputs import Transform
+from taskmanager.spark.plan import Plan
+from taskmanager.spark.sinks.transaction import Sink
+from taskmanager.spark.sources.reading import Source
+from taskmanager.spark.workbench import Workbench
+from taskmanager.task.program import UserError
+
+_SOURCES = (FileSource, GeneratorSource)
+_TRANSFORMS = (SqlTransform, PythonTransform)
+_SINKS = (FileSink, SqlSink, ConsoleSink, ForeachBatchSink)
+
+
+class SparkStage:
+    """Transforms that run as one Spark job; without any, it only brings the source's content into a table."""
+
+    def __init__(self, name: str, operators: Sequence[Operator], bench: Workbench) -> None:
+        """Raises UserError when a Python function cannot be loaded."""
+        self.operators = tuple(operators)
+        self._name = name
+        self._bench = bench
+        self._transforms = [transform(operator) for operator in operators]
+        self._plan: Plan | None = None
+
+    def compile(self, spec: LeafSpec, tail: Transform | None) -> pa.Schema:
+        """Makes the plan; returns the schema of its result. tail: computed behind the transforms. Raises UserError."""
+        steps = [*self._transforms, *([tail] if tail else [])]
+
+        def build(frame: DataFrame) -> DataFrame:
+            for step in steps:
+                frame = step(frame)
+            return frame
+
+        where = named(self.operators[-1]) if self.operators else "the source"
+        self._plan = self._bench.plan(self._name, spec, build, where)
+        return self._plan.schema
+
+    def run(self, content: Content) -> pa.Table:
+        """Runs the job."""
+        assert self._plan is not None, "compile comes first"
+        return self._plan.run(content)
+
+
+@dataclass(slots=True)
+class SinkStage:
+    """A sink. restored: transactions that a restored snapshot had pending."""
+
+    operator: Operator
+    sink: Sink
+    restored: tuple[SinkTransaction, ...] = ()
+
+
+Stage = SparkStage | SinkStage
+
+
+@dataclass(slots=True)
+class ChainLayout:
+    """The parts of one subtask's chain.
+
+    operators: all of them; head: the source operator, if the first is one; aggregate: the keyed aggregate, if the
+    first is one; key_groups: of this subtask; release: gives the workbench back.
+    """
+
+    operators: tuple[Operator, ...]
+    head: Operator | None
+    source: Source | None
+    aggregate: Operator | None
+    stages: tuple[Stage, ...]
+    key_groups: range
+    max_parallelism: int
+    release: Callable[[], None] = field(default=lambda: None)
+
+    @property
+    def aggregation(self) -> KeyedAggregate:
+        """What the keyed aggregate computes."""
+        assert self.aggregate is not None
+        assert isinstance(self.aggregate.kind, KeyedAggregate)
+        return self.aggregate.kind
+
+    def sink_stage(self, operator_id: str) -> SinkStage:
+        """The stage of a sink operator. Raises UserError when there is none."""
+        for stage in self.stages:
+            if isinstance(stage, SinkStage) and stage.operator.id == operator_id:
+                return stage
+        raise UserError(f"the restored state has a sink '{operator_id}', which the job does not have")
+
+
+def check(vertex: Vertex) -> None:
+    """Raises UserError when the chain has an operator that is unknown here or in the wrong place."""
+    if not vertex.operators:
+        raise UserError(f"vertex '{vertex.id}' has no operators")
+    for index, operator in enumerate(vertex.operators):
+        if isinstance(operator.kind, (*_SOURCES, KeyedAggregate)):
+            if index:
+                raise UserError(f"{named(operator)} must be the first operator of its vertex '{vertex.id}'")
+        elif not isinstance(operator.kind, _TRANSFORMS + _SINKS):
+            raise UserError(f"{named(operator)} is of a kind that this task manager does not know; update it")
+
+
+def is_source(operator: Operator) -> bool:
+    """True for operators that bring records into the job."""
+    return isinstance(operator.kind, _SOURCES)
+
+
+def stages_of(
+    operators: Sequence[Operator],
+    bench: Workbench,
+    make_sink: Callable[[Operator], Sink],
+    needs_first_job: bool,
+) -> tuple[Stage, ...]:
+    """Cuts the operators behind the head. needs_first_job: a source's content has to be brought into a table."""
+    stages: list[Stage] = []
+    run: list[Operator] = []
+
+    def flush(needs_job: bool) -> None:
+        if run or needs_job:
+            stages.append(SparkStage(f"stage-{len(stages)}", run, bench))
+            run.clear()
+
+    for operator in operators:
+        if isinstance(operator.kind, _TRANSFORMS):
+            run.append(operator)
+        else:
+            flush(needs_first_job and not stages)
+            stages.append(SinkStage(operator, make_sink(operator)))
+    flush(needs_first_job and not stages)
+    return tuple(stages)

@@ -1,0 +1,200 @@
+"""The bottom of a plan: how a micro-batch's records get into Spark.
+
+A SlotLeaf is a file whose content is replaced for every micro-batch, so that one DataFrame, planned once, reads the
+next batch each time it is executed. Spark lists a file's length when it plans and never reads beyond it; the slot is
+therefore huge (and sparse) while the plan is made. A TableLeaf hands the batch over in a new DataFrame each time; it
+works where the executors do not share this machine's files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from taskmanager.task.program import UserError
+
+DataFrame = Any  # pyspark.sql.DataFrame, classic or Connect
+Session = Any
+Content = Sequence[bytes] | Any  # lines, each piece ending in a newline, or a pyarrow.Table
+PLANNED_LENGTH = 1 << 40  # bytes; far beyond any batch
+_RANGES = "partition INT, first BIGINT, last BIGINT"
+
+
+class Form(Enum):
+    """What a leaf's content is: lines of bytes that Spark parses, or an Arrow table."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+    RANGES = "ranges"  # lines `partition,first,last`: the rows (partition, first..last)
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class LeafSpec:
+    """What the frame of a leaf looks like.
+
+    ddl: schema of CSV and JSON; table: schema of TABLE; options: of Spark's reader.
+    """
+
+    form: Form
+    ddl: str = ""
+    table: pa.Schema | None = None
+    options: tuple[tuple[str, str], ...] = field(default=())
+
+
+class Leaf(Protocol):
+    """Feeds batches to a DataFrame. Used from one thread at a time."""
+
+    @property
+    def repeatable(self) -> bool:
+        """True when a frame made once reads whatever is loaded later."""
+        ...
+
+    def prepare(self) -> None:
+        """Call before `frame` when the frame is to be used for later loads."""
+        ...
+
+    def load(self, content: Content) -> None:
+        """Replaces the content. Raises OSError."""
+        ...
+
+    def frame(self) -> DataFrame:
+        """The content as a DataFrame of one partition."""
+        ...
+
+    def close(self) -> None:
+        """Forgets the content."""
+        ...
+
+
+class SlotLeaf:
+    """See the module. `path` is made and removed by the leaf."""
+
+    def __init__(self, session: Session, spec: LeafSpec, path: str) -> None:
+        self._session = session
+        self._spec = spec
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._open = True
+
+    @property
+    def repeatable(self) -> bool:
+        """See Leaf."""
+        return True
+
+    def prepare(self) -> None:
+        """See Leaf."""
+        os.ftruncate(self._file, 0)
+        os.ftruncate(self._file, PLANNED_LENGTH)
+
+    def load(self, content: Content) -> None:
+        """See Leaf."""
+        pieces = [_parquet(content)] if isinstance(content, pa.Table) else content
+        position = 0
+        for piece in pieces:
+            view = memoryview(piece)
+            while view.nbytes:
+                written = os.pwrite(self._file, view, position)
+                view = view[written:]
+                position += written
+        os.ftruncate(self._file, position)  # pages that stay are not allocated again
+
+    def frame(self) -> DataFrame:
+        """See Leaf."""
+        spec, uri = self._spec, f"file://{self._path}"
+        reader = self._session.read.options(**dict(spec.options))
+        if spec.form is Form.TEXT:
+            return reader.text(uri).coalesce(1)
+        if spec.form is Form.CSV:
+            return reader.schema(spec.ddl).csv(uri).coalesce(1)
+        if spec.form is Form.JSON:
+            return reader.schema(spec.ddl).json(uri).coalesce(1)
+        if spec.form is Form.RANGES:
+            return _exploded(reader.schema(_RANGES).csv(uri).coalesce(1))
+        return reader.schema(from_arrow_schema(spec.table)).parquet(uri).coalesce(1)
+
+    def close(self) -> None:
+        """See Leaf."""
+        if self._open:
+            self._open = False
+            os.close(self._file)
+            os.unlink(self._path)
+
+
+class TableLeaf:
+    """Hands every batch over by createDataFrame; text is split into lines by Spark."""
+
+    def __init__(self, session: Session, spec: LeafSpec) -> None:
+        self._session = session
+        self._spec = spec
+        self._content: Content = ()
+
+    @property
+    def repeatable(self) -> bool:
+        """See Leaf."""
+        return False
+
+    def prepare(self) -> None:
+        """See Leaf."""
+        empty = self._spec.table.empty_table() if self._spec.table is not None else ()
+        self.load(empty)
+
+    def load(self, content: Content) -> None:
+        """See Leaf."""
+        self._content = content
+
+    def frame(self) -> DataFrame:
+        """See Leaf."""
+        spec = self._spec
+        if isinstance(self._content, pa.Table):
+            table = self._content.combine_chunks()  # many small chunks make createDataFrame very slow
+            return self._session.createDataFrame(table, schema=from_arrow_schema(spec.table)).coalesce(1)
+        text = b"".join(self._content).decode("utf-8", "replace")
+        whole = pa.table({"value": pa.array([text.removesuffix("\n")] if text else [], pa.string())})
+        lines = self._session.createDataFrame(whole).coalesce(1)
+        lines = lines.selectExpr("explode(split(value, '\\r\\n|\\n|\\r')) AS value")
+        if spec.form is Form.TEXT:
+            return lines
+        if spec.form is Form.RANGES:
+            return _exploded(lines.select(sf.from_csv("value", sf.lit(_RANGES)).alias("r")).select("r.*"))
+        options = dict(spec.options)
+        parse = sf.from_csv if spec.form is Form.CSV else sf.from_json
+        filled = lines.where("trim(value) <> ''")
+        return filled.select(parse("value", sf.lit(spec.ddl), options).alias("r")).select("r.*")
+
+    def close(self) -> None:
+        """See Leaf."""
+        self._content = ()
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The schema of `frame.toArrow()`, every column nullable. Raises UserError for columns that cannot leave."""
+    for field_ in frame.schema.fields:
+        if field_.dataType.typeName() == "void":
+            raise UserError(f"column '{field_.name}' has no type, it is always NULL: give it one with CAST(... AS ...)")
+    names = [field_.name for field_ in frame.schema.fields]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise UserError(f"two columns are named '{doubled[0]}': give one of them another name with AS")
+    schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    # Every column may be NULL: what another vertex of a union sends is not known here
+    return pa.schema([pa.field(field_.name, field_.type) for field_ in schema])
+
+
+def _exploded(ranges: DataFrame) -> DataFrame:
+    return ranges.selectExpr("partition", "explode(sequence(first, last)) AS sequence")
+
+
+def _parquet(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="none", use_dictionary=False, write_statistics=False, store_schema=False)
+    return sink.getvalue()

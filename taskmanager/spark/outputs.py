@@ -1,0 +1,179 @@
+"""Where a chain's result goes: one set of tables for each outgoing edge, split by target subtask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from lockgate_proto.messages import JobGraph, KeyedAggregate, Operator, Partitioning
+
+from taskmanager.spark.chain import partial_aggregate, with_key_groups
+from taskmanager.spark.leaf import DataFrame, Form, LeafSpec
+from taskmanager.spark.plan import Plan
+from taskmanager.spark.workbench import Workbench
+from taskmanager.state.layout import HASH, ROWS
+from taskmanager.task.program import Emission
+
+DEFAULT_MAX_PARALLELISM = 128
+Transform = Callable[[DataFrame], DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class OutEdge:
+    """An outgoing edge. index: in `JobGraph.edges`; parallelism: of the target; aggregate: its keyed aggregate."""
+
+    index: int
+    partitioning: Partitioning
+    keys: tuple[str, ...]
+    parallelism: int
+    max_parallelism: int
+    aggregate: Operator | None
+    where: str
+
+    @property
+    def group_column(self) -> str:
+        """Name of the key group column that is computed for this edge."""
+        return f"__kg_{self.index}"
+
+
+def out_edges(graph: JobGraph, vertex_id: str, parallelism: Mapping[str, int]) -> tuple[OutEdge, ...]:
+    """The edges that leave a vertex."""
+    vertices = {vertex.id: vertex for vertex in graph.vertices}
+    found = []
+    for index, edge in enumerate(graph.edges):
+        if edge.source != vertex_id:
+            continue
+        target = vertices[edge.target]
+        first = target.operators[0] if target.operators else None
+        keyed = edge.partitioning == Partitioning.HASH and first and isinstance(first.kind, KeyedAggregate)
+        found.append(
+            OutEdge(
+                index,
+                edge.partitioning,
+                edge.keys,
+                parallelism.get(target.id) or target.parallelism or 1,
+                target.max_parallelism or DEFAULT_MAX_PARALLELISM,
+                first if keyed else None,
+                f"edge {edge.source} -> {edge.target}",
+            )
+        )
+    return tuple(found)
+
+
+class Outputs:
+    """Splits a chain's result over its edges.
+
+    Partial aggregation and key groups are computed by Spark: inside the chain's own last job where that is possible
+    (`fused`), else in a job of their own over the result.
+    """
+
+    def __init__(self, edges: Sequence[OutEdge], subtask: int, bench: Workbench) -> None:
+        self._edges = tuple(edges)
+        self._subtask = subtask
+        self._bench = bench
+        self._turn = subtask  # of round robin
+        self._partials: dict[int, Plan] = {}
+        self._groups: Plan | None = None
+        self._prologue: dict[int, pa.Schema] = {}
+        self._partial_is_fused = len(self._edges) == 1 and self._edges[0].aggregate is not None
+
+    def fused(self) -> Transform | None:
+        """What the chain's last Spark job does for the outputs; None for nothing."""
+        if self._partial_is_fused:
+            edge = self._edges[0]
+            assert edge.aggregate is not None
+            return partial_aggregate(edge.aggregate, edge.where)
+        return self._group_transform()
+
+    def compile(self, schema: pa.Schema, is_fused: bool) -> None:
+        """Makes the plans of the edges. schema: of the chain's result (after `fused`). Raises UserError."""
+        if self._partial_is_fused and is_fused:
+            self._prologue = {self._edges[0].index: schema}
+            return
+        result = schema
+        if not is_fused and (transform := self._group_transform()) is not None:
+            spec = LeafSpec(Form.TABLE, table=schema)
+            self._groups = self._bench.plan("key-groups", spec, transform, "key groups")
+        names = {edge.group_column for edge in self._edges}
+        result = pa.schema([field for field in schema if field.name not in names])
+        for edge in self._edges:
+            self._prologue[edge.index] = result
+            if edge.aggregate is not None:
+                transform = partial_aggregate(edge.aggregate, edge.where)
+                spec = LeafSpec(Form.TABLE, table=result)
+                plan = self._bench.plan(f"partial-{edge.index}", spec, transform, edge.where)
+                self._partials[edge.index] = plan
+                self._prologue[edge.index] = plan.schema
+
+    def prologue(self) -> tuple[Emission, ...]:
+        """An empty table with the schema for each edge and target."""
+        return tuple(
+            Emission(edge.index, target, self._prologue[edge.index].empty_table())
+            for edge in self._edges
+            for target in self._targets(edge)
+        )
+
+    def emit(self, table: pa.Table) -> tuple[tuple[Emission, ...], int]:
+        """Splits a result; also says how many rows the chain put out (before partial aggregation)."""
+        if self._partial_is_fused and not self._partials:
+            return self._routed(self._edges[0], table), _total(table)
+        rows = table.num_rows
+        if not rows:
+            return (), 0
+        if self._groups is not None:
+            table = self._groups.run(table)
+        names = [edge.group_column for edge in self._edges if edge.group_column in table.column_names]
+        plain = table.drop_columns(names) if names else table
+        emissions: list[Emission] = []
+        for edge in self._edges:
+            if edge.aggregate is not None:
+                emissions += self._routed(edge, self._partials[edge.index].run(plain))
+            elif edge.partitioning == Partitioning.HASH:
+                emissions += self._routed(edge, plain, table.column(edge.group_column))
+            elif edge.partitioning == Partitioning.REBALANCE:
+                emissions.append(Emission(edge.index, self._turn % edge.parallelism, plain))
+            else:
+                emissions += [Emission(edge.index, target, plain) for target in self._targets(edge)]
+        self._turn += 1
+        return tuple(emissions), rows
+
+    def _group_transform(self) -> Transform | None:
+        hashed = [e for e in self._edges if e.partitioning == Partitioning.HASH and e.aggregate is None]
+        if not hashed:
+            return None
+        return with_key_groups([(e.group_column, e.keys, e.max_parallelism, e.where) for e in hashed])
+
+    def _targets(self, edge: OutEdge) -> Sequence[int]:
+        if edge.partitioning == Partitioning.FORWARD:
+            return (self._subtask,)
+        return range(edge.parallelism)
+
+    def _routed(self, edge: OutEdge, table: pa.Table, groups: Any = None) -> tuple[Emission, ...]:
+        """Splits by target subtask: `key group * parallelism // max_parallelism`. groups: None for partials."""
+        if not table.num_rows:
+            return ()
+        table = table.combine_chunks()
+        if edge.parallelism == 1:
+            return (Emission(edge.index, 0, table),)
+        if groups is None:
+            numbers = np.mod(table.column(HASH).to_numpy(), edge.max_parallelism)
+        else:
+            numbers = groups.to_numpy().astype(np.int64)
+        targets = (numbers * edge.parallelism // edge.max_parallelism).astype(np.int16)
+        order = np.argsort(targets, kind="stable")
+        counts = np.bincount(targets, minlength=edge.parallelism)
+        ordered = table.take(pa.array(order))
+        ends = np.cumsum(counts)
+        return tuple(
+            Emission(edge.index, target, ordered.slice(int(ends[target] - count), int(count)).combine_chunks())
+            for target, count in enumerate(counts)
+            if count
+        )
+
+
+def _total(partial: pa.Table) -> int:
+    rows = partial.column(ROWS)
+    return sum(int(chunk.to_numpy().sum()) for chunk in rows.chunks)

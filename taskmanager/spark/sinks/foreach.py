@@ -1,0 +1,62 @@
+"""foreach_batch: the author's function gets all rows of a checkpoint once that is completed.
+
+After a failure the function may be called again with the same checkpoint id and the same rows; it must take the
+second call as done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from lockgate_proto.messages import SinkTransaction
+
+from taskmanager.spark.errors import explained
+from taskmanager.spark.sinks.transaction import Pending, RowsPending, Sink, SinkContext, restored_rows
+from taskmanager.task.program import UserError
+
+
+class ForeachBatchSink(Sink):
+    """See the module."""
+
+    def __init__(
+        self, context: SinkContext, function: Callable[[Any, int], Any], to_frame: Callable[[pa.Table], Any]
+    ) -> None:
+        """to_frame: makes a Spark DataFrame of a table."""
+        super().__init__(context)
+        self._function = function
+        self._to_frame = to_frame
+        self._open: list[pa.Table] = []
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """See Sink."""
+
+    def write(self, table: pa.Table) -> None:
+        """See Sink."""
+        if table.num_rows:
+            self._open.append(table)
+
+    def _seal(self, checkpoint_id: int) -> Pending | None:
+        tables, self._open = self._open, []
+        return RowsPending(self.context, checkpoint_id, pa.concat_tables(tables)) if tables else None
+
+    def _commit(self, pending: Pending) -> None:
+        assert isinstance(pending, RowsPending)
+        self._call(pending.table, pending.checkpoint_id)
+
+    def _commit_restored(self, transaction: SinkTransaction) -> None:
+        table = restored_rows(transaction)
+        if table is not None:
+            self._call(table, transaction.checkpoint_id)
+
+    def _call(self, table: pa.Table, checkpoint_id: int) -> None:
+        where = self.context.where
+        with explained(where):
+            frame = self._to_frame(table.combine_chunks())
+            try:
+                self._function(frame, checkpoint_id)
+            except Exception as error:  # the author's code
+                if type(error).__module__.startswith(("pyspark.", "py4j.")):
+                    raise
+                raise UserError(f"{where}: the Python function raised {type(error).__name__}: {error}") from error

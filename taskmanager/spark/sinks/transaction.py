@@ -1,0 +1,133 @@
+"""What every sink has in common: staging, sealing at a barrier, committing once its checkpoint is completed.
+
+    write --> open --seal(n)--> pending(n) --persist--> durable, in snapshot n --commit(m >= n)--> visible
+
+A transaction whose checkpoint was aborted stays pending and is part of the next snapshot. Committing is idempotent.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from lockgate_proto.messages import SinkTransaction
+
+from taskmanager.state.backend import SnapshotWriter, load
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """Whose sink it is. where: how messages call the operator."""
+
+    job_key: str
+    run_id: str
+    attempt: int
+    vertex_id: str
+    subtask: int
+    operator_id: str
+    where: str
+
+
+class Pending(Protocol):
+    """A sealed transaction."""
+
+    @property
+    def checkpoint_id(self) -> int:
+        """The barrier that sealed it."""
+        ...
+
+    def persist(self, writer: SnapshotWriter) -> SinkTransaction:
+        """Makes it durable, for the snapshot that `writer` writes. On any thread; again for every later snapshot."""
+        ...
+
+
+class Sink(ABC):
+    """A sink of one subtask. Called from the subtask's thread."""
+
+    def __init__(self, context: SinkContext) -> None:
+        self.context = context
+        self._pending: list[Pending] = []
+
+    @property
+    def is_transactional(self) -> bool:
+        """False when output is shown at once and the snapshot holds nothing of it."""
+        return True
+
+    @abstractmethod
+    def prepare(self, schema: pa.Schema) -> None:
+        """Called with the schema of what will be written, before the first write. Raises UserError."""
+
+    @abstractmethod
+    def write(self, table: pa.Table) -> None:
+        """Stages records. Raises UserError, OSError."""
+
+    @abstractmethod
+    def _seal(self, checkpoint_id: int) -> Pending | None:
+        """Ends the open transaction without slow I/O; None when nothing was written."""
+
+    @abstractmethod
+    def _commit(self, pending: Pending) -> None:
+        """Makes a sealed transaction visible, once however often it is called."""
+
+    @abstractmethod
+    def _commit_restored(self, transaction: SinkTransaction) -> None:
+        """The same for one that is known from a snapshot only."""
+
+    def restore(self, transactions: Sequence[SinkTransaction]) -> None:
+        """Commits what a restored snapshot had pending. Raises UserError, StateUnreadable, OSError."""
+        for transaction in sorted(transactions, key=lambda one: one.checkpoint_id):
+            self._commit_restored(transaction)
+
+    def seal(self, checkpoint_id: int) -> tuple[Pending, ...]:
+        """Seals what was written since the last barrier; all pending transactions belong into the snapshot."""
+        sealed = self._seal(checkpoint_id)
+        if sealed is not None:
+            self._pending.append(sealed)
+        return tuple(self._pending)
+
+    def commit(self, checkpoint_id: int) -> None:
+        """Makes everything sealed up to `checkpoint_id` visible, in order."""
+        while self._pending and self._pending[0].checkpoint_id <= checkpoint_id:
+            self._commit(self._pending[0])
+            self._pending.pop(0)
+
+    def close(self) -> None:  # noqa: B027  most sinks hold nothing
+        """Releases connections and files; staged output stays."""
+
+
+class RowsPending:
+    """Rows that travel with the snapshot as an Arrow IPC stream."""
+
+    def __init__(self, context: SinkContext, checkpoint_id: int, table: pa.Table) -> None:
+        self._context = context
+        self._checkpoint_id = checkpoint_id
+        self.table = table
+
+    @property
+    def checkpoint_id(self) -> int:
+        """See Pending."""
+        return self._checkpoint_id
+
+    def persist(self, writer: SnapshotWriter) -> SinkTransaction:
+        """See Pending. A snapshot owns its files, so each one stores the rows again."""
+        handle = writer.store(f"{self._context.operator_id}-rows{self._checkpoint_id}", to_stream(self.table))
+        return SinkTransaction(checkpoint_id=self._checkpoint_id, subtask=self._context.subtask, rows=handle)
+
+
+def to_stream(table: pa.Table) -> pa.Buffer:
+    """An Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
+
+
+def restored_rows(transaction: SinkTransaction) -> pa.Table | None:
+    """The rows of a transaction from a snapshot. Raises StateUnreadable."""
+    if transaction.rows is None:
+        return None
+    with pa.ipc.open_stream(load(transaction.rows)) as stream:
+        return stream.read_all()

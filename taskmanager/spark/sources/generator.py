@@ -1,0 +1,85 @@
+"""The generator: rows (partition, sequence), at a rate or as fast as it goes. Offsets are sequence numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lockgate_proto.messages import GeneratorSource, SplitState
+
+from taskmanager.spark.leaf import Form, LeafSpec
+from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
+from taskmanager.task.program import Exhausted, Idle, UserError
+
+_ROW_BYTES = 16
+_ROWS_A_LINE = 50_000  # Spark makes an array of each line's range
+_QUANTUM_MS = 10  # a rated partition waits until it has so much time's worth of rows
+
+
+class RangeSource:
+    """See the module. Rates count from the first read of an attempt: what was missed is not caught up."""
+
+    def __init__(self, source: GeneratorSource) -> None:
+        self._rate = source.rows_per_second
+        self._splits: dict[str, SplitState] = {}
+        self._complete = False
+        self._started: dict[str, tuple[int, int]] = {}  # split to (ms, offset) that its rate counts from
+
+    @property
+    def complete(self) -> bool:
+        """See Source."""
+        return self._complete
+
+    def spec(self) -> LeafSpec | None:
+        """See Source."""
+        return LeafSpec(Form.RANGES)
+
+    def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """See Source."""
+        for split in splits:
+            if not split.split.isdecimal():
+                raise UserError(f"a generator's splits are partition numbers, not '{split.split}'")
+            self._splits[split.split] = split
+        self._complete = self._complete or complete
+
+    def splits(self) -> tuple[SplitState, ...]:
+        """See Source."""
+        return tuple(self._splits.values())
+
+    def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:
+        """See Source."""
+        live = [one for one in self._splits.values() if one.end < 0 or one.offset < one.end]
+        if not live:
+            return Exhausted() if self._complete else Idle(UNASSIGNED_WAIT_MS)
+        share = max(1, budget_bytes // _ROW_BYTES // len(live))
+        lines: list[str] = []
+        rows = 0
+        full = False
+        for split in live:
+            due = self._due(split, now_ms)
+            count = min(share, due)
+            full = full or due > share
+            if count > 0:
+                lines += _lines(split.split, split.offset, count)
+                self._splits[split.split] = SplitState(split=split.split, offset=split.offset + count, end=split.end)
+                rows += count
+        if not rows:
+            return Idle(max(_QUANTUM_MS, int(1000 / self._rate)))
+        return Reading(["".join(lines).encode()], rows, rows * _ROW_BYTES, full=full)
+
+    def close(self) -> None:
+        """See Source."""
+
+    def _due(self, split: SplitState, now_ms: int) -> int:
+        """Rows of a split that may be made now."""
+        left = split.end - split.offset if split.end >= 0 else 1 << 62
+        if self._rate <= 0:
+            return left
+        since_ms, since_offset = self._started.setdefault(split.split, (now_ms, split.offset))
+        due = since_offset + int((now_ms - since_ms) * self._rate / 1000) - split.offset
+        worth_it = max(1, int(self._rate * _QUANTUM_MS / 1000))
+        return min(left, due) if due >= min(worth_it, left) else 0
+
+
+def _lines(partition: str, first: int, count: int) -> list[str]:
+    starts = range(first, first + count, _ROWS_A_LINE)
+    return [f"{partition},{start},{min(start + _ROWS_A_LINE, first + count) - 1}\n" for start in starts]

@@ -1,0 +1,205 @@
+"""Text, CSV and JSON lines: byte ranges of files that end at line ends, from many files at once.
+
+Offsets are bytes. A batch is a list of pieces that end in a newline each; Spark splits them into lines.
+"""
+
+from __future__ import annotations
+
+import csv
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow.fs as pafs
+from lockgate_proto.messages import FileFormat, FileSource, SplitState
+
+from taskmanager.spark.leaf import Form, LeafSpec
+from taskmanager.spark.sources.listing import base_of
+from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
+from taskmanager.state.filesystem import Location
+from taskmanager.task.program import Exhausted, Idle, UserError
+
+LOG = logging.getLogger(__name__)
+_BOM = b"\xef\xbb\xbf"
+_FORMS = {FileFormat.TEXT: Form.TEXT, FileFormat.CSV: Form.CSV, FileFormat.JSON_LINES: Form.JSON}
+_UNSUPPORTED = {
+    "linesep": "lines end in \\n or \\r\\n here",
+    "wholetext": "files are read line by line",
+    "multiline": "files are read line by line",
+    "pathglobfilter": "use include",
+    "recursivefilelookup": "folders are always read whole",
+    "modifiedbefore": "every file is read",
+    "modifiedafter": "every file is read",
+    "inferschema": "give a schema",
+    "compression": "compressed files cannot be read from an offset",
+}
+
+
+class LineSource:
+    """See the module."""
+
+    def __init__(self, source: FileSource, columns: Sequence[str]) -> None:
+        """columns: of the declared schema, which a CSV header is checked against. Raises UserError."""
+        self._source = source
+        self._columns = tuple(columns)
+        self._options = _checked_options(source)
+        self._header = self._options.pop("header", "false").lower() == "true"
+        self._base: Location | None = None
+        self._splits: dict[str, SplitState] = {}
+        self._sizes: dict[str, int] = {}  # readable bytes of each split
+        self._ready: deque[str] = deque()
+        self._complete = False
+        self._refresh_at_ms: int | None = None
+        self._open: tuple[str, Any, int] | None = None  # name, file, size
+
+    @property
+    def complete(self) -> bool:
+        """See Source."""
+        return self._complete
+
+    def spec(self) -> LeafSpec | None:
+        """See Source."""
+        self._base = base_of(self._source)
+        form = _FORMS[self._source.format]
+        return LeafSpec(form, ddl=self._source.schema, options=tuple(sorted(self._options.items())))
+
+    def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """See Source."""
+        for split in splits:
+            self._splits[split.split] = split
+            if split.end >= 0:
+                self._sizes[split.split] = split.end
+                if split.offset < split.end:
+                    self._ready.append(split.split)
+        self._refresh_at_ms = None  # unbounded ones are looked at in the next read
+        self._complete = self._complete or complete
+
+    def splits(self) -> tuple[SplitState, ...]:
+        """See Source."""
+        return tuple(self._splits.values())
+
+    def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:
+        """See Source."""
+        self._refresh(now_ms)
+        pieces: list[bytes] = []
+        size = 0
+        while self._ready and size < budget_bytes:
+            piece, used = self._read_piece(self._splits[self._ready[0]], budget_bytes - size)
+            if piece:
+                pieces.append(piece)
+            size += used
+        if pieces:
+            rows = sum(piece.count(b"\n") for piece in pieces)
+            return Reading(pieces, rows, size, full=bool(self._ready))
+        if self._complete and all(split.end >= 0 for split in self._splits.values()):
+            return Exhausted()
+        return Idle(UNASSIGNED_WAIT_MS if self._refresh_at_ms is None else max(1, self._refresh_at_ms - now_ms))
+
+    def close(self) -> None:
+        """See Source."""
+        if self._open:
+            self._open[1].close()
+            self._open = None
+
+    def _read_piece(self, split: SplitState, limit: int) -> tuple[bytes, int]:
+        """Reads from the first ready split and moves its offset: the piece, and how far the offset moved."""
+        name, start, size = split.split, split.offset, self._sizes[split.split]
+        limit = max(limit, 1)
+        while True:
+            data = self._bytes(name, start, min(limit, size - start))
+            last = start + len(data) >= size
+            if last and split.end >= 0:
+                piece = data if data.endswith(b"\n") else data + b"\n"
+                return self._advanced(split, piece, len(data), done=True)
+            cut = data.rfind(b"\n") + 1
+            if cut or last:
+                return self._advanced(split, data[:cut], cut, done=last)
+            limit *= 2  # a line longer than the budget
+
+    def _advanced(self, split: SplitState, piece: bytes, used: int, done: bool) -> tuple[bytes, int]:
+        self._splits[split.split] = SplitState(split=split.split, offset=split.offset + used, end=split.end)
+        if done:
+            self._ready.popleft()
+            self.close()
+        if split.offset == 0 and piece:
+            piece = piece.removeprefix(_BOM)
+            if self._header:
+                first, _, piece = piece.partition(b"\n")
+                self._check_header(split.split, first)
+        return piece, used
+
+    def _bytes(self, name: str, start: int, count: int) -> bytes:
+        assert self._base is not None, "spec() comes first"
+        location = self._base.child(name)
+        try:
+            if self._open is None or self._open[0] != name:
+                self.close()
+                file = location.fs.open_input_file(location.path)
+                self._open = (name, file, file.size())
+            _, file, size = self._open
+            if size < start + count:
+                raise UserError(
+                    f"the source file {location.uri} has shrunk to {size} bytes; it was {self._sizes[name]} bytes,"
+                    f" read up to {start}: restore it, or start the job anew"
+                )
+            data: bytes = file.read_at(count, start)
+        except FileNotFoundError as error:
+            raise UserError(f"the source file {location.uri} has vanished before it was read to its end") from error
+        except PermissionError as error:
+            raise UserError(f"the source file {location.uri} cannot be read: permission denied") from error
+        if len(data) < count:
+            raise UserError(f"the source file {location.uri} has shrunk while it was read; restore it")
+        return data
+
+    def _refresh(self, now_ms: int) -> None:
+        """Continuous mode: looks which files have grown, once per poll interval."""
+        if self._ready or (self._refresh_at_ms is not None and now_ms < self._refresh_at_ms):
+            return
+        growing = [split for split in self._splits.values() if split.end < 0]
+        if not growing or self._base is None:
+            return
+        self._refresh_at_ms = now_ms + (self._source.poll_interval_ms or 1000)
+        locations = [self._base.child(split.split) for split in growing]
+        infos = self._base.fs.get_file_info([location.path for location in locations])
+        for split, location, info in zip(growing, locations, infos, strict=True):
+            if info.type == pafs.FileType.NotFound:
+                if split.offset < self._sizes.get(split.split, 0) or not split.offset:
+                    raise UserError(f"the source file {location.uri} has vanished before it was read to its end")
+                continue  # read whole, then removed
+            if info.size < split.offset:
+                raise UserError(
+                    f"the source file {location.uri} has shrunk to {info.size} bytes, below the offset"
+                    f" {split.offset} it was read to: append to files, do not rewrite them"
+                )
+            grown = info.size > max(self._sizes.get(split.split, 0), split.offset)
+            self._sizes[split.split] = info.size
+            if grown:
+                self._ready.append(split.split)
+
+    def _check_header(self, name: str, line: bytes) -> None:
+        options = {key.lower(): value for key, value in self._options.items()}
+        separator = options.get("sep", options.get("delimiter", ","))
+        quote = options.get("quote", '"') or None
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        if len(separator) == 1:
+            found = next(csv.reader([text], delimiter=separator, quotechar=quote, skipinitialspace=True), [])
+        else:
+            found = text.split(separator)
+        names = [one.strip().lower() for one in found]
+        if names != [one.lower() for one in self._columns]:
+            raise UserError(
+                f"the header of {name} is {', '.join(found)}, but the schema says {', '.join(self._columns)};"
+                " they must name the same columns in the same order"
+            )
+
+
+def _checked_options(source: FileSource) -> dict[str, str]:
+    for name, value in source.options.items():
+        reason = _UNSUPPORTED.get(name.lower())
+        if reason and value.lower() != "false":
+            raise UserError(f"the option {name} of the source {source.path} is not supported: {reason}")
+        if name.lower() in ("encoding", "charset") and value.upper().replace("-", "") != "UTF8":
+            raise UserError(f"the source {source.path} has encoding {value}; only UTF-8 can be read")
+    kept = {name: value for name, value in source.options.items() if name.lower() not in _UNSUPPORTED}
+    return {("header" if name.lower() == "header" else name): value for name, value in kept.items()}

@@ -1,0 +1,145 @@
+"""Parquet files by row position. Offsets are rows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from lockgate_proto.messages import FileSource, SplitState
+
+from taskmanager.spark.leaf import Form, LeafSpec
+from taskmanager.spark.sources.listing import base_of, files_of
+from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
+from taskmanager.state.filesystem import Location
+from taskmanager.task.program import Exhausted, Idle, UserError
+
+_WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
+
+
+class ParquetSource:
+    """See the module. The schema is the declared one, or else that of the first file."""
+
+    def __init__(self, source: FileSource, declared: pa.Schema | None) -> None:
+        self._source = source
+        self._schema = declared
+        self._base: Location | None = None
+        self._splits: dict[str, SplitState] = {}
+        self._ready: deque[str] = deque()
+        self._complete = False
+        self._file: tuple[str, pq.ParquetFile] | None = None
+        self._group: tuple[str, int, pa.Table] | None = None  # file, row group, its rows
+
+    @property
+    def complete(self) -> bool:
+        """See Source."""
+        return self._complete
+
+    def spec(self) -> LeafSpec | None:
+        """See Source."""
+        self._base = base_of(self._source)
+        if self._schema is None:
+            files = files_of(self._source)
+            if not files:
+                return None
+            self._schema = _spark_types(self._opened(files[0].name).schema_arrow)
+        return LeafSpec(Form.TABLE, table=self._schema)
+
+    def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """See Source."""
+        for split in splits:
+            self._splits[split.split] = split
+            if split.offset < split.end:
+                self._ready.append(split.split)
+        self._complete = self._complete or complete
+
+    def splits(self) -> tuple[SplitState, ...]:
+        """See Source."""
+        return tuple(self._splits.values())
+
+    def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:  # noqa: ARG002
+        """See Source."""
+        tables: list[pa.Table] = []
+        size = 0
+        while self._ready and size < budget_bytes:
+            table, used = self._slice(self._splits[self._ready[0]], budget_bytes - size)
+            tables.append(table)
+            size += used
+        if tables:
+            table = pa.concat_tables(tables)
+            return Reading(table, table.num_rows, size, full=bool(self._ready))
+        return Exhausted() if self._complete else Idle(UNASSIGNED_WAIT_MS)
+
+    def close(self) -> None:
+        """See Source."""
+        if self._file:
+            self._file[1].close()
+        self._file = self._group = None
+
+    def _slice(self, split: SplitState, budget_bytes: int) -> tuple[pa.Table, int]:
+        """Rows of one row group from the offset on; moves the offset."""
+        file = self._opened(split.split)
+        if file.metadata.num_rows < split.end:
+            raise UserError(f"the source file {split.split} has shrunk to {file.metadata.num_rows} rows; restore it")
+        index, first = _row_group_at(file, split.offset)
+        if self._group is None or self._group[:2] != (split.split, index):
+            self._group = (split.split, index, self._fitted(split.split, file.read_row_group(index)))
+        rows = self._group[2]
+        row_bytes = max(1, rows.nbytes // max(1, rows.num_rows))
+        count = max(1, budget_bytes // row_bytes)
+        count = min(count, first + rows.num_rows - split.offset, split.end - split.offset)
+        moved = SplitState(split=split.split, offset=split.offset + count, end=split.end)
+        self._splits[split.split] = moved
+        if moved.offset >= moved.end:
+            self._ready.popleft()
+        return rows.slice(split.offset - first, count), count * row_bytes
+
+    def _opened(self, name: str) -> pq.ParquetFile:
+        if self._file is None or self._file[0] != name:
+            self.close()
+            assert self._base is not None, "spec() comes first"
+            location = self._base.child(name)
+            try:
+                self._file = (name, pq.ParquetFile(location.fs.open_input_file(location.path)))
+            except FileNotFoundError as error:
+                raise UserError(f"the source file {location.uri} has vanished before it was read") from error
+            except (OSError, pa.ArrowException) as error:
+                raise UserError(f"{location.uri} cannot be read as Parquet: {error}") from error
+        return self._file[1]
+
+    def _fitted(self, name: str, table: pa.Table) -> pa.Table:
+        assert self._schema is not None, "spec() comes first"
+        missing = [one for one in self._schema.names if one not in table.column_names]
+        if missing:
+            raise UserError(f"the source file {name} has no column '{missing[0]}', which the schema of the source has")
+        try:
+            return table.select(self._schema.names).cast(self._schema)
+        except (pa.ArrowException, ValueError) as error:
+            raise UserError(f"the source file {name} does not fit the schema of the source: {error}") from error
+
+
+def _row_group_at(file: pq.ParquetFile, row: int) -> tuple[int, int]:
+    """The row group that holds a row, and the group's first row."""
+    first = 0
+    for index in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(index).num_rows
+        if row < first + count:
+            return index, first
+        first += count
+    raise UserError(f"there is no row {row} in a file of {first} rows")
+
+
+def _spark_types(schema: pa.Schema) -> pa.Schema:
+    """The schema in types that Spark has: wider signed integers, microseconds, no dictionaries."""
+    return pa.schema([pa.field(field.name, _spark_type(field.type)) for field in schema])
+
+
+def _spark_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _spark_type(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_null(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    return _WIDER.get(kind, kind)

@@ -1,0 +1,80 @@
+"""What every source has in common: the interface, and how large a micro-batch should be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lockgate_proto.messages import SplitState
+
+from taskmanager.spark.leaf import Content, LeafSpec
+from taskmanager.task.program import Exhausted, Idle
+
+FIRST_BATCH_BYTES = 50_000
+_GROWTH = 4
+_TOLERANCE = 1.5
+UNASSIGNED_WAIT_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A micro-batch's input. full: the budget was used up, so a larger one would have given more."""
+
+    content: Content
+    rows: int
+    bytes: int
+    full: bool
+
+
+class Source(Protocol):
+    """Reads the splits assigned to one subtask. Used from the subtask's thread."""
+
+    def spec(self) -> LeafSpec | None:
+        """What its batches look like; None while that is not known. Raises UserError."""
+        ...
+
+    def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """Adds splits, also those of a restored state."""
+        ...
+
+    def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:
+        """The next records, about `budget_bytes` of them; moves the offsets. Raises UserError, OSError."""
+        ...
+
+    def splits(self) -> tuple[SplitState, ...]:
+        """Every assigned split with its offset."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """True when no further split will be assigned."""
+        ...
+
+    def close(self) -> None:
+        """Closes open files."""
+        ...
+
+
+class BatchSizer:
+    """Finds the batch size that takes `target_ms`: starts small, so that an attempt shows life soon, then grows."""
+
+    def __init__(self, target_ms: int, max_bytes: int) -> None:
+        self._target_ms = target_ms
+        self._max_bytes = max_bytes
+        self._floor = min(FIRST_BATCH_BYTES, max_bytes)
+        self.budget_bytes = self._floor
+        self._slow_in_a_row = 0
+
+    def observed(self, size_bytes: int, took_ms: float, full: bool) -> None:
+        """Learns from a batch that has run. One slow batch may be chance; two in a row are too large."""
+        if took_ms > _TOLERANCE * self._target_ms:
+            self._slow_in_a_row += 1
+            if self._slow_in_a_row > 1:
+                self._slow_in_a_row = 0
+                self.budget_bytes = max(self._floor, self.budget_bytes // 2)
+            return
+        self._slow_in_a_row = 0
+        if full:  # else there was no more to read, which says nothing about a larger batch
+            wanted = int(size_bytes * self._target_ms / max(took_ms, 1.0))
+            self.budget_bytes = min(max(wanted, self.budget_bytes), self.budget_bytes * _GROWTH, self._max_bytes)

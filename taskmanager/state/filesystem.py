@@ -1,0 +1,114 @@
+"""Paths and pyarrow.fs URIs: one way to open, write durably and list, wherever the bytes are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A file or folder: `uri` as users see it, `fs` and `path` to reach it."""
+
+    uri: str
+    fs: Any
+    path: str
+
+    @property
+    def is_local(self) -> bool:
+        """True when `path` is a path of this machine."""
+        return isinstance(self.fs, pafs.LocalFileSystem)
+
+    def child(self, relative: str) -> Location:
+        """A location below this one; `relative` uses forward slashes."""
+        path = f"{self.path.rstrip('/')}/{relative}"
+        if self.is_local:
+            return Location(Path(path).as_uri(), self.fs, path)
+        base, mark, query = self.uri.partition("?")  # S3 URIs carry options behind a question mark
+        return Location(f"{base.rstrip('/')}/{relative}{mark}{query}", self.fs, path)
+
+    def parent(self) -> Location:
+        """The folder this one is in."""
+        base, mark, query = self.uri.partition("?")
+        return Location(base.rsplit("/", 1)[0] + mark + query, self.fs, self.path.rsplit("/", 1)[0] or "/")
+
+
+def locate(path_or_uri: str) -> Location:
+    """Resolves a local path or a pyarrow.fs URI. Raises OSError or ValueError when there is no such file system."""
+    if "://" in path_or_uri or path_or_uri.startswith("file:"):
+        try:
+            fs, path = pafs.FileSystem.from_uri(path_or_uri)
+        except pa.ArrowException as error:
+            raise ValueError(f"{path_or_uri} is not a path or a URI that pyarrow.fs can open: {error}") from error
+        return Location(path_or_uri, fs, path)
+    absolute = os.path.abspath(os.path.expanduser(path_or_uri))
+    return Location(Path(absolute).as_uri(), pafs.LocalFileSystem(), absolute)
+
+
+def file_name(part: str) -> str:
+    """`part` as a piece of a file name; different parts stay different."""
+    safe = _UNSAFE.sub("_", part)
+    return safe if safe == part else f"{safe}~{zlib.crc32(part.encode()):08x}"
+
+
+def write_durably(location: Location, data: bytes | pa.Buffer) -> None:
+    """Writes a whole file: temporary name, fsync, rename. Never leaves half a file under the final name."""
+    if not location.is_local:
+        with location.fs.open_output_stream(location.path) as stream:  # object stores publish a file on close
+            stream.write(data)
+        return
+    folder = os.path.dirname(location.path)
+    os.makedirs(folder, exist_ok=True)
+    temporary = f"{location.path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, location.path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(folder)
+
+
+def sync_file(path: str) -> None:
+    """Makes the content of a local file durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: str) -> None:
+    """Makes renames inside a local folder durable."""
+    sync_file(path)
+
+
+def read_all(location: Location) -> pa.Buffer:
+    """The whole content. Raises OSError (FileNotFoundError when it is missing)."""
+    with location.fs.open_input_file(location.path) as file:
+        return file.read_buffer()
+
+
+def remove(location: Location) -> None:
+    """Deletes a file; one that is not there is fine."""
+    with contextlib.suppress(FileNotFoundError):
+        location.fs.delete_file(location.path)
+
+
+def exists(location: Location) -> bool:
+    """True when a file or folder is there."""
+    return bool(location.fs.get_file_info(location.path).type != pafs.FileType.NotFound)

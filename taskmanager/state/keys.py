@@ -1,0 +1,112 @@
+"""Which row of the state a key has.
+
+Keys are found by their 64-bit hash, which Spark has computed for the exchange anyway, and then compared: the keys
+themselves are Arrow chunks in insertion order, which are also what a snapshot consists of. Keys that differ and have
+the same hash (one pair in 10^7 states of a million keys) are kept in a dict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taskmanager.state.hashing import HashTable
+from taskmanager.task.program import UserError
+
+Array = Any  # numpy.ndarray
+
+
+class KeyIndex:
+    """Key to row. NULL is a key like any other."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """schema: the key columns. Raises UserError for key types that cannot be compared."""
+        for field in schema:
+            if pa.types.is_nested(field.type):
+                raise UserError(f"column '{field.name}' of type {field.type} cannot be a key; use a plain value")
+        self.schema = schema
+        self._table = HashTable()
+        self._chunks: list[pa.RecordBatch] = []
+        self._collided: dict[tuple[Any, ...], int] = {}
+
+    def __len__(self) -> int:
+        return self._table.count
+
+    @property
+    def hashes(self) -> Array:
+        """The hash of every key in insertion order; what has been handed out never changes."""
+        return self._table.hashes
+
+    def chunks(self) -> tuple[pa.RecordBatch, ...]:
+        """All keys in insertion order; immutable pieces."""
+        return tuple(self._chunks)
+
+    def rows_of(self, keys: pa.RecordBatch, hashes: Array) -> Array:
+        """The rows of `keys` (int64), new ones appended at the end. hashes: of each key (int64)."""
+        rows = self._table.find(hashes)
+        unknown = np.flatnonzero(rows < 0)
+        if len(unknown):
+            _, first, inverse = np.unique(hashes[unknown], return_index=True, return_inverse=True)
+            fresh = unknown[first]
+            self._append_keys(keys.take(pa.array(fresh)))
+            rows[unknown] = self._table.append(hashes[fresh])[inverse]
+        for position in np.flatnonzero(~self._are_keys_of(rows, keys)).tolist():
+            rows[position] = self._row_of_collided(keys.slice(position, 1), hashes[position : position + 1])
+        return rows
+
+    def restore(self, keys: pa.RecordBatch, hashes: Array) -> None:
+        """Replaces everything by distinct keys of a snapshot."""
+        self._table = HashTable()
+        self._chunks = [keys] if keys.num_rows else []
+        rows = self._table.append(hashes)
+        collided = self._table.find(hashes) != rows
+        self._collided = {_tuple(keys.slice(row, 1)): row for row in np.flatnonzero(collided).tolist()}
+        if self._collided:
+            self._table = HashTable()
+            self._table.append(hashes, findable=~collided)
+
+    def _append_keys(self, keys: pa.RecordBatch) -> None:
+        """Adds a chunk, and joins chunks of like size: few chunks, each key copied a logarithmic number of times."""
+        chunks = self._chunks
+        chunks.append(keys)
+        while len(chunks) > 1 and chunks[-2].num_rows <= 2 * chunks[-1].num_rows:
+            right, left = chunks.pop(), chunks.pop()
+            pairs = zip(left.columns, right.columns, strict=True)
+            chunks.append(pa.RecordBatch.from_arrays([pa.concat_arrays(pair) for pair in pairs], schema=self.schema))
+
+    def _are_keys_of(self, rows: Array, keys: pa.RecordBatch) -> Array:
+        """Mask: the row has this very key."""
+        same = np.ones(len(rows), np.bool_)
+        indices = pa.array(rows)
+        for number, column in enumerate(keys.columns):
+            stored = pa.chunked_array([chunk.column(number) for chunk in self._chunks], column.type).take(indices)
+            same &= _equal(stored.combine_chunks(), column)
+        return same
+
+    def _row_of_collided(self, key: pa.RecordBatch, hashes: Array) -> int:
+        name = _tuple(key)
+        row = self._collided.get(name)
+        if row is None:
+            self._append_keys(key)
+            row = int(self._table.append(hashes, findable=np.zeros(1, np.bool_))[0])
+            self._collided[name] = row
+        return row
+
+
+def _equal(left: pa.Array, right: pa.Array) -> Array:
+    """Mask of equal values; NULL equals NULL and NaN equals NaN."""
+    same = pc.equal(left, right)
+    if left.null_count or right.null_count:
+        same = pc.if_else(pc.is_valid(same), same, pc.equal(pc.is_null(left), pc.is_null(right)))
+    if pa.types.is_floating(left.type):
+        both_nan = pc.and_(pc.is_nan(left), pc.is_nan(right))
+        same = pc.or_(same, pc.fill_null(both_nan, False))
+    return same.to_numpy(zero_copy_only=False)
+
+
+def _tuple(key: pa.RecordBatch) -> tuple[Any, ...]:
+    """A key of one row as something a dict finds again, also when it is NaN."""
+    return tuple("NaN" if value != value else (value,) for column in key.columns for value in column.to_pylist())

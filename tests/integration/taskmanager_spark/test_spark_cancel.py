@@ -1,0 +1,77 @@
+"""Cancelling a subtask interrupts its Spark job and nobody else's; an engine that cannot start says why."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmanager.spark import session as sessions
+from taskmanager.spark.engine import EngineError, SparkEngine
+from taskmanager.task.program import Canceled
+
+from .graphs import WORDS, graph, sql, text, vertex
+
+pytestmark = pytest.mark.integration
+
+SLOW = sql("SELECT count(*) AS n FROM input CROSS JOIN range(0, 3000000000, 1, 1) WHERE sha2(value, 256) <> string(id)")
+
+
+def poll_in_thread(program: Any, failures: list[BaseException]) -> threading.Thread:
+    def work() -> None:
+        try:
+            program.poll()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work, name="subtask")
+    thread.start()
+    return thread
+
+
+def wait_for_job(engine: SparkEngine) -> None:
+    tracker = engine._session.sparkContext.statusTracker()
+    done = threading.Event()
+    for _ in range(600):
+        if tracker.getActiveStageIds():
+            return
+        done.wait(0.1)
+    pytest.fail("the job never started")
+
+
+def test_cancel_interrupts_the_running_job(engine: SparkEngine, job: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x\n")
+    run = job(graph(vertex("v", text(tmp_path / "f"), SLOW)), start=False)
+    run.start()
+    program = run.programs["v", 0]
+    failures: list[BaseException] = []
+    thread = poll_in_thread(program, failures)
+    wait_for_job(engine)
+    program.cancel()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert [type(one) for one in failures] == [Canceled]
+    with pytest.raises(Canceled):
+        program.poll()
+    other = job(graph(vertex("v", text(tmp_path / "f"), WORDS)))
+    other.to_end()
+    assert other.programs["v", 0].counters()[1].records_out == 1
+
+
+def test_no_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(EngineError, match="Java was not found: install Java 17"):
+        sessions.start("local[1]", {}, 1, ".")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere/java")
+    with pytest.raises(EngineError, match=r"JAVA_HOME is /nowhere/java"):
+        sessions.start("local[1]", {}, 1, ".")
+
+
+@pytest.mark.parametrize("master", ["locl[2]", "local[x]", "http://x"])
+def test_a_bad_master_is_named(master: str) -> None:
+    with pytest.raises(EngineError, match=r"is no Spark master: use local\[N\]"):
+        sessions.start(master, {}, 1, ".")

@@ -1,0 +1,402 @@
+"""Whole chains on real Spark: source to sink, restored in the middle, against plain Python or plain Spark."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lockgate_proto.messages import (
+    AggregateFunction,
+    ConsoleSink,
+    Edge,
+    FileFormat,
+    FileSink,
+    FileSource,
+    ForeachBatchSink,
+    GeneratorSource,
+    JobGraph,
+    MemoryBackend,
+    Partitioning,
+    PythonTransform,
+    StateBackend,
+)
+from pyspark import cloudpickle
+
+from taskmanager.spark.engine import SparkEngine
+from taskmanager.state.keyed import key_group_range
+from taskmanager.task.program import SnapshotTooLarge, StateUnreadable, UserError
+
+from .graphs import HASH, WORDS, aggregate, count_by, graph, sql, text, vertex
+
+pytestmark = pytest.mark.integration
+
+COUNT, SUM, MIN, MAX, AVG = (AggregateFunction(n) for n in (1, 2, 3, 4, 5))
+Job = Callable[..., Any]
+
+
+def write_words(folder: Path, files: int = 4, lines: int = 3000) -> Counter[str]:
+    rng = random.Random(7)
+    counted: Counter[str] = Counter()
+    folder.mkdir(exist_ok=True)
+    for number in range(files):
+        text_lines = [" ".join(f"w{int(rng.paretovariate(0.7))}" for _ in range(8)) for _ in range(lines)]
+        counted.update(word for line in text_lines for word in line.split(" "))
+        (folder / f"{number}.txt").write_text("\n".join(text_lines))
+    return counted
+
+
+def word_count(folder: Path, parallelism: int = 1) -> JobGraph:
+    return graph(
+        vertex("source", text(folder / "in"), WORDS, parallelism=parallelism),
+        vertex("count", count_by("word"), FileSink(str(folder / "out"), FileFormat.PARQUET), parallelism=parallelism),
+        edges=(Edge("source", "count", HASH, ("word",)),),
+    )
+
+
+def final_counts(folder: Path) -> dict[str, int]:
+    """The highest count shown for each word."""
+    found: dict[str, int] = {}
+    for path in (folder / "out").glob("part-*"):
+        for row in pq.read_table(path).to_pylist():
+            found[row["word"]] = max(row["n"], found.get(row["word"], 0))
+    return found
+
+
+def test_word_count_is_exact_across_attempts(job: Job, tmp_path: Path) -> None:
+    expected = write_words(tmp_path / "in")
+    run = job(word_count(tmp_path, parallelism=2))
+    run.batch("source", 0)
+    run.batch("source", 1)
+    kept = run.checkpoint(1)
+    run.batch("source", 0)
+    run.checkpoint(2, commit=False)
+    run.close()
+    for checkpoint_id in (3, 4):
+        run.start(restore=kept)
+        run.batch("source", 0)
+        kept = run.checkpoint(checkpoint_id)
+        run.close()
+    run.start(restore=kept)
+    run.to_end()
+    run.checkpoint(5)
+    assert final_counts(tmp_path) == dict(expected)
+    counters = {one.operator_id: one for program in run.programs.values() for one in program.counters()}
+    totals = Counter[str]()
+    for program in run.programs.values():
+        for one in program.counters():
+            totals[f"{one.operator_id} in"] += one.records_in
+            totals[f"{one.operator_id} out"] += one.records_out
+    assert set(counters) == {"source0", "source1", "count0", "count1"}
+    lines = sum(expected.values()) // 8
+    assert (totals["source0 out"], totals["source1 in"]) == (lines, lines)
+    assert totals["source1 out"] == totals["count0 in"] == sum(expected.values())
+    assert totals["count0 out"] == totals["count1 in"] >= len(expected)
+
+
+def test_a_redeployed_subtask_takes_its_plans_over(job: Job, tmp_path: Path) -> None:
+    write_words(tmp_path / "in", lines=10)
+    run = job(word_count(tmp_path))
+    run.batch("source")
+    before = run.programs["source", 0]._layout.stages[0]._plan
+    kept = run.checkpoint(1)
+    run.close()
+    run.start(restore=kept)
+    assert run.programs["source", 0]._layout.stages[0]._plan is before
+    other = job(word_count(tmp_path))
+    assert other.programs["source", 0]._layout.stages[0]._plan is not before, "another run, other plans"
+
+
+def test_each_key_goes_to_the_subtask_that_owns_its_group(job: Job, tmp_path: Path) -> None:
+    write_words(tmp_path / "in", lines=200)
+    run = job(word_count(tmp_path, parallelism=3))
+    run.to_end()
+    for subtask in range(3):
+        groups = {row["__hash"] % 128 for row in run.rows("count", subtask)}
+        assert groups
+        assert groups <= set(key_group_range(subtask, 3, 128))
+
+
+def numbers(folder: Path) -> list[tuple[Any, ...]]:
+    rng = random.Random(3)
+    rows = []
+    for n in range(2000):
+        key = rng.choice(["a", "b", None, "é"])
+        value = rng.choice([None, rng.randint(-1000, 1000)])
+        rows.append((key, value, rng.choice([None, "", "x", "Z"]), f"{rng.randint(-9999, 9999) / 100:.2f}", n))
+    lines = ['"k","i","s","d","t"'] + [
+        ",".join("" if v is None else f'"{v}"' if v == "" else str(v) for v in row) for row in rows
+    ]
+    folder.mkdir(exist_ok=True)
+    (folder / "data.csv").write_text("\n".join(lines))
+    return rows
+
+
+AGGREGATES = {
+    "n": (COUNT, ""),
+    "ni": (COUNT, "i"),
+    "si": (SUM, "i"),
+    "sd": (SUM, "d"),
+    "sf": (SUM, "CAST(i AS DOUBLE) / 4"),
+    "lo": (MIN, "s"),
+    "hi": (MAX, "s"),
+    "dlo": (MIN, "d"),
+    "dhi": (MAX, "d"),
+    "first": (MIN, "timestamp_seconds(t)"),
+    "day": (MAX, "CAST(timestamp_seconds(t * 1000) AS DATE)"),
+    "mean": (AVG, "i"),
+    "bool": (MAX, "i > 0"),
+}
+
+
+def test_aggregates_are_those_of_plain_spark(engine: SparkEngine, job: Job, tmp_path: Path) -> None:
+    numbers(tmp_path / "in")
+    ddl = "k STRING, i INT, s STRING, d DECIMAL(9,2), t BIGINT"
+    source = FileSource(str(tmp_path / "in"), FileFormat.CSV, ddl, {"header": "true"})
+    made = graph(
+        vertex("source", source),
+        vertex("sum", aggregate(("k",), **AGGREGATES)),
+        vertex("end", ConsoleSink(rows=1)),
+        edges=(Edge("source", "sum", HASH, ("k",)), Edge("sum", "end", Partitioning.FORWARD)),
+    )
+    run = job(made)
+    run.programs["source", 0]._sizer.budget_bytes = 9000
+    run.to_end()
+    found = {row["k"]: row for row in run.rows("end")}
+    computed = ", ".join(f"{f.name.lower()}({e or 1}) AS {name}" for name, (f, e) in AGGREGATES.items())
+    frame = engine._session.read.schema(ddl).option("header", "true").csv(str(tmp_path / "in"))
+    frame.createOrReplaceTempView("numbers")
+    plain = engine._session.sql(f"SELECT k, {computed} FROM numbers GROUP BY k").toArrow()
+    expected = {row["k"]: row for row in plain.to_pylist()}
+    assert found == expected
+    assert len(run.received["end", 0]) > 3, "in several batches"
+    types = {field.name: field.type for field in run.received["end", 0][0].schema}
+    assert types == {field.name: field.type for field in plain.schema}
+
+
+def test_a_union_of_two_sources(job: Job, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_text(f"x {name}\n" * 10)
+    made = graph(
+        vertex("left", text(tmp_path / "a"), sql("SELECT explode(split(value, ' ')) AS word, 1 AS one FROM input")),
+        vertex("right", text(tmp_path / "b"), sql("SELECT 1 AS one, explode(split(value, ' ')) AS word FROM input")),
+        vertex("both", sql("SELECT one, upper(word) AS word FROM input")),
+        vertex("count", aggregate(("word",), n=(SUM, "one"))),
+        vertex("end", ConsoleSink()),
+        edges=(
+            Edge("left", "both", Partitioning.REBALANCE),
+            Edge("right", "both", Partitioning.REBALANCE),
+            Edge("both", "count", HASH, ("word",)),
+            Edge("count", "end", Partitioning.FORWARD),
+        ),
+    )
+    run = job(made)
+    run.to_end()
+    last = {row["word"]: row["n"] for row in run.rows("end")}
+    assert last == {"X": 20, "A": 10, "B": 10}
+
+
+def test_edges_of_every_kind_at_once(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("".join(f"{n}\n" for n in range(100)))
+    made = graph(
+        vertex("source", text(tmp_path / "f"), sql("SELECT CAST(value AS INT) AS v FROM input")),
+        vertex("hash", ConsoleSink(rows=1), parallelism=2),
+        vertex("count", count_by("v"), parallelism=2),
+        vertex("all", ConsoleSink(rows=1), parallelism=2),
+        vertex("turn", ConsoleSink(rows=1), parallelism=2),
+        vertex("same", ConsoleSink(rows=1)),
+        edges=(
+            Edge("source", "hash", HASH, ("v",)),
+            Edge("source", "count", HASH, ("v",)),
+            Edge("source", "all", Partitioning.BROADCAST),
+            Edge("source", "turn", Partitioning.REBALANCE),
+            Edge("source", "same", Partitioning.FORWARD),
+        ),
+    )
+    run = job(made)
+    empty = {key: tables[0].schema.names for key, tables in run.received.items()}
+    assert empty["hash", 1] == empty["all", 1] == empty["turn", 1] == empty["same", 0] == ["v"]
+    assert empty["count", 1] == ["v", "__hash", "__rows"]
+    run.programs["source", 0]._sizer.budget_bytes = 60
+    run.to_end()
+    every = list(range(100))
+    halves = [[row["v"] for row in run.rows("hash", n)] for n in (0, 1)]
+    assert sorted(halves[0] + halves[1]) == every
+    assert all(halves)
+    assert [sorted(row["v"] for row in run.rows("count", n)) for n in (0, 1)] == [sorted(half) for half in halves]
+    assert [[row["v"] for row in run.rows("all", n)] for n in (0, 1)] == [every, every]
+    turns = [[row["v"] for row in run.rows("turn", n)] for n in (0, 1)]
+    assert sorted(turns[0] + turns[1]) == every
+    assert all(turns)
+    assert [row["v"] for row in run.rows("same")] == every
+
+
+def test_an_aggregate_feeds_another_one(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a b a\nc a b\n")
+    made = graph(
+        vertex("source", text(tmp_path / "f"), WORDS),
+        vertex("count", count_by("word"), sql("SELECT word, n FROM input WHERE n > 1")),
+        vertex("again", aggregate((), top=(MAX, "n"), changes=(COUNT, ""))),
+        vertex("end", ConsoleSink()),
+        edges=(
+            Edge("source", "count", HASH, ("word",)),
+            Edge("count", "again", HASH),
+            Edge("again", "end", Partitioning.FORWARD),
+        ),
+    )
+    run = job(made)
+    run.to_end()
+    assert run.rows("end")[-1] == {"top": 3, "changes": 2}
+    states = run.checkpoint(1)
+    run.close()
+    run.start(restore=states)
+    state = run.programs["again", 0]._state
+    assert state is not None
+    assert len(state) == 1
+
+
+def test_the_generator(job: Job) -> None:
+    made = graph(
+        vertex("source", GeneratorSource(partitions=3, rows_per_partition=70_000)),
+        vertex("count", aggregate(("partition",), n=(COUNT, ""), total=(SUM, "sequence"))),
+        vertex("end", ConsoleSink()),
+        edges=(Edge("source", "count", HASH, ("partition",)), Edge("count", "end", Partitioning.FORWARD)),
+    )
+    run = job(made)
+    run.to_end()
+    last = {row["partition"]: (row["n"], row["total"]) for row in run.rows("end")}
+    assert last == dict.fromkeys(range(3), (70_000, 69_999 * 35_000))
+
+
+def test_parquet_files_pass_to_a_sink_without_a_spark_job(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "in" / "a.parquet")
+    sink = FileSink(str(tmp_path / "out"), FileFormat.JSON_LINES)
+    run = job(graph(vertex("v", FileSource(str(tmp_path / "in"), FileFormat.PARQUET), sink)))
+    run.to_end()
+    run.checkpoint(1)
+    assert next((tmp_path / "out").glob("part-*.json")).read_text() == '{"x":1}\n{"x":2}\n{"x":3}\n'
+    assert [one.records_out for one in run.programs["v", 0].counters()] == [3, 3]
+
+
+def test_python_functions_and_foreach_batch(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\nb\n")
+    target = str(tmp_path / "seen")
+
+    def double(frame: Any) -> Any:
+        return frame.selectExpr("concat(value, value) AS twice")
+
+    def seen(frame: Any, checkpoint_id: int) -> None:
+        with open(target, "a") as file:
+            file.write(f"{checkpoint_id} {sorted(row.twice for row in frame.collect())}\n")
+
+    made = graph(
+        vertex(
+            "v",
+            text(tmp_path / "f"),
+            PythonTransform(cloudpickle.dumps(double)),
+            ForeachBatchSink(cloudpickle.dumps(seen)),
+        )
+    )
+    run = job(made)
+    run.to_end()
+    states = run.checkpoint(4, commit=False)
+    assert not Path(target).exists()
+    run.close()
+    run.start(restore=states)
+    assert Path(target).read_text() == "4 ['aa', 'bb']\n"
+
+
+def test_small_state_in_memory_and_large_state_refused(job: Job, tmp_path: Path) -> None:
+    expected = write_words(tmp_path / "in", lines=50)
+    made = word_count(tmp_path)
+    backend = StateBackend(backend=MemoryBackend(max_state_bytes=1_000_000))
+    run = job(JobGraph(made.name, made.vertices, made.edges, state_backend=backend))
+    run.batch("source")
+    states = run.checkpoint(1)
+    assert not list((tmp_path / "checkpoints").glob("*"))
+    run.close()
+    run.start(restore=states)
+    run.to_end()
+    run.checkpoint(2)
+    assert final_counts(tmp_path) == dict(expected)
+    small = StateBackend(backend=MemoryBackend(max_state_bytes=100))
+    run = job(JobGraph(made.name, made.vertices, made.edges, state_backend=small))
+    run.batch("source")
+    with pytest.raises(SnapshotTooLarge):
+        run.checkpoint(1)
+
+
+def test_corrupt_state_names_the_file(job: Job, tmp_path: Path) -> None:
+    write_words(tmp_path / "in", lines=10)
+    run = job(word_count(tmp_path))
+    run.to_end()
+    states = run.checkpoint(1)
+    run.close()
+    path = next((tmp_path / "checkpoints" / "chk-1").glob("a1-count-0-count0.state"))
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(StateUnreadable, match=r"a1-count-0-count0\.state is corrupt"):
+        run.start(restore=states)
+
+
+def failing(job: Job, made: JobGraph) -> str:
+    with pytest.raises(UserError) as caught:
+        job(made).to_end()
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_mistakes_are_told_in_one_sentence_at_the_start(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\n")
+    source = text(tmp_path / "f")
+    end = vertex("end", count_by("word"))
+    by_word = (Edge("v", "end", HASH, ("word",)),)
+    wrong_sql = failing(job, graph(vertex("v", source, sql("SELECT vlaue FROM input"))))
+    assert wrong_sql == "operator 'v1': unknown column 'vlaue'; the input has the columns: value"
+    second = failing(job, graph(vertex("v", source, WORDS, sql("SELECT value FROM input"))))
+    assert second == "operator 'v2': unknown column 'value'; the input has the columns: word"
+    key = failing(job, graph(vertex("v", source), end, edges=by_word))
+    assert key == "edge v -> end: unknown key column 'word'; the columns are: value"
+    bad_sum = graph(vertex("v", source, WORDS), vertex("end", aggregate(("word",), s=(SUM, "nope"))), edges=by_word)
+    assert failing(job, bad_sum) == "operator 'end0': unknown column 'nope'; the input has the columns: word"
+    no_number = graph(
+        vertex("v", source, WORDS), vertex("end", aggregate(("word",), s=(MAX, "array(word)"))), edges=by_word
+    )
+    assert "operator 'end0': aggregate 's'" in failing(job, no_number)
+    nothing = failing(job, graph(vertex("v", text("/nowhere/x"))))
+    assert "/nowhere/x does not exist" in nothing
+    schema = failing(job, graph(vertex("v", FileSource(str(tmp_path / "f"), FileFormat.CSV, "a NOTATYPE"))))
+    assert "the schema 'a NOTATYPE' is wrong" in schema
+    missing = failing(job, graph(vertex("v", FileSource(str(tmp_path / "f"), FileFormat.CSV))))
+    assert "CSV needs a schema" in missing
+
+
+def test_inputs_of_a_union_must_agree(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("1\n")
+    made = graph(
+        vertex("left", text(tmp_path / "f")),
+        vertex("right", text(tmp_path / "f"), sql("SELECT CAST(value AS INT) AS value FROM input")),
+        vertex("end", ConsoleSink()),
+        edges=(Edge("left", "end", Partitioning.FORWARD), Edge("right", "end", Partitioning.FORWARD)),
+    )
+    message = failing(job, made)
+    assert "left sends (value string), right sends (value int32)" in message
+
+
+def test_data_that_breaks_the_query_is_a_user_error(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("1\nx\n")
+    message = failing(job, graph(vertex("v", text(tmp_path / "f"), sql("SELECT CAST(value AS INT) AS n FROM input"))))
+    assert message.startswith("operator 'v1': The value 'x' of the type \"STRING\" cannot be cast to \"INT\"")
+    bad = PythonTransform(cloudpickle.dumps(lambda frame: frame.nope()))
+    assert "operator 'v1'" in failing(job, graph(vertex("v", text(tmp_path / "f"), bad)))
+    none = PythonTransform(cloudpickle.dumps(lambda _: None))
+    assert "returned a NoneType, not a DataFrame" in failing(job, graph(vertex("v", text(tmp_path / "f"), none)))
+    junk = PythonTransform(b"junk")
+    assert "cannot be loaded" in failing(job, graph(vertex("v", text(tmp_path / "f"), junk)))

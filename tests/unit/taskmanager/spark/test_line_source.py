@@ -1,0 +1,194 @@
+"""Byte ranges of text files: every line once, whatever the batch size, across files and restarts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from lockgate_proto.messages import FileFormat, FileSource, SplitState
+
+from taskmanager.spark.sources.lines import LineSource
+from taskmanager.spark.sources.listing import discover
+from taskmanager.spark.sources.reading import Reading
+from taskmanager.task.program import Exhausted, Idle, UserError
+
+
+def text(path: Path, **more: object) -> FileSource:
+    return FileSource(path=str(path), format=FileFormat.TEXT, **more)  # type: ignore[arg-type]
+
+
+def opened(source: FileSource, columns: tuple[str, ...] = ("value",)) -> LineSource:
+    reader = LineSource(source, columns)
+    reader.spec()
+    reader.assign(*discover(source, ()))
+    return reader
+
+
+def read_all(reader: LineSource, budget: int = 10, now_ms: int = 0) -> bytes:
+    found = b""
+    while isinstance(batch := reader.read(budget, now_ms), Reading):
+        assert all(piece.endswith(b"\n") for piece in batch.content)
+        found += b"".join(batch.content)
+    return found
+
+
+@pytest.mark.parametrize("budget", [1, 2, 7, 16, 1000])
+def test_every_line_once_at_any_batch_size(tmp_path: Path, budget: int) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo\n\nfour is longer\n")
+    (tmp_path / "b.txt").write_bytes(b"no newline at the end")
+    (tmp_path / "c.txt").write_bytes(b"")
+    (tmp_path / "d.txt").write_bytes(b"crlf\r\nlast\r\n")
+    found = read_all(opened(text(tmp_path)), budget)
+    assert found == b"one\ntwo\n\nfour is longer\nno newline at the end\ncrlf\r\nlast\r\n"
+
+
+def test_the_end_is_reached_only_when_no_split_will_come(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x\n")
+    reader = LineSource(text(tmp_path), ())
+    reader.spec()
+    assert isinstance(reader.read(10, 0), Idle)
+    reader.assign((SplitState("a", 0, 2),), complete=True)
+    assert isinstance(reader.read(10, 0), Reading)
+    assert isinstance(reader.read(10, 0), Exhausted)
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 3])
+def test_a_restored_source_goes_on_where_it_was(tmp_path: Path, stop_after: int) -> None:
+    (tmp_path / "a").write_text("1\n22\n333\n")
+    (tmp_path / "b").write_text("4444\n55555\n")
+    first = opened(text(tmp_path))
+    found = b"".join(b"".join(first.read(4, 0).content) for _ in range(stop_after))  # type: ignore[union-attr]
+    second = LineSource(text(tmp_path), ())
+    second.spec()
+    second.assign(first.splits(), complete=True)
+    assert found + read_all(second, 4) == b"1\n22\n333\n4444\n55555\n"
+
+
+def test_rows_are_counted_and_many_small_files_make_one_batch(tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / f"{number:02}").write_text(f"{number}\n")
+    batch = opened(text(tmp_path)).read(10_000, 0)
+    assert isinstance(batch, Reading)
+    assert (batch.rows, len(batch.content), batch.full) == (50, 50, False)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfx\ny\n")
+    assert read_all(opened(text(tmp_path))) == b"x\ny\n"
+
+
+def test_a_bounded_read_ends_at_the_size_seen_first(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("x\n")
+    reader = opened(text(tmp_path))
+    with path.open("a") as file:
+        file.write("later\n")
+    assert read_all(reader) == b"x\n"
+
+
+def test_continuous_reading_takes_appended_complete_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("x\nhal")
+    reader = opened(text(tmp_path, continuous=True, poll_interval_ms=100))
+    assert read_all(reader, 100, now_ms=0) == b"x\n"
+    with path.open("a") as file:
+        file.write("f\nmore")
+    assert read_all(reader, 100, now_ms=50) == b"", "it looks again after the poll interval"
+    assert read_all(reader, 100, now_ms=100) == b"half\n"
+    assert reader.splits() == (SplitState("a", 7, -1),)
+    assert isinstance(reader.read(100, 150), Idle)
+
+
+def test_continuous_reading_never_ends_and_finds_new_files(tmp_path: Path) -> None:
+    source = text(tmp_path, continuous=True)
+    (tmp_path / "a").write_text("x\n")
+    reader = opened(source)
+    assert read_all(reader) == b"x\n"
+    (tmp_path / "b").write_text("y\n")
+    splits, complete = discover(source, ("a",))
+    assert (splits, complete) == ((SplitState("b", 0, -1),), False)
+    reader.assign(splits, complete)
+    assert read_all(reader) == b"y\n"
+
+
+def test_a_file_that_was_read_may_go_but_one_that_was_not_may_not(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("x\n")
+    reader = opened(text(tmp_path, continuous=True))
+    assert read_all(reader) == b"x\n"
+    path.unlink()
+    assert isinstance(reader.read(10, 5000), Idle)
+    path.write_text("unread\n")
+    bounded = opened(text(tmp_path))
+    path.unlink()
+    with pytest.raises(UserError, match="a has vanished"):
+        bounded.read(10, 0)
+
+
+def test_a_file_that_shrinks_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("x\ny\nz\n")
+    bounded, growing = opened(text(tmp_path)), opened(text(tmp_path, continuous=True, poll_interval_ms=1))
+    assert read_all(growing) == b"x\ny\nz\n"
+    os.truncate(path, 2)
+    with pytest.raises(UserError, match="has shrunk to 2 bytes"):
+        bounded.read(100, 0)
+    with pytest.raises(UserError, match="below the offset 6"):
+        growing.read(100, 10)
+
+
+def csv_source(path: Path, **options: str) -> FileSource:
+    return FileSource(path=str(path), format=FileFormat.CSV, schema="a INT, b STRING", options=options)
+
+
+def test_a_csv_header_is_taken_off_every_file(tmp_path: Path) -> None:
+    (tmp_path / "1").write_bytes(b"a,b\n1,x\n2,y\n")
+    (tmp_path / "2").write_bytes(b'\xef\xbb\xbfA, "b"\r\n3,z')
+    (tmp_path / "3").write_bytes(b"a,b")
+    reader = opened(csv_source(tmp_path, header="true"), ("a", "b"))
+    assert read_all(reader, 5) == b"1,x\n2,y\n3,z\n"
+
+
+def test_a_csv_header_that_does_not_fit_the_schema_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "1").write_bytes(b"b;a\n1;x\n")
+    reader = opened(csv_source(tmp_path, header="true", sep=";"), ("a", "b"))
+    with pytest.raises(UserError, match=r"header of 1 is b, a, but the schema says a, b"):
+        reader.read(100, 0)
+
+
+@pytest.mark.parametrize(
+    "option", [{"multiLine": "true"}, {"lineSep": "x"}, {"encoding": "latin1"}, {"compression": "gzip"}]
+)
+def test_options_that_cannot_be_kept_are_refused(tmp_path: Path, option: dict[str, str]) -> None:
+    with pytest.raises(UserError, match=f"{next(iter(option.values()))}|{next(iter(option))}"):
+        LineSource(csv_source(tmp_path, **option), ("a", "b"))
+
+
+def test_discovery_leaves_hidden_files_out_and_goes_into_folders(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.log", ".hidden", "_SUCCESS", "sub/c.txt", "_tmp/d.txt", "sub/.x/e.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("x\n")
+    splits, complete = discover(text(tmp_path, include="*.txt"), ("a.txt",))
+    assert ([split.split for split in splits], complete) == (["sub/c.txt"], True)
+    assert [s.split for s in discover(text(tmp_path), ())[0]] == ["a.txt", "b.log", "sub/c.txt"]
+
+
+def test_a_single_file_is_a_source(tmp_path: Path) -> None:
+    (tmp_path / "a b.txt").write_text("x\n")
+    for path in (str(tmp_path / "a b.txt"), (tmp_path / "a b.txt").as_uri()):
+        source = FileSource(path=path, format=FileFormat.TEXT)
+        assert discover(source, ())[0] == (SplitState("a b.txt", 0, 2),)
+        assert read_all(opened(source)) == b"x\n"
+
+
+@pytest.mark.parametrize("path", ["/nowhere/at/all", "nosuchscheme://x/y"])
+def test_a_path_that_cannot_be_read_is_named(path: str) -> None:
+    with pytest.raises(UserError, match=path):
+        discover(FileSource(path=path, format=FileFormat.TEXT), ())
+
+
+def test_compressed_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"a\.gz is compressed"):
+        discover(text(tmp_path), ())

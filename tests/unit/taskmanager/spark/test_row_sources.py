@@ -1,0 +1,159 @@
+"""Parquet by row position, the generator, and the size of batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lockgate_proto.messages import FileFormat, FileSource, GeneratorSource, SplitState
+
+from taskmanager.spark.sources.generator import RangeSource
+from taskmanager.spark.sources.listing import discover
+from taskmanager.spark.sources.parquet import ParquetSource
+from taskmanager.spark.sources.reading import BatchSizer, Reading
+from taskmanager.task.program import Exhausted, Idle, UserError
+
+
+def parquet(path: Path) -> FileSource:
+    return FileSource(path=str(path), format=FileFormat.PARQUET)
+
+
+def rows_of(source: ParquetSource, budget: int) -> list[int]:
+    found: list[int] = []
+    while isinstance(batch := source.read(budget, 0), Reading):
+        assert batch.rows == batch.content.num_rows
+        found += batch.content.column("x").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("budget", [1, 30, 100, 10_000])
+def test_parquet_rows_once_across_row_groups_and_files(tmp_path: Path, budget: int) -> None:
+    pq.write_table(pa.table({"x": list(range(10))}), tmp_path / "a.parquet", row_group_size=4)
+    pq.write_table(pa.table({"x": list(range(10, 13))}), tmp_path / "b.parquet")
+    source = ParquetSource(parquet(tmp_path), None)
+    assert source.spec() is not None
+    source.assign(*discover(parquet(tmp_path), ()))
+    assert rows_of(source, budget) == list(range(13))
+    assert isinstance(source.read(budget, 0), Exhausted)
+    assert source.splits() == (SplitState("a.parquet", 10, 10), SplitState("b.parquet", 3, 3))
+
+
+def test_parquet_goes_on_in_the_middle_of_a_row_group(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": list(range(10))}), tmp_path / "a.parquet", row_group_size=4)
+    source = ParquetSource(parquet(tmp_path), None)
+    source.spec()
+    source.assign((SplitState("a.parquet", 6, 10),), complete=True)
+    assert rows_of(source, 8) == [6, 7, 8, 9]
+
+
+def test_parquet_types_become_types_that_spark_has(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "x": pa.array([1], pa.uint32()),
+            "t": pa.array([1_000], pa.timestamp("ns")),
+            "d": pa.array(["a"]).dictionary_encode(),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = ParquetSource(parquet(tmp_path), None)
+    spec = source.spec()
+    assert spec is not None
+    assert spec.table == pa.schema([("x", pa.int64()), ("t", pa.timestamp("us")), ("d", pa.string())])
+    source.assign(*discover(parquet(tmp_path), ()))
+    batch = source.read(100, 0)
+    assert isinstance(batch, Reading)
+    assert batch.content.schema == spec.table
+
+
+def test_parquet_without_a_file_has_no_schema_yet(tmp_path: Path) -> None:
+    assert ParquetSource(parquet(tmp_path), None).spec() is None
+
+
+def test_parquet_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"y": [1]}), tmp_path / "b.parquet")
+    source = ParquetSource(parquet(tmp_path), None)
+    source.spec()
+    source.assign(*discover(parquet(tmp_path), ()))
+    with pytest.raises(UserError, match=r"b\.parquet has no column 'x'"):
+        source.read(1000, 0)
+    (tmp_path / "c.parquet").write_bytes(b"junk")
+    with pytest.raises(UserError, match=r"c\.parquet cannot be read as Parquet"):
+        discover(parquet(tmp_path), ())
+
+
+def made(source: RangeSource, budget: int, now_ms: int) -> list[tuple[int, int]]:
+    batch = source.read(budget, now_ms)
+    if not isinstance(batch, Reading):
+        return []
+    ranges = [tuple(map(int, line.split(b","))) for line in batch.content[0].splitlines()]
+    rows = [(partition, n) for partition, first, last in ranges for n in range(first, last + 1)]
+    assert len(rows) == batch.rows
+    return rows
+
+
+def test_the_generator_makes_every_number_once() -> None:
+    source = RangeSource(GeneratorSource(partitions=2, rows_per_partition=1000))
+    source.assign((SplitState("0", 0, 1000), SplitState("1", 990, 1000)), complete=True)
+    rows = []
+    while new := made(source, 16 * 300, 0):
+        rows += new
+    assert sorted(rows) == [(0, n) for n in range(1000)] + [(1, n) for n in range(990, 1000)]
+    assert isinstance(source.read(100, 0), Exhausted)
+
+
+def test_the_generator_keeps_its_rate() -> None:
+    source = RangeSource(GeneratorSource(rows_per_second=1000))
+    source.assign((SplitState("0", 500, -1),), complete=True)
+    assert isinstance(source.read(10**6, 5000), Idle)
+    assert made(source, 10**6, 5100) == [(0, n) for n in range(500, 600)]
+    assert isinstance(source.read(10**6, 5101), Idle)
+    assert made(source, 10**6, 6000)[-1] == (0, 1499)
+
+
+def test_a_slow_rate_still_comes() -> None:
+    source = RangeSource(GeneratorSource(rows_per_second=2))
+    source.assign((SplitState("0", 0, 3),), complete=True)
+    wait = source.read(10**6, 0)
+    assert isinstance(wait, Idle)
+    assert 0 < wait.wait_ms <= 500
+    assert [made(source, 10**6, now) for now in (500, 1000, 1500)] == [[(0, 0)], [(0, 1)], [(0, 2)]]
+
+
+def test_long_ranges_are_cut_so_that_spark_makes_no_huge_array() -> None:
+    source = RangeSource(GeneratorSource())
+    source.assign((SplitState("0", 0, 200_001),), complete=True)
+    batch = source.read(1 << 40, 0)
+    assert isinstance(batch, Reading)
+    assert len(batch.content[0].splitlines()) == 5
+
+
+def test_batches_start_small_and_grow_to_the_target() -> None:
+    sizer = BatchSizer(target_ms=300, max_bytes=10_000_000)
+    sizes = []
+    for _ in range(10):
+        sizes.append(sizer.budget_bytes)
+        sizer.observed(sizer.budget_bytes, 20 + sizer.budget_bytes / 10_000, full=True)
+    assert sizes[:3] == [50_000, 200_000, 800_000]
+    assert 2_000_000 < sizes[-1] < 3_000_000
+
+
+def test_one_slow_batch_is_chance_and_two_are_too_large() -> None:
+    sizer = BatchSizer(target_ms=300, max_bytes=1 << 30)
+    sizer.observed(50_000, 10, full=True)
+    sizer.observed(200_000, 5000, full=True)
+    assert sizer.budget_bytes == 200_000
+    sizer.observed(200_000, 5000, full=True)
+    assert sizer.budget_bytes == 100_000
+    for _ in range(10):
+        sizer.observed(100_000, 5000, full=True)
+    assert sizer.budget_bytes == 50_000
+
+
+def test_a_batch_that_was_not_full_does_not_grow_the_next() -> None:
+    sizer = BatchSizer(target_ms=300, max_bytes=1 << 30)
+    sizer.observed(10, 5, full=False)
+    assert sizer.budget_bytes == 50_000
+    assert BatchSizer(300, 1000).budget_bytes == 1000

@@ -1,0 +1,289 @@
+"""What is particular to each sink."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sqlite3
+import threading
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lockgate_proto.messages import ConsoleSink, FileFormat, FileSink, SinkTransaction, SqlSink
+
+from taskmanager.spark.sinks import files, jsonlines
+from taskmanager.spark.sinks.console import ConsoleSink as ConsoleWriter
+from taskmanager.spark.sinks.files import FileSink as FileWriter
+from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
+from taskmanager.spark.sinks.sql import last_per_key
+from taskmanager.spark.sinks.transaction import SinkContext
+from taskmanager.state.backend import InlineBackend
+from taskmanager.task.program import UserError
+
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
+
+
+def context(attempt: int = 1, subtask: int = 0) -> SinkContext:
+    return SinkContext("job", "run", attempt, "v", subtask, "op", "operator 'op'")
+
+
+def rows(*pairs: tuple[str | None, int | None]) -> pa.Table:
+    return pa.table([[k for k, _ in pairs], [n for _, n in pairs]], schema=SCHEMA)
+
+
+def writer(path: Path, attempt: int = 1) -> FileWriter:
+    sink = FileWriter(context(attempt), FileSink(str(path), FileFormat.PARQUET))
+    sink.prepare(SCHEMA)
+    return sink
+
+
+def persisted(sink: Any, checkpoint_id: int) -> tuple[SinkTransaction, ...]:
+    return tuple(one.persist(InlineBackend(1 << 20).writer(checkpoint_id)) for one in sink.seal(checkpoint_id))
+
+
+def test_file_names_and_an_empty_staging_folder_goes_away(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    (stored,) = persisted(sink, 7)
+    assert stored.files == ("_staging/run/a1-op-0-0.parquet",)
+    assert stored.targets == ("part-run-7-op-0-0.parquet",)
+    sink.commit(7)
+    sink.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["part-run-7-op-0-0.parquet"]
+
+
+def test_sealing_writes_no_file(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    sink.seal(1)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_much_output_between_barriers_is_spilled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_SPILL_BYTES", 10)
+    sink = writer(tmp_path)
+    for number in range(3):
+        sink.write(rows(("abcdef", number)))
+    assert len(list(tmp_path.glob("_staging/run/*"))) == 3
+    persisted(sink, 1)
+    sink.commit(1)
+    assert len(list(tmp_path.glob("part-*"))) == 3
+
+
+def test_a_file_that_is_neither_staged_nor_committed_is_an_error_that_names_it(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    lost = SinkTransaction(1, 0, ("_staging/run/a1-op-0-0.parquet",), None, ("part-run-1-op-0-0.parquet",))
+    with pytest.raises(UserError, match=r"a1-op-0-0\.parquet is gone and .*part-run-1-op-0-0\.parquet does not exist"):
+        sink.restore([lost])
+
+
+def test_a_new_attempt_removes_what_older_ones_left_and_nothing_else(tmp_path: Path) -> None:
+    staging = tmp_path / "_staging" / "run"
+    staging.mkdir(parents=True)
+    for name in ("a1-op-0-5", "a1-op-1-0", "a2-op-0-0", "a3-op-0-0", "a1-other-0-0"):
+        (staging / f"{name}.parquet").write_text("x")
+    writer(tmp_path, attempt=3).restore([])
+    left = {path.stem for path in staging.iterdir()}
+    assert left == {"a1-op-1-0", "a3-op-0-0", "a1-other-0-0"}
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"operator 'op': cannot write to .*file/out"):
+        writer(tmp_path / "file" / "out")
+
+
+def test_text_is_no_format_to_write(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not TEXT"):
+        FileWriter(context(), FileSink(str(tmp_path), FileFormat.TEXT))
+
+
+def test_csv_refuses_nested_columns(tmp_path: Path) -> None:
+    sink = FileWriter(context(), FileSink(str(tmp_path), FileFormat.CSV))
+    with pytest.raises(UserError, match="CSV cannot hold column 'x'"):
+        sink.prepare(pa.schema([("x", pa.list_(pa.int64()))]))
+
+
+def test_json_lines_are_exact() -> None:
+    table = pa.table(
+        {
+            "i": pa.array([2**53 + 1, None]),
+            "f": [0.1 + 0.2, float("nan")],
+            "d": pa.array([Decimal("12345678901234567890.10"), None], pa.decimal128(38, 2)),
+            "s": ['quote " back \\ line \n bell \x07 é', None],
+            "t": pa.array([dt.datetime(2020, 1, 2, 3, 4, 5, 6), None], pa.timestamp("us", "UTC")),
+            "b": [True, None],
+            "l": [[1, None], None],
+        }
+    )
+    first, second = jsonlines.to_lines(table).decode().splitlines()
+    found = json.loads(first, parse_float=str)
+    assert found["i"] == 2**53 + 1
+    assert float(found["f"]) == 0.1 + 0.2
+    assert found["d"] == "12345678901234567890.10"
+    assert found["s"] == table["s"][0].as_py()
+    assert found["t"] == "2020-01-02T03:04:05.000006Z"
+    assert (found["b"], found["l"]) == (True, [1, None])
+    assert json.loads(second) == dict.fromkeys("idstbl") | {"f": "NaN"}
+    assert jsonlines.to_lines(table.slice(0, 0)) == b""
+    assert jsonlines.to_lines(pa.concat_tables([table, table]).slice(1, 2)).count(b"\n") == 2
+
+
+def sql(path: Path, table: str = "t", keys: tuple[str, ...] = ("k",), subtask: int = 0) -> SqlWriter:
+    return SqlWriter(context(subtask=subtask), SqlSink(f"sqlite:///{path}/db", table, keys))
+
+
+def test_upsert_keeps_the_last_value_of_a_key(tmp_path: Path) -> None:
+    sink = sql(tmp_path)
+    sink.prepare(SCHEMA)
+    for checkpoint, batches in enumerate([[(("a", 1), ("b", 1)), (("a", 2),)], [(("a", None), ("c", 3))]], 1):
+        for batch in batches:
+            sink.write(rows(*batch))
+        persisted(sink, checkpoint)
+        sink.commit(checkpoint)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert sorted(database.execute("SELECT * FROM t").fetchall()) == [("a", None), ("b", 1), ("c", 3)]
+        assert database.execute("SELECT checkpoint FROM lockgate_commits").fetchall() == [(2,)]
+
+
+def test_rows_and_ledger_are_one_transaction(tmp_path: Path) -> None:
+    sink = sql(tmp_path)
+    sink.prepare(SCHEMA)
+    with sqlite3.connect(tmp_path / "db") as database:
+        database.execute("CREATE TRIGGER no BEFORE INSERT ON t WHEN NEW.n = 13 BEGIN SELECT RAISE(ABORT, 'no 13'); END")
+    sink.write(rows(("a", 1), ("b", 13)))
+    persisted(sink, 1)
+    with pytest.raises(UserError, match="refused the rows: no 13"):
+        sink.commit(1)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert database.execute("SELECT count(*) FROM t").fetchone() == (0,)
+        assert database.execute("SELECT count(*) FROM lockgate_commits").fetchone() == (0,)
+        database.execute("DROP TRIGGER no")
+    sink.commit(1)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert database.execute("SELECT count(*) FROM t").fetchone() == (2,)
+
+
+def test_many_subtasks_write_one_sqlite_file_at_once(tmp_path: Path) -> None:
+    failures: list[BaseException] = []
+
+    def work(subtask: int) -> None:
+        try:
+            sink = sql(tmp_path, subtask=subtask)
+            sink.prepare(SCHEMA)
+            for checkpoint in range(1, 6):
+                sink.write(rows(*[(f"{subtask}-{n}", checkpoint) for n in range(50)]))
+                persisted(sink, checkpoint)
+                sink.commit(checkpoint)
+            sink.close()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,), name=f"sink-{n}") for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert database.execute("SELECT count(*), min(n) FROM t").fetchone() == (200, 5)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message"),
+    [
+        ("CREATE TABLE t (k TEXT PRIMARY KEY)", "no column 'n'; its columns are: k"),
+        ("CREATE TABLE t (k TEXT PRIMARY KEY, n BLOB)", "column 'n' as BLOB, but the rows have BIGINT"),
+        ("CREATE TABLE t (k TEXT, n BIGINT)", r"no primary key or unique constraint on \(k\)"),
+        ("CREATE TABLE t (k TEXT PRIMARY KEY, n BIGINT, z INT NOT NULL)", "demands a value for column 'z'"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_at_the_start(tmp_path: Path, ddl: str, message: str) -> None:
+    with sqlite3.connect(tmp_path / "db") as database:
+        database.execute(ddl)
+    with pytest.raises(UserError, match=message):
+        sql(tmp_path).prepare(SCHEMA)
+
+
+def test_a_table_that_fits_is_used(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "db") as database:
+        database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, k VARCHAR(20) UNIQUE, n INT, note TEXT)")
+    sink = sql(tmp_path)
+    sink.prepare(SCHEMA)
+    sink.write(rows(("a", 1)))
+    persisted(sink, 1)
+    sink.commit(1)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert database.execute("SELECT k, n FROM t").fetchall() == [("a", 1)]
+
+
+def test_types_survive_the_way_into_a_made_table(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "k": pa.array([1], pa.int32()),
+            "f": [1.5],
+            "b": [True],
+            "d": [dt.date(2020, 1, 2)],
+            "t": pa.array([dt.datetime(2020, 1, 2, 3)], pa.timestamp("us")),
+            "x": [b"\x00"],
+        }
+    )
+    sink = sql(tmp_path)
+    sink.prepare(table.schema)
+    sink.write(table)
+    persisted(sink, 1)
+    sink.commit(1)
+    with sqlite3.connect(tmp_path / "db") as database:
+        found = database.execute("SELECT * FROM t").fetchall()
+    assert found == [(1, 1.5, 1, "2020-01-02", "2020-01-02 03:00:00.000000", b"\x00")]
+
+
+def test_a_wrong_key_and_a_null_key_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown key column 'nope'; the columns are: k, n"):
+        sql(tmp_path, keys=("nope",)).prepare(SCHEMA)
+    sink = sql(tmp_path)
+    sink.prepare(SCHEMA)
+    with pytest.raises(UserError, match="NULL in key column 'k'"):
+        sink.write(rows((None, 1)))
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "nosuch://x"])
+def test_a_database_that_cannot_be_used_is_refused(url: str) -> None:
+    with pytest.raises(UserError, match="operator 'op'"):
+        SqlWriter(context(), SqlSink(url, "t", ("k",)))
+
+
+def test_a_database_that_is_not_there_is_an_os_error_without_the_password(tmp_path: Path) -> None:
+    sink = SqlWriter(context(), SqlSink(f"sqlite:///{tmp_path}/no/folder/db", "t", ("k",)))
+    with pytest.raises(OSError, match="unable to open"):
+        sink.prepare(SCHEMA)
+
+
+def test_a_table_that_only_has_keys(tmp_path: Path) -> None:
+    sink = sql(tmp_path)
+    table = rows(("a", 1), ("b", 2)).select(["k"])
+    sink.prepare(table.schema)
+    for checkpoint in (1, 2):
+        sink.write(table)
+        persisted(sink, checkpoint)
+        sink.commit(checkpoint)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert database.execute("SELECT count(*) FROM t").fetchone() == (2,)
+
+
+def test_last_per_key_keeps_order_and_the_last() -> None:
+    found = last_per_key(rows(("a", 1), ("b", 1), ("a", 2), ("c", 1), ("b", 3)), ("k",))
+    assert found.to_pydict() == {"k": ["a", "c", "b"], "n": [2, 1, 3]}
+
+
+def test_the_console_shows_the_first_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = ConsoleWriter(context(), ConsoleSink(rows=2))
+    sink.write(rows(("a", 1), ("b", 2), ("c", 3)))
+    printed = capsys.readouterr().out
+    assert "3 rows" in printed
+    assert "b" in printed.split("\n")[3]
+    assert "... 1 more rows" in printed
+    assert sink.seal(1) == ()
