@@ -1,0 +1,1 @@
+"""Asynchronous barrier snapshots seen from the leader: trigger, collect, persist, complete, subsume. Pure."""

@@ -1,0 +1,125 @@
+"""What can happen to a checkpoint, as the leader sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockgate_proto.messages import AcknowledgeCheckpoint, AttemptId, CompletedCheckpoint, DeclineCheckpoint
+
+SubtaskKey = tuple[str, int]
+"""Vertex id and subtask index: names a subtask within one attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A subtask has made its part of a checkpoint durable. May come late, twice, or from an attempt long gone."""
+
+    acknowledge: AcknowledgeCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A subtask cannot take part in a checkpoint."""
+
+    decline: DeclineCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointIdPersisted:
+    """Answer to PersistCheckpointId: the counter stands at `checkpoint_id`, which may be used from now on."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointIdPersistFailed:
+    """Answer to PersistCheckpointId: certainly not written. The id is skipped, never used."""
+
+    checkpoint_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPersisted:
+    """Answer to PersistCheckpoint: metadata file and ZooKeeper record exist, the checkpoint is completed.
+
+    checkpoint: the record as it was written, with checksum, full size and inline metadata if small.
+    """
+
+    checkpoint: CompletedCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPersistFailed:
+    """Answer to PersistCheckpoint: the ZooKeeper record certainly does not exist and never will.
+
+    An unknown outcome must be read back before this is reported. reason: one sentence.
+    store_unavailable: ZooKeeper was not reachable; does not count against the job's tolerable failures.
+    """
+
+    checkpoint_id: int
+    reason: str
+    store_unavailable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointRequested:
+    """A client wants a savepoint. request_id: chosen by the runtime, comes back in AnswerSavepoint exactly once.
+
+    timeout_ms: counted from now, waiting in the queue included; 0 means the job's checkpoint timeout.
+    """
+
+    request_id: str
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """ZooKeeper is not reachable, leadership is not lost yet: start nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """ZooKeeper is reachable again and the session survived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed. May come at any time, too early and too often; answers a WakeAt."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRunning:
+    """Every subtask of the attempt runs: checkpoints may begin. From the JobMaster only."""
+
+    attempt: AttemptId
+    subtasks: frozenset[SubtaskKey]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """The attempt is dead: nothing of it may be acknowledged any more. From the JobMaster only."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputExhausted:
+    """Every subtask of the attempt is exhausted: the terminal checkpoint is wanted now. From the JobMaster only."""
+
+
+CheckpointEvent = (
+    Acknowledged
+    | Declined
+    | CheckpointIdPersisted
+    | CheckpointIdPersistFailed
+    | CheckpointPersisted
+    | CheckpointPersistFailed
+    | SavepointRequested
+    | Suspended
+    | Resumed
+    | Tick
+    | AttemptRunning
+    | AttemptEnded
+    | InputExhausted
+)

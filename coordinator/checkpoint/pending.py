@@ -1,0 +1,129 @@
+"""A checkpoint that is under way.
+
+    RESERVING --trigger--> COLLECTING --last ack--> COLLECTED --> PERSISTING --> COMPLETED
+        \\____________________\\________________________\\______________\\______> ABORTED
+
+RESERVING: its id is being written to the counter. COLLECTING: barriers flow, acks come in. COLLECTED: every ack is in;
+stays here only while ZooKeeper is suspended. PERSISTING: the outcome is not known; nothing may be restored meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from lockgate_proto.messages import (
+    AcknowledgeCheckpoint,
+    AttemptId,
+    CheckpointKind,
+    SubtaskState,
+)
+
+from coordinator.checkpoint.events import SubtaskKey
+from coordinator.graph.story import Story
+
+
+class PendingState(Enum):
+    """See the drawing above."""
+
+    RESERVING = "RESERVING"
+    COLLECTING = "COLLECTING"
+    COLLECTED = "COLLECTED"
+    PERSISTING = "PERSISTING"
+    COMPLETED = "COMPLETED"
+    ABORTED = "ABORTED"
+
+
+ALLOWED: Mapping[PendingState, frozenset[PendingState]] = {
+    PendingState.RESERVING: frozenset({PendingState.COLLECTING, PendingState.ABORTED}),
+    PendingState.COLLECTING: frozenset({PendingState.COLLECTED, PendingState.ABORTED}),
+    PendingState.COLLECTED: frozenset({PendingState.PERSISTING, PendingState.ABORTED}),
+    PendingState.PERSISTING: frozenset({PendingState.COMPLETED, PendingState.ABORTED}),
+    PendingState.COMPLETED: frozenset(),
+    PendingState.ABORTED: frozenset(),
+}
+
+
+class PendingCheckpoint:
+    """Collects one acknowledgement from each subtask of one attempt: a set of subtasks, never a count."""
+
+    def __init__(
+        self,
+        checkpoint_id: int,
+        attempt: AttemptId,
+        expected: frozenset[SubtaskKey],
+        kind: CheckpointKind,
+        *,
+        terminal: bool = False,
+        request_id: str | None = None,
+        deadline_ms: int | None = None,
+    ) -> None:
+        """request_id: of the client that wants this savepoint. deadline_ms: of a savepoint, else set when triggered."""
+        self.checkpoint_id = checkpoint_id
+        self.attempt = attempt
+        self.expected = expected
+        self.kind = kind
+        self.terminal = terminal
+        self.request_id = request_id
+        self.deadline_ms = deadline_ms
+        self.triggered_ms = 0
+        self.collected_ms = 0
+        self.state = PendingState.RESERVING
+        self._acks: dict[SubtaskKey, AcknowledgeCheckpoint] = {}
+        self._story = Story(f"checkpoint {checkpoint_id} of job {attempt.job_key}, attempt {attempt.attempt}")
+
+    def move(self, state: PendingState, now_ms: int) -> None:
+        """Goes on to `state`. Raises IllegalTransition."""
+        self.state = self._story.move(ALLOWED, self.state, state, now_ms)
+
+    def triggered(self, now_ms: int, timeout_ms: int) -> None:
+        """The id is durable and the sources are told."""
+        self.move(PendingState.COLLECTING, now_ms)
+        self.triggered_ms = now_ms
+        if self.deadline_ms is None:
+            self.deadline_ms = now_ms + timeout_ms
+
+    def acknowledge(self, ack: AcknowledgeCheckpoint, now_ms: int) -> bool:
+        """Takes one ack. False when it does not belong here: late, twice, another attempt, an unknown subtask."""
+        key = self.key_of(ack)
+        if self.state is not PendingState.COLLECTING or key is None or key in self._acks:
+            return False
+        self._acks[key] = ack
+        self._story.note(f"ack of {key[0]}-{key[1]}, {len(self._acks)} of {len(self.expected)}", now_ms)
+        if self._acks.keys() == self.expected:
+            self.move(PendingState.COLLECTED, now_ms)
+            self.collected_ms = now_ms
+        return True
+
+    def key_of(self, ack: AcknowledgeCheckpoint) -> SubtaskKey | None:
+        """The subtask that the ack comes from, None when it is no subtask of this checkpoint."""
+        subtask = ack.subtask
+        if subtask is None or subtask.attempt != self.attempt or ack.checkpoint_id != self.checkpoint_id:
+            return None
+        key = (subtask.vertex_id, subtask.subtask)
+        return key if key in self.expected else None
+
+    def missing(self) -> tuple[str, ...]:
+        """Names of the subtasks that have not acknowledged, for people."""
+        return tuple(f"{vertex}-{index}" for vertex, index in sorted(self.expected - self._acks.keys()))
+
+    def subtask_states(self) -> tuple[SubtaskState, ...]:
+        """One state per expected subtask, in order of vertex id and index."""
+        found = ((key, self._acks[key].state) for key in sorted(self.expected))
+        return tuple(state or SubtaskState(vertex_id=key[0], subtask=key[1]) for key, state in found)
+
+    @property
+    def state_bytes(self) -> int:
+        """Size of all state together."""
+        handles = (operator.handle for state in self.subtask_states() for operator in state.operators)
+        return sum(handle.size_bytes for handle in handles if handle is not None)
+
+    @property
+    def longest_sync_us(self) -> int:
+        """Longest synchronous part of any subtask."""
+        return max((ack.sync_us for ack in self._acks.values()), default=0)
+
+    @property
+    def longest_alignment_ms(self) -> int:
+        """Longest alignment of any subtask."""
+        return max((ack.alignment_ms for ack in self._acks.values()), default=0)

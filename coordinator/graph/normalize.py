@@ -1,0 +1,108 @@
+"""Defaults filled in, so that nobody else has to know that 0 means something. Idempotent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lockgate_proto.messages import (
+    CheckpointOptions,
+    ConsoleSink,
+    ExponentialRestart,
+    FailureRateRestart,
+    FileSource,
+    FilesystemBackend,
+    FixedDelayRestart,
+    GeneratorSource,
+    JobGraph,
+    MemoryBackend,
+    NoRestart,
+    Operator,
+    RestartStrategy,
+    StateBackend,
+    Vertex,
+)
+
+Strategy = ExponentialRestart | FixedDelayRestart | FailureRateRestart | NoRestart
+
+DEFAULT_MAX_PARALLELISM = 128
+DEFAULT_INTERVAL_MS = 1_000
+DEFAULT_TIMEOUT_MS = 60_000
+DEFAULT_RETAINED = 1
+DEFAULT_POLL_INTERVAL_MS = 1_000
+DEFAULT_CONSOLE_ROWS = 20
+DEFAULT_MEMORY_STATE_BYTES = 16 * 1024 * 1024
+DEFAULT_EXPONENTIAL = ExponentialRestart(
+    initial_ms=50, max_ms=10_000, multiplier=2.0, jitter=0.2, reset_after_ms=30_000
+)
+DEFAULT_DELAY_MS = 1_000
+DEFAULT_FAILURE_INTERVAL_MS = 60_000
+
+
+def normalize(graph: JobGraph) -> JobGraph:
+    """The same graph with every default written out. Does not judge: see validate."""
+    return replace(
+        graph,
+        vertices=tuple(_vertex(vertex) for vertex in graph.vertices),
+        checkpoints=_checkpoints(graph.checkpoints or CheckpointOptions()),
+        restart=RestartStrategy(strategy=_restart(graph.restart or RestartStrategy())),
+        state_backend=StateBackend(backend=_backend(graph.state_backend or StateBackend())),
+    )
+
+
+def _vertex(vertex: Vertex) -> Vertex:
+    return replace(
+        vertex,
+        name=vertex.name or vertex.id,
+        max_parallelism=vertex.max_parallelism or DEFAULT_MAX_PARALLELISM,
+        operators=tuple(_operator(operator, vertex.parallelism) for operator in vertex.operators),
+    )
+
+
+def _operator(operator: Operator, parallelism: int) -> Operator:
+    kind = operator.kind
+    if isinstance(kind, FileSource) and kind.continuous:
+        kind = replace(kind, poll_interval_ms=kind.poll_interval_ms or DEFAULT_POLL_INTERVAL_MS)
+    elif isinstance(kind, GeneratorSource):
+        kind = replace(kind, partitions=kind.partitions or parallelism)
+    elif isinstance(kind, ConsoleSink):
+        kind = replace(kind, rows=kind.rows or DEFAULT_CONSOLE_ROWS)
+    return replace(operator, name=operator.name or operator.id, kind=kind)
+
+
+def _checkpoints(options: CheckpointOptions) -> CheckpointOptions:
+    return replace(
+        options,
+        interval_ms=options.interval_ms or DEFAULT_INTERVAL_MS,
+        timeout_ms=options.timeout_ms or DEFAULT_TIMEOUT_MS,
+        retained=options.retained or DEFAULT_RETAINED,
+    )
+
+
+def _restart(restart: RestartStrategy) -> Strategy:
+    strategy = restart.strategy
+    if strategy is None or strategy == ExponentialRestart():
+        return DEFAULT_EXPONENTIAL
+    if isinstance(strategy, ExponentialRestart):  # a jitter of 0 beside other values is meant
+        return replace(
+            strategy,
+            initial_ms=strategy.initial_ms or DEFAULT_EXPONENTIAL.initial_ms,
+            max_ms=strategy.max_ms or max(DEFAULT_EXPONENTIAL.max_ms, strategy.initial_ms),
+            multiplier=strategy.multiplier or DEFAULT_EXPONENTIAL.multiplier,
+            reset_after_ms=strategy.reset_after_ms or DEFAULT_EXPONENTIAL.reset_after_ms,
+        )
+    if isinstance(strategy, FixedDelayRestart):
+        return replace(strategy, delay_ms=strategy.delay_ms or DEFAULT_DELAY_MS)
+    if isinstance(strategy, FailureRateRestart):
+        return replace(
+            strategy,
+            interval_ms=strategy.interval_ms or DEFAULT_FAILURE_INTERVAL_MS,
+            delay_ms=strategy.delay_ms or DEFAULT_DELAY_MS,
+        )
+    return strategy
+
+
+def _backend(state_backend: StateBackend) -> FilesystemBackend | MemoryBackend:
+    backend = state_backend.backend or FilesystemBackend()
+    if isinstance(backend, MemoryBackend):
+        return replace(backend, max_state_bytes=backend.max_state_bytes or DEFAULT_MEMORY_STATE_BYTES)
+    return backend

@@ -1,0 +1,227 @@
+"""The cluster's slots and which job holds them.
+
+    free --SlotsRequested--> held by a job --SlotsReleased | SlotsRequested again--> free
+      \\____________________________|____________ TaskManagerRemoved ______________> gone
+
+A request that cannot be met waits; waiting requests are looked at in order of arrival, and one that does not fit
+holds nobody up, so that a job which is too large for the cluster never stops another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOffer:
+    """One slot, granted to one job until it releases it or asks again."""
+
+    task_manager_id: str
+    exchange_address: str  # host:port
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerAdded:
+    """A task manager has registered. The same id again replaces what was known; held slots of it stay held."""
+
+    task_manager_id: str
+    exchange_address: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerRemoved:
+    """A task manager is gone, and every slot of it."""
+
+    task_manager_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsRequested:
+    """A job wants `count` slots in place of whatever it holds or has asked for (see effects.RequestSlots).
+
+    preferred: the task manager wanted for slot i, "" where there is none. grace_ms: wait so long for preferred ones
+    that are not registered yet.
+    """
+
+    job_key: str
+    request: int
+    count: int
+    preferred: tuple[str, ...] = ()
+    grace_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsReleased:
+    """A job gives everything back and withdraws its request."""
+
+    job_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """A grace period may have ended."""
+
+
+SlotEvent = TaskManagerAdded | TaskManagerRemoved | SlotsRequested | SlotsReleased | TimePassed
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsGranted:
+    """The job holds these slots now; slot i is for subtask i of every vertex."""
+
+    job_key: str
+    request: int
+    slots: tuple[SlotOffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsShort:
+    """The job has to wait; sent again when the numbers change."""
+
+    job_key: str
+    request: int
+    free_slots: int
+    task_managers: int
+
+
+@dataclass(frozen=True, slots=True)
+class WakePool:
+    """Send TimePassed at this monotonic time. Replaces the one asked for before."""
+
+    at_ms: int
+
+
+SlotEffect = SlotsGranted | SlotsShort | WakePool
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCount:
+    """What one task manager has."""
+
+    task_manager_id: str
+    exchange_address: str
+    slots: int
+    free_slots: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    request: SlotsRequested
+    grace_until_ms: int
+    told: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class _TaskManager:
+    address: str
+    slots: int
+    held: dict[str, int] = field(default_factory=dict)  # job key to number of slots
+
+    @property
+    def free(self) -> int:
+        return max(0, self.slots - sum(self.held.values()))
+
+
+class SlotPool:
+    """All slots of the task managers that are registered with this leader. Pure."""
+
+    def __init__(self) -> None:
+        self._task_managers: dict[str, _TaskManager] = {}
+        self._waiting: dict[str, _Waiting] = {}
+
+    def handle(self, event: SlotEvent, now_ms: int) -> list[SlotEffect]:
+        """The one entrance. Returns grants and shortages, in order of the requests' arrival."""
+        if isinstance(event, TaskManagerAdded):
+            held = (
+                self._task_managers[event.task_manager_id].held if event.task_manager_id in self._task_managers else {}
+            )
+            self._task_managers[event.task_manager_id] = _TaskManager(event.exchange_address, event.slots, held)
+        elif isinstance(event, TaskManagerRemoved):
+            self._task_managers.pop(event.task_manager_id, None)
+        elif isinstance(event, SlotsReleased):
+            self._forget(event.job_key)
+        elif isinstance(event, SlotsRequested):
+            self._forget(event.job_key)
+            self._waiting[event.job_key] = _Waiting(event, now_ms + event.grace_ms)
+        return self._serve(now_ms)
+
+    def task_managers(self) -> tuple[SlotCount, ...]:
+        """What every registered task manager has, by id."""
+        return tuple(
+            SlotCount(name, one.address, one.slots, one.free) for name, one in sorted(self._task_managers.items())
+        )
+
+    @property
+    def total_slots(self) -> int:
+        """Slots of all registered task managers."""
+        return sum(one.slots for one in self._task_managers.values())
+
+    @property
+    def free_slots(self) -> int:
+        """Slots that no job holds."""
+        return sum(one.free for one in self._task_managers.values())
+
+    def held_by(self, job_key: str) -> dict[str, int]:
+        """Task manager id to the number of slots that the job holds there."""
+        return {name: one.held[job_key] for name, one in self._task_managers.items() if one.held.get(job_key)}
+
+    def _forget(self, job_key: str) -> None:
+        self._waiting.pop(job_key, None)
+        for one in self._task_managers.values():
+            one.held.pop(job_key, None)
+
+    def _serve(self, now_ms: int) -> list[SlotEffect]:
+        effects: list[SlotEffect] = []
+        for job_key, waiting in list(self._waiting.items()):
+            request = waiting.request
+            if self.free_slots < request.count:
+                numbers = (self.free_slots, len(self._task_managers))
+                if waiting.told != numbers:
+                    waiting.told = numbers
+                    effects.append(SlotsShort(job_key, request.request, *numbers))
+            elif now_ms >= waiting.grace_until_ms or self._registered(request.preferred):
+                del self._waiting[job_key]
+                effects.append(SlotsGranted(job_key, request.request, self._allocate(request)))
+        graces = [one.grace_until_ms for one in self._waiting.values() if one.grace_until_ms > now_ms]
+        if graces:
+            effects.append(WakePool(min(graces)))
+        return effects
+
+    def _registered(self, names: Sequence[str]) -> bool:
+        return all(name in self._task_managers for name in names if name)
+
+    def _allocate(self, request: SlotsRequested) -> tuple[SlotOffer, ...]:
+        """Slots for one request that fits: the preferred places first, the rest spread evenly."""
+        chosen: list[str | None] = [None] * request.count
+        for index, name in enumerate(request.preferred[: request.count]):
+            if name in self._task_managers and self._task_managers[name].free:
+                chosen[index] = self._hold(name, request.job_key)
+        places = [name if name is not None else self._hold(self._emptiest(request), request.job_key) for name in chosen]
+        return tuple(SlotOffer(name, self._task_managers[name].address) for name in places)
+
+    def _emptiest(self, request: SlotsRequested) -> str:
+        candidates = [(name, one) for name, one in self._task_managers.items() if one.free]
+        name, _ = min(candidates, key=lambda item: (item[1].held.get(request.job_key, 0), -item[1].free, item[0]))
+        return name
+
+    def _hold(self, name: str, job_key: str) -> str:
+        held = self._task_managers[name].held
+        held[job_key] = held.get(job_key, 0) + 1
+        return name
+
+
+def slot_shortage(slots_needed: int, task_manager_slots: Sequence[int]) -> str | None:
+    """A sentence when the cluster as it is can never run a job of this size, else None.
+
+    task_manager_slots: slots of every registered task manager, busy or not. Without any task manager nothing can be
+    said yet, and the job may wait for them.
+    """
+    total = sum(task_manager_slots)
+    if not task_manager_slots or slots_needed <= total:
+        return None
+    return (
+        f"The job needs {slots_needed} slots (its highest parallelism), but the cluster has {total} in "
+        f"{len(task_manager_slots)} task managers: lower the parallelism, or start task managers with more slots."
+    )

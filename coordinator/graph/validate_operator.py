@@ -1,0 +1,125 @@
+"""What can be wrong with one operator, wherever it stands."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lockgate_proto.messages import (
+    Aggregate,
+    AggregateFunction,
+    ConsoleSink,
+    FileFormat,
+    FileSink,
+    FileSource,
+    ForeachBatchSink,
+    GeneratorSource,
+    KeyedAggregate,
+    Operator,
+    PythonTransform,
+    SqlSink,
+    SqlTransform,
+)
+
+
+def operator_problems(operator: Operator) -> Iterator[str]:
+    """Every problem of the operator's own settings, as sentences."""
+    if operator.kind is None:
+        yield f"Operator '{operator.id}' has no kind: it is neither source, transform, aggregate nor sink."
+        return
+    for text in _CHECKS[type(operator.kind)](operator.kind):
+        yield f"Operator '{operator.id}' {text}"
+
+
+def _file_source(source: FileSource) -> Iterator[str]:
+    if not source.path:
+        yield "reads files but has no path."
+    if source.format is FileFormat.FILE_FORMAT_UNSPECIFIED:
+        yield "reads files of no format: choose TEXT, CSV, JSON_LINES or PARQUET."
+    if source.format in (FileFormat.CSV, FileFormat.JSON_LINES) and not source.schema.strip():
+        yield f"reads {source.format.name} and needs a schema, for example 'word STRING, n BIGINT'."
+    if source.poll_interval_ms < 0:
+        yield f"has a poll interval of {source.poll_interval_ms} ms: it cannot be negative."
+
+
+def _generator(source: GeneratorSource) -> Iterator[str]:
+    if source.partitions < 0:
+        yield f"generates {source.partitions} partitions: at least 1 is needed, 0 stands for the parallelism."
+    if source.rows_per_partition < 0:
+        yield f"generates {source.rows_per_partition} rows per partition: 0 stands for unbounded."
+    if not math.isfinite(source.rows_per_second) or source.rows_per_second < 0:
+        yield f"generates {source.rows_per_second} rows per second: 0 stands for as fast as it goes."
+
+
+def _sql(transform: SqlTransform) -> Iterator[str]:
+    if not transform.query.strip():
+        yield "has an empty SQL query."
+
+
+def _function(kind: PythonTransform | ForeachBatchSink) -> Iterator[str]:
+    if not kind.function:
+        yield "has no function."
+
+
+def _keyed_aggregate(kind: KeyedAggregate) -> Iterator[str]:
+    if not kind.keys or not all(kind.keys):
+        yield "aggregates by key but names no keys."
+    if not kind.aggregates:
+        yield "aggregates nothing: add at least one of count, sum, min, max, avg."
+    columns = [*kind.keys, *(one.output for one in kind.aggregates if one.output)]
+    for name, count in Counter(column.casefold() for column in columns).items():
+        if count > 1:
+            yield f"would have {count} result columns named '{name}' (keys and aggregates together)."
+    for position, aggregate in enumerate(kind.aggregates):
+        yield from _aggregate(position, aggregate)
+
+
+def _aggregate(position: int, aggregate: Aggregate) -> Iterator[str]:
+    name = f"'{aggregate.output}'" if aggregate.output else f"number {position + 1}"
+    if not aggregate.output:
+        yield f"has an aggregate without an output name ({name})."
+    if aggregate.function is AggregateFunction.AGGREGATE_FUNCTION_UNSPECIFIED:
+        yield f"has an aggregate without a function ({name}): choose COUNT, SUM, MIN, MAX or AVG."
+    elif aggregate.function is not AggregateFunction.COUNT and not aggregate.input.strip():
+        yield f"has a {aggregate.function.name} of nothing ({name}): it needs an input expression."
+
+
+def _file_sink(sink: FileSink) -> Iterator[str]:
+    if not sink.path:
+        yield "writes files but has no path."
+    if sink.format is FileFormat.TEXT:
+        yield "cannot write TEXT: choose PARQUET, CSV or JSON_LINES."
+    elif sink.format is FileFormat.FILE_FORMAT_UNSPECIFIED:
+        yield "writes files of no format: choose PARQUET, CSV or JSON_LINES."
+
+
+def _sql_sink(sink: SqlSink) -> Iterator[str]:
+    if not sink.url:
+        yield "writes to a database but has no url, for example 'sqlite:////tmp/words.db'."
+    if not sink.table:
+        yield "writes to a database but names no table."
+    if not sink.keys or not all(sink.keys):
+        yield "writes to a database and needs key columns: rows are inserted or replaced by key."
+    for name, count in Counter(key.casefold() for key in sink.keys).items():
+        if count > 1:
+            yield f"names the key column '{name}' {count} times."
+
+
+def _console_sink(sink: ConsoleSink) -> Iterator[str]:
+    if sink.rows < 0:
+        yield f"prints {sink.rows} rows a batch: it cannot be negative."
+
+
+_CHECKS: Mapping[type[Any], Callable[[Any], Iterator[str]]] = {
+    FileSource: _file_source,
+    GeneratorSource: _generator,
+    SqlTransform: _sql,
+    PythonTransform: _function,
+    KeyedAggregate: _keyed_aggregate,
+    FileSink: _file_sink,
+    SqlSink: _sql_sink,
+    ConsoleSink: _console_sink,
+    ForeachBatchSink: _function,
+}

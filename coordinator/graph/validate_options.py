@@ -1,0 +1,58 @@
+"""What can be wrong with the options of a whole job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from lockgate_proto.messages import (
+    CheckpointOptions,
+    ExponentialRestart,
+    FailureRateRestart,
+    FixedDelayRestart,
+    JobGraph,
+    MemoryBackend,
+    StateBackend,
+)
+
+from coordinator.graph.normalize import Strategy
+
+
+def option_problems(graph: JobGraph) -> Iterator[str]:
+    """Every problem of checkpoint options, restart strategy and state backend. graph: normalized."""
+    if graph.checkpoints is not None:
+        yield from _checkpoints(graph.checkpoints)
+    if graph.restart is not None and graph.restart.strategy is not None:
+        yield from _restart(graph.restart.strategy)
+    backend = (graph.state_backend or StateBackend()).backend
+    if isinstance(backend, MemoryBackend) and backend.max_state_bytes < 0:
+        yield f"The memory backend's max_state_bytes is {backend.max_state_bytes}: it cannot be negative."
+
+
+def _checkpoints(options: CheckpointOptions) -> Iterator[str]:
+    for name in ("interval_ms", "timeout_ms", "min_pause_ms", "tolerable_failures", "retained"):
+        value = getattr(options, name)
+        if value < 0:
+            yield f"The checkpoint option {name} is {value}: it cannot be negative."
+
+
+def _restart(strategy: Strategy) -> Iterator[str]:
+    if isinstance(strategy, ExponentialRestart):
+        yield from _not_negative(strategy, "initial_ms", "max_ms", "reset_after_ms")
+        if not math.isfinite(strategy.multiplier) or strategy.multiplier < 1:
+            yield f"The restart strategy's multiplier is {strategy.multiplier}: it has to be at least 1."
+        if not 0 <= strategy.jitter <= 1:
+            yield f"The restart strategy's jitter is {strategy.jitter}: it has to lie between 0 and 1."
+        if 0 <= strategy.max_ms < strategy.initial_ms:
+            yield f"The restart strategy's max_ms {strategy.max_ms} is below its initial_ms {strategy.initial_ms}."
+    elif isinstance(strategy, FixedDelayRestart):
+        yield from _not_negative(strategy, "attempts", "delay_ms")
+    elif isinstance(strategy, FailureRateRestart):
+        yield from _not_negative(strategy, "failures", "interval_ms", "delay_ms")
+
+
+def _not_negative(strategy: Strategy, *names: str) -> Iterator[str]:
+    for name in names:
+        value = getattr(strategy, name)
+        if value < 0:
+            yield f"The restart strategy's {name} is {value}: it cannot be negative."

@@ -1,0 +1,1 @@
+"""One job under one leader: recovery, attempts, splits, restarts, the end. Pure."""

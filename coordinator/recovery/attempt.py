@@ -1,0 +1,213 @@
+"""One execution attempt under this leader: its subtasks, the splits of its sources, what has been committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lockgate_proto.messages import (
+    AttemptId,
+    CancelAttempt,
+    CheckpointMetadata,
+    FailureCause,
+    JobEvent,
+    JobEventKind,
+    JobGraph,
+    SplitsDiscovered,
+    SubtaskId,
+    SubtaskPhase,
+    SubtaskReport,
+)
+
+from coordinator.graph.execution_graph import ExecutionGraph, Phase, SubtaskKey
+from coordinator.graph.shape import source_vertices
+from coordinator.graph.slots import SlotOffer
+from coordinator.recovery.effects import ControlBody, Emit, Send
+from coordinator.recovery.events import (
+    Committed,
+    FirstRecordSeen,
+    Gone,
+    Reported,
+    SplitsFound,
+    TaskManagerLost,
+    Tick,
+)
+from coordinator.recovery.restore import states_by_subtask
+from coordinator.recovery.splits import Assign, SplitAssigner, SplitEffect
+
+_PHASES = {SubtaskPhase.SUBTASK_RUNNING: Phase.RUNNING, SubtaskPhase.SUBTASK_EXHAUSTED: Phase.EXHAUSTED}
+
+
+DEPLOY_TIMEOUT_MS = 300_000
+"""An attempt whose subtasks have not all started by then has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """The attempt is over. lost: the task manager that cannot be told, or empty."""
+
+    cause: FailureCause
+    text: str
+    lost: str = ""
+
+
+AttemptEvent = Reported | TaskManagerLost | FirstRecordSeen | SplitsFound | Committed | Gone | Tick
+AttemptEffect = Send | Emit | AttemptFailed
+
+
+class Attempt:
+    """An attempt from the grant of its slots to its end. Never revived: a restart makes a new one."""
+
+    def __init__(self, graph: JobGraph, attempt: AttemptId, slots: Sequence[SlotOffer], token: int) -> None:
+        """graph: normalized. slots[i] takes subtask i of every vertex. token: for events."""
+        self.id = attempt
+        self.deployed_ms: int | None = None
+        self.running_ms: int | None = None
+        self.execution = ExecutionGraph(graph, attempt, slots)
+        self._graph = graph
+        self._token = token
+        self._first_record_seen = False
+        self._assigners: dict[str, SplitAssigner] = {}
+        self._committed: dict[SubtaskKey, int] = {}
+        self._commit_deadline_ms: int | None = None
+
+    def handle(self, event: AttemptEvent, now_ms: int) -> list[AttemptEffect]:
+        """Takes what its task managers say. What belongs to another attempt is ignored."""
+        if isinstance(event, Reported):
+            return self._on_report(event.report, now_ms)
+        if isinstance(event, TaskManagerLost):
+            return self._on_lost(event)
+        if isinstance(event, FirstRecordSeen):
+            return self._on_first_record(event)
+        if isinstance(event, SplitsFound):
+            return self._on_splits(event.found, now_ms)
+        if isinstance(event, Committed):
+            self._on_committed(event)
+            return []
+        if isinstance(event, Gone):
+            lost = f"all subtasks on {event.task_manager_id} have ended"
+            return [AttemptFailed(FailureCause.FAULT, lost)] if event.gone.attempt == self.id else []
+        return self._on_tick(now_ms)
+
+    def deploy(self, metadata: CheckpointMetadata | None, checkpoint_directory: str, now_ms: int) -> list[Send]:
+        """Everything to send now that the attempt's record is written.
+
+        metadata: the snapshot to start from. Raises SourceStateUnreadable.
+        """
+        restore = states_by_subtask(metadata)
+        for vertex in source_vertices(self._graph):
+            own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}
+            self._assigners[vertex.id] = SplitAssigner(vertex, self.id, own)
+        self.deployed_ms = now_ms
+        sends: list[Send] = []
+        restored_id = metadata.checkpoint_id if metadata is not None else 0
+        for name, body in self.execution.deployments(restore, restored_id, checkpoint_directory):
+            sends.append(Send(name, body))
+        for assigner in self._assigners.values():
+            sends += self._split_sends(assigner, assigner.deployed(now_ms))
+        return sends
+
+    def next_wake_ms(self) -> int | None:
+        """When a Tick is wanted."""
+        times = [one.next_wake_ms() for one in self._assigners.values()]
+        times.append(self._commit_deadline_ms)
+        if self.deployed_ms is not None and self.running_ms is None:
+            times.append(self.deployed_ms + DEPLOY_TIMEOUT_MS)
+        return min((at for at in times if at is not None), default=None)
+
+    def all_committed(self, checkpoint_id: int, deadline_ms: int) -> bool:
+        """True when every subtask has made this checkpoint visible. The first call sets the deadline for it."""
+        if self._commit_deadline_ms is None:
+            self._commit_deadline_ms = deadline_ms
+        return not self._not_committed(checkpoint_id)
+
+    def to_all(self, body: ControlBody, without: str = "") -> list[Send]:
+        """One message to every task manager of the attempt."""
+        return [Send(name, body) for name in self.execution.task_managers() if name != without]
+
+    def cancel(self, reason: str, lost: str) -> list[Send]:
+        """Cancels the attempt wherever it was deployed, but not on the task manager that is lost."""
+        if self.deployed_ms is None:
+            return []
+        return self.to_all(CancelAttempt(attempt=self.id, reason=reason), without=lost)
+
+    def owns(self, subtask: SubtaskId | None) -> bool:
+        """True when the id names a subtask of this very attempt."""
+        return self.execution.owns(subtask)
+
+    def _on_report(self, report: SubtaskReport, now_ms: int) -> list[AttemptEffect]:
+        subtask = report.subtask
+        if subtask is None or not self.owns(subtask):
+            return []
+        phase = _PHASES.get(report.phase)
+        if phase is None:
+            return self._on_end(report, subtask)
+        if not self.execution.advance(subtask, phase, now_ms):
+            return []
+        assigner = self._assigners.get(subtask.vertex_id)
+        return [*self._split_sends(assigner, assigner.running(subtask.subtask))] if assigner is not None else []
+
+    def _on_end(self, report: SubtaskReport, subtask: SubtaskId) -> list[AttemptEffect]:
+        """A subtask has failed, or was stopped although nobody here has cancelled it."""
+        place = self.execution.task_manager_of((subtask.vertex_id, subtask.subtask))
+        name = f"{subtask.vertex_id}-{subtask.subtask} on {place}"
+        if report.phase is SubtaskPhase.SUBTASK_FAILED:
+            return [AttemptFailed(report.cause, f"{name}: {report.error}")]
+        if report.phase is SubtaskPhase.SUBTASK_CANCELED:
+            text = f"{name} was cancelled by its task manager. {report.error}".strip()
+            return [AttemptFailed(FailureCause.FAULT, text)]
+        return []
+
+    def _on_lost(self, event: TaskManagerLost) -> list[AttemptEffect]:
+        if event.task_manager_id not in self.execution.task_managers():
+            return []
+        text = f"task manager {event.task_manager_id} is lost: {event.reason}"
+        emit = self._emit(JobEventKind.TASK_MANAGER_LOST, text)
+        return [emit, AttemptFailed(FailureCause.FAULT, text, event.task_manager_id)]
+
+    def _on_first_record(self, event: FirstRecordSeen) -> list[AttemptEffect]:
+        if self._first_record_seen or not self.owns(event.first.subtask):
+            return []
+        self._first_record_seen = True
+        return [self._emit(JobEventKind.FIRST_RECORD, "", event.first.unix_us)]
+
+    def _on_splits(self, found: SplitsDiscovered, now_ms: int) -> list[AttemptEffect]:
+        assigner = self._assigners.get(found.vertex_id)
+        if found.attempt != self.id or assigner is None:
+            return []
+        if found.error:
+            return [AttemptFailed(FailureCause.USER_ERROR, f"source {found.vertex_id}: {found.error}")]
+        return [*self._split_sends(assigner, assigner.found(found, now_ms))]
+
+    def _on_committed(self, event: Committed) -> None:
+        subtask = event.committed.subtask
+        if subtask is not None and self.owns(subtask):
+            key = (subtask.vertex_id, subtask.subtask)
+            self._committed[key] = max(self._committed.get(key, 0), event.committed.checkpoint_id)
+
+    def _on_tick(self, now_ms: int) -> list[AttemptEffect]:
+        starting = self.deployed_ms is not None and self.running_ms is None
+        if starting and now_ms >= (self.deployed_ms or 0) + DEPLOY_TIMEOUT_MS:
+            text = f"not started within {DEPLOY_TIMEOUT_MS} ms: {', '.join(self.execution.missing())}"
+            return [AttemptFailed(FailureCause.FAULT, text)]
+        if self._commit_deadline_ms is not None and now_ms >= self._commit_deadline_ms:
+            text = "the last checkpoint was not committed in time"
+            return [AttemptFailed(FailureCause.FAULT, text)]
+        effects: list[AttemptEffect] = []
+        for assigner in self._assigners.values():
+            effects += self._split_sends(assigner, assigner.tick(now_ms))
+        return effects
+
+    def _not_committed(self, checkpoint_id: int) -> tuple[SubtaskKey, ...]:
+        return tuple(key for key in self.execution.subtasks if self._committed.get(key, 0) < checkpoint_id)
+
+    def _emit(self, kind: JobEventKind, text: str, unix_us: int = 0) -> Emit:
+        number = self.id.attempt
+        return Emit(JobEvent(kind=kind, unix_us=unix_us, attempt=number, token=self._token, text=text))
+
+    def _split_sends(self, assigner: SplitAssigner, effects: list[SplitEffect]) -> list[Send]:
+        sends = []
+        for effect in effects:
+            index = effect.subtask if isinstance(effect, Assign) else 0
+            sends.append(Send(self.execution.task_manager_of((assigner.vertex_id, index)), effect.body))
+        return sends

@@ -1,0 +1,32 @@
+"""Pauses between tries to read a snapshot whose storage may come back."""
+
+from __future__ import annotations
+
+FIRST_MS = 1_000
+LONGEST_MS = 30_000
+
+
+class Backoff:
+    """Doubles from FIRST_MS to LONGEST_MS."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._at_ms: int | None = None
+
+    def failed(self, now_ms: int) -> int:
+        """Another try has failed; returns the pause in ms."""
+        pause_ms = min(FIRST_MS << min(self._failures, 10), LONGEST_MS)
+        self._failures += 1
+        self._at_ms = now_ms + pause_ms
+        return pause_ms
+
+    def take_due(self, now_ms: int) -> bool:
+        """True once, when the pause is over."""
+        if self._at_ms is None or now_ms < self._at_ms:
+            return False
+        self._at_ms = None
+        return True
+
+    def next_wake_ms(self) -> int | None:
+        """When the pause is over, None when there is none."""
+        return self._at_ms

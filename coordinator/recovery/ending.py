@@ -1,0 +1,80 @@
+"""How a job ends: what has to happen before its result is written, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobGraph, JobRecord, JobResult, OperatorCounters
+
+from coordinator.checkpoint.completed import retained_after_end
+
+CANCEL_TIMEOUT_MS = 5_000
+"""A cancelled job does not wait longer for its task managers to stop the subtasks."""
+
+
+class Ending:
+    """The end that has been decided and is not written yet."""
+
+    def __init__(self, outcome: str, error: str = "", *, keep_all: bool = False) -> None:
+        """outcome: FINISHED, FAILED or CANCELED. keep_all: no checkpoint may be deleted."""
+        self.outcome = outcome
+        self._error = error
+        self._keep_all = keep_all
+        self._stopping: set[str] = set()
+        self._deadline_ms = 0
+        self._given = False
+
+    def await_stop(self, task_managers: Iterable[str], now_ms: int) -> None:
+        """The result says that the subtasks there have stopped; waits for it, but not for ever."""
+        self._stopping = set(task_managers)
+        self._deadline_ms = now_ms + CANCEL_TIMEOUT_MS
+
+    def stopped(self, task_manager_id: str) -> None:
+        """The subtasks there have ended, or the task manager has."""
+        self._stopping.discard(task_manager_id)
+
+    def take_due(self, settling: bool, now_ms: int) -> bool:
+        """True once: when the result may be written. settling: a checkpoint's outcome is still unknown."""
+        if now_ms >= self._deadline_ms:
+            self._stopping.clear()
+        if self._given or settling or self._stopping:
+            return False
+        self._given = True
+        return True
+
+    def next_wake_ms(self) -> int | None:
+        """When take_due may have changed without an event."""
+        return self._deadline_ms if self._stopping else None
+
+    def result(
+        self,
+        record: JobRecord,
+        graph: JobGraph,
+        attempt: AttemptRecord,
+        completed: tuple[CompletedCheckpoint, ...],
+        counters: tuple[OperatorCounters, ...],
+        ended_unix_ms: int,
+    ) -> JobResult:
+        """The record for /results/<key>. attempt: the last one. completed: newest first, `metadata` empty."""
+        return JobResult(
+            job_key=record.job_key,
+            run_id=record.run_id,
+            name=graph.name,
+            outcome=self.outcome,
+            error=self._error,
+            submitted_unix_ms=record.submitted_unix_ms,
+            ended_unix_ms=ended_unix_ms,
+            dirty=True,
+            graph_checksum=record.graph_checksum,
+            last_checkpoint=completed[0] if completed else None,
+            counters=counters,
+            attempt=attempt.attempt,
+            restarts=attempt.restarts,
+            token=attempt.token,
+            retained=retained_after_end(
+                completed,
+                finished=self.outcome == "FINISHED",
+                retain_after_end=graph.checkpoints is not None and graph.checkpoints.retain_after_end,
+                keep_all=self._keep_all,
+            ),
+        )

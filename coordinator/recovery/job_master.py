@@ -1,0 +1,486 @@
+"""One job under one leader: from the grant to the job's end or the leader's.
+
+Composes what the leader found (takeover.py), the attempt (attempt.py), the checkpoints (checkpoint/coordinator.py),
+the restart strategy (restart.py), the records to write (record_writer.py) and the end (ending.py). The states and
+their drawing are in job_state.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+from lockgate_proto.messages import (
+    AttemptId,
+    AttemptRecord,
+    CancelAttempt,
+    CheckpointOptions,
+    CompletedCheckpoint,
+    FailureCause,
+    JobEvent,
+    JobEventKind,
+    JobGraph,
+    JobRecord,
+    JobState,
+    JobStatus,
+    NoRestart,
+)
+
+from coordinator.checkpoint.coordinator import CheckpointCoordinator
+from coordinator.checkpoint.effects import TooManyFailures
+from coordinator.checkpoint.events import AttemptEnded, AttemptRunning, CheckpointEvent, InputExhausted
+from coordinator.graph.normalize import normalize
+from coordinator.graph.shape import slots_needed
+from coordinator.graph.story import Story
+from coordinator.recovery import effects, events
+from coordinator.recovery.announce import Announcement, announce
+from coordinator.recovery.attempt import Attempt, AttemptEvent, AttemptFailed
+from coordinator.recovery.backoff import Backoff
+from coordinator.recovery.counters import JobCounters
+from coordinator.recovery.effects import Effect
+from coordinator.recovery.ending import Ending
+from coordinator.recovery.events import Event
+from coordinator.recovery.job_state import ALLOWED, OUTCOMES
+from coordinator.recovery.record_writer import RecordWriter
+from coordinator.recovery.restart import GiveUp, RestartPolicy
+from coordinator.recovery.restore import states_by_subtask
+from coordinator.recovery.splits import SourceStateUnreadable
+from coordinator.recovery.stale import StaleAttempt
+from coordinator.recovery.takeover import Takeover
+from coordinator.recovery.view import job_status, waits_for
+
+RECOVERY_GRACE_MS = 500
+"""A new leader waits so long for the task managers of the last attempt to register."""
+
+
+class JobMaster:
+    """One job under one leader; made after a grant, dropped with it or after the effect CleanUp.
+
+    The first event is Recovered or RecoveryFailed. Pure: no I/O, clock, thread.
+    """
+
+    def __init__(
+        self,
+        record: JobRecord,
+        graph: JobGraph,
+        *,
+        token: int,
+        checkpoint_directory: str,
+        unix_offset_ms: int = 0,
+    ) -> None:
+        """record: as stored under /jobs/<key>/graph. graph: decoded from it; normalized here.
+
+        token: of the grant. checkpoint_directory: URI `<storage>/<cluster>/<job_key>/<run_id>`.
+        unix_offset_ms: wall clock minus monotonic clock, for display fields only.
+        """
+        self._record = record
+        self._graph = normalize(graph)
+        self._options = self._graph.checkpoints or CheckpointOptions()
+        self._token = token
+        self._directory = checkpoint_directory
+        self._unix_offset_ms = unix_offset_ms
+        self._state = JobState.WAITING_FOR_SLOTS
+        self._story = Story(f"job {record.job_key} under token {token}")
+        strategy = self._graph.restart.strategy if self._graph.restart is not None else None
+        self._policy = RestartPolicy(strategy or NoRestart())
+        self._counters = JobCounters(self._graph)
+        self._writer = RecordWriter(record.job_key)
+        self._takeover: Takeover | None = None
+        self._snapshots: CheckpointCoordinator | None = None
+        self._stale = StaleAttempt(record, None)
+        self._attempt: Attempt | None = None
+        self._attempt_number = 0
+        self._restarts = 0
+        self._places: tuple[str, ...] = ()  # task manager of slot i in the newest attempt
+        self._request = 0
+        self._restart_at_ms = 0
+        self._backoff = Backoff()
+        self._wake_ms: int | None = None
+        self._ending: Ending | None = None
+        self._ended_ms: int | None = None
+        self._cancel_wanted = False
+        self._suspended = False
+        self._message = "the leader reads the job's records"
+        self._error = ""
+        self._out: list[Effect] = []
+        self._handlers = self._handler_table()
+
+    def _handler_table(self) -> dict[type[Any], Callable[[Any, int], None]]:
+        return {
+            events.Recovered: self._on_recovered,
+            events.RecoveryFailed: self._on_recovery_failed,
+            events.SlotsOffered: self._on_slots,
+            events.SlotsMissing: self._on_slots_missing,
+            events.AttemptPersisted: self._on_attempt_persisted,
+            events.ResultPersisted: self._on_result_persisted,
+            events.PersistFailed: self._on_persist_failed,
+            events.TaskManagerLost: self._on_task_manager_lost,
+            events.StillRunning: self._on_still_running,
+            events.Reported: self._to_attempt,
+            events.FirstRecordSeen: self._to_attempt,
+            events.SplitsFound: self._to_attempt,
+            events.Committed: self._to_attempt,
+            events.Gone: self._on_gone,
+            events.CountersReported: self._on_counters,
+            events.CancelRequested: self._on_cancel,
+            events.SavepointRequested: self._on_savepoint,
+            events.Suspended: self._on_suspended,
+            events.Resumed: self._on_suspended,
+            events.Tick: self._on_tick,
+        }
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """The one entrance. now_ms: monotonic. Raises IllegalTransition on a fault of this code only."""
+        self._out = []
+        if self._ended_ms is not None:
+            if isinstance(event, events.SavepointRequested):
+                self._out.append(effects.AnswerSavepoint(event.request_id, error="The job has ended."))
+            return self._out
+        self._handlers.get(type(event), self._to_snapshots)(event, now_ms)
+        self._proceed(now_ms)
+        wake_ms = self._next_wake_ms() if self._ended_ms is None else None
+        if wake_ms is not None and (wake_ms != self._wake_ms or isinstance(event, events.Tick)):
+            self._out.append(effects.WakeAt(wake_ms))
+        self._wake_ms = wake_ms
+        return self._out
+
+    def status(self) -> JobStatus:
+        """What clients see; `leader_address` is left to the runtime."""
+        ended = self._ended_ms is not None
+        flags = {"suspended": self._suspended, "ending": self._ending is not None}
+        return job_status(
+            self._record,
+            self._graph.name,
+            self._state,
+            message="" if ended else waits_for(self._state, self._attempt, self._message, **flags),
+            error=self._error,
+            ended_unix_ms=self._ended_ms + self._unix_offset_ms if self._ended_ms is not None else 0,
+            newest=self._attempt_record(),
+            attempt=self._attempt,
+            snapshots=self._snapshots,
+            counters=self._counters,
+        )
+
+    def checkpoints(self) -> tuple[CompletedCheckpoint, ...]:
+        """Completed checkpoints and savepoints, newest first, `metadata` empty."""
+        return self._snapshots.completed.all() if self._snapshots is not None else ()
+
+    @property
+    def ended(self) -> bool:
+        """True from ResultPersisted on: the job is FINISHED, FAILED or CANCELED for good."""
+        return self._ended_ms is not None
+
+    # recovery
+
+    def _on_recovered(self, event: events.Recovered, now_ms: int) -> None:
+        if self._takeover is not None:
+            return
+        takeover = self._take_over(event, now_ms)
+        if event.attempt is not None:
+            restored_id = takeover.metadata.checkpoint_id if takeover.metadata is not None else 0
+            text = f"goes on from checkpoint {restored_id}" if restored_id else "starts from the beginning"
+            self._emit(JobEventKind.JOB_RECOVERED, text, restored_id)
+        if self._cancel_wanted:
+            self._cancel(now_ms)
+        elif (problem := takeover.problem()) is not None:
+            self._end("FAILED", problem, now_ms, keep_all=True)
+        else:
+            self._counters.restore(states_by_subtask(takeover.metadata).values())
+            self._request_slots(RECOVERY_GRACE_MS)
+
+    def _on_recovery_failed(self, event: events.RecoveryFailed, now_ms: int) -> None:
+        if self._takeover is not None:
+            return
+        self._error = event.reason
+        if self._cancel_wanted:
+            self._take_over(event, now_ms)
+            self._cancel(now_ms, keep_all=True)
+        elif not event.retryable:
+            self._take_over(event, now_ms)
+            self._end("FAILED", event.reason, now_ms, keep_all=True)
+        else:
+            pause_ms = self._backoff.failed(now_ms)
+            self._message = f"the snapshot cannot be read, next try after {pause_ms} ms: {event.reason}"
+
+    def _take_over(self, event: events.Recovered | events.RecoveryFailed, now_ms: int) -> Takeover:
+        self._stale = StaleAttempt(self._record, event.attempt)
+        if event.attempt is not None:
+            self._attempt_number, self._restarts = event.attempt.attempt, event.attempt.restarts
+            self._places = event.attempt.task_manager_ids
+        self._takeover = Takeover(
+            self._record,
+            self._graph,
+            event,
+            token=self._token,
+            directory=self._directory,
+            unix_offset_ms=self._unix_offset_ms,
+        )
+        self._snapshots = self._takeover.coordinator
+        if self._suspended:
+            self._to_snapshots(events.Suspended(), now_ms)
+        return self._takeover
+
+    # slots and deployment
+
+    def _request_slots(self, grace_ms: int = 0) -> None:
+        self._request += 1
+        needed = slots_needed(self._graph)
+        self._message = f"needs {needed} slots"
+        self._out.append(effects.RequestSlots(self._request, needed, self._places, grace_ms))
+
+    def _on_slots_missing(self, event: events.SlotsMissing, now_ms: int) -> None:
+        if self._state is JobState.WAITING_FOR_SLOTS and event.request == self._request:
+            needed = slots_needed(self._graph)
+            self._message = f"needs {needed} slots, {event.free_slots} free in {event.task_managers} task managers"
+            self._story.note(self._message, now_ms)
+
+    def _on_slots(self, event: events.SlotsOffered, now_ms: int) -> None:
+        waiting = self._state is JobState.WAITING_FOR_SLOTS and self._ending is None
+        if not waiting or event.request != self._request or len(event.slots) < slots_needed(self._graph):
+            return
+        if self._attempt_number:
+            self._restarts += 1
+        self._attempt_number += 1
+        attempt = AttemptId(self._record.job_key, self._record.run_id, self._attempt_number)
+        self._attempt = Attempt(self._graph, attempt, event.slots, self._token)
+        self._places = tuple(slot.task_manager_id for slot in event.slots)
+        self._move(JobState.DEPLOYING, now_ms)
+        self._writer.want(effects.PersistAttempt(self._attempt_record()), now_ms)
+
+    def _on_attempt_persisted(self, event: events.AttemptPersisted, now_ms: int) -> None:
+        attempt = self._attempt
+        if attempt is None or attempt.deployed_ms is not None or event.attempt != attempt.id.attempt:
+            return
+        assert self._snapshots is not None  # it was there before the attempt
+        self._writer.drop(now_ms)
+        metadata = self._snapshots.completed.restore_point
+        try:
+            sends = attempt.deploy(metadata, self._directory, now_ms)
+        except SourceStateUnreadable as error:
+            self._fail(AttemptFailed(FailureCause.STATE_UNREADABLE, str(error)), now_ms)
+            return
+        self._out += self._stale.cancel("replaced by a new attempt", attempt.execution.task_managers())
+        self._counters.restore(states_by_subtask(metadata).values())
+        self._out += sends
+
+    def _on_persist_failed(self, event: events.PersistFailed, now_ms: int) -> None:
+        kind = effects.PersistAttempt if event.kind is events.PersistKind.ATTEMPT else effects.PersistResult
+        abandoned = event.attempt not in (0, self._attempt_number)
+        if isinstance(self._writer.wanted, kind) and not abandoned:
+            self._writer.failed(now_ms)
+            self._message = f"the {event.kind.value} record could not be written, next try soon: {event.reason}"
+
+    # what task managers report
+
+    def _to_attempt(self, event: AttemptEvent, now_ms: int) -> None:
+        if self._attempt is None or self._ending is not None:
+            return
+        for effect in self._attempt.handle(event, now_ms):
+            if isinstance(effect, AttemptFailed):
+                self._fail(effect, now_ms)
+            else:
+                self._out.append(effect)
+
+    def _on_task_manager_lost(self, event: events.TaskManagerLost, now_ms: int) -> None:
+        self._places = tuple("" if name == event.task_manager_id else name for name in self._places)
+        if self._ending is not None:
+            self._ending.stopped(event.task_manager_id)
+        self._to_attempt(event, now_ms)
+
+    def _on_gone(self, event: events.Gone, now_ms: int) -> None:
+        gone = event.gone.attempt
+        if self._ending is not None and gone is not None and gone.attempt == self._attempt_number:
+            self._ending.stopped(event.task_manager_id)
+        self._to_attempt(event, now_ms)
+
+    def _on_still_running(self, event: events.StillRunning, now_ms: int) -> None:
+        attempt = self._attempt
+        if self._takeover is None or (attempt is not None and event.attempt == attempt.id):
+            return  # nothing is decided yet, or nothing is wrong
+        used = attempt is not None and event.task_manager_id in attempt.execution.task_managers()
+        if self._ending is None and (used or self._stale.covers(event.task_manager_id, event.attempt)):
+            return  # the next Deploy replaces it, or is preceded by its cancellation
+        self._story.note(f"{event.task_manager_id} still runs attempt {event.attempt.attempt}", now_ms)
+        body = CancelAttempt(attempt=event.attempt, reason="this attempt is over")
+        self._out.append(effects.Send(event.task_manager_id, body))
+
+    def _on_counters(self, event: events.CountersReported, _now_ms: int) -> None:
+        if self._attempt is not None:
+            self._counters.update(event.counters, self._attempt.owns)
+
+    def _on_tick(self, event: events.Tick, now_ms: int) -> None:
+        self._to_snapshots(event, now_ms)
+        self._to_attempt(event, now_ms)
+
+    # clients and ZooKeeper
+
+    def _on_cancel(self, _event: events.CancelRequested, now_ms: int) -> None:
+        self._cancel_wanted = True
+        if self._takeover is not None and self._ending is None:
+            self._cancel(now_ms)
+
+    def _cancel(self, now_ms: int, *, keep_all: bool = False) -> None:
+        attempt = self._attempt
+        self._move(JobState.CANCELING, now_ms)
+        self._end("CANCELED", "", now_ms, keep_all=keep_all)
+        if self._ending is not None and attempt is not None and attempt.deployed_ms is not None:
+            self._ending.await_stop(attempt.execution.task_managers(), now_ms)
+
+    def _on_savepoint(self, event: events.SavepointRequested, now_ms: int) -> None:
+        if self._snapshots is None or self._ending is not None:
+            text = "A savepoint needs a running job; ask again once it runs."
+            self._out.append(effects.AnswerSavepoint(event.request_id, error=text))
+        else:
+            self._to_snapshots(event, now_ms)
+
+    def _on_suspended(self, event: events.Suspended | events.Resumed, now_ms: int) -> None:
+        self._suspended = isinstance(event, events.Suspended)
+        self._writer.suspend(self._suspended, now_ms)
+        self._to_snapshots(event, now_ms)
+
+    # checkpoints
+
+    def _to_snapshots(self, event: CheckpointEvent, now_ms: int) -> None:
+        if self._snapshots is None:
+            return
+        too_many: str | None = None
+        for effect in self._snapshots.handle(event, now_ms):
+            if isinstance(effect, TooManyFailures):
+                too_many = effect.reason
+            elif isinstance(effect, Announcement):
+                self._out += announce(effect, self._attempt, self._token)
+            else:
+                self._out.append(effect)
+        if too_many is not None:
+            self._fail(AttemptFailed(FailureCause.FAULT, too_many), now_ms)
+
+    # failure and end
+
+    def _fail(self, failed: AttemptFailed, now_ms: int) -> None:
+        attempt = self._attempt
+        if self._ending is not None or attempt is None:
+            return
+        self._error = failed.text
+        self._emit(JobEventKind.ATTEMPT_FAILED, failed.text)
+        if failed.cause in (FailureCause.USER_ERROR, FailureCause.STATE_UNREADABLE):
+            keep_all = failed.cause is FailureCause.STATE_UNREADABLE
+            self._end("FAILED", failed.text, now_ms, keep_all=keep_all)
+            return
+        ran_ms = now_ms - attempt.running_ms if attempt.running_ms is not None else 0
+        noise = crc32(f"{self._record.run_id}/{self._attempt_number}".encode()) / 2**32
+        verdict = self._policy.failed(now_ms, ran_ms, noise)
+        if isinstance(verdict, GiveUp):
+            self._end("FAILED", f"{failed.text}\n{verdict.reason}", now_ms, lost=failed.lost)
+            return
+        self._tear_down(failed.text, now_ms, failed.lost)
+        self._move(JobState.RESTARTING, now_ms)
+        self._restart_at_ms = now_ms + verdict.delay_ms
+        self._message = f"the next attempt comes {verdict.delay_ms} ms after the failure"
+
+    def _end(self, outcome: str, error: str, now_ms: int, *, keep_all: bool = False, lost: str = "") -> None:
+        """Decides how the job ends. Its result is written by _proceed, when no checkpoint is in doubt any more."""
+        self._story.note(f"ends as {outcome} {error}", now_ms)
+        self._ending = Ending(outcome, error, keep_all=keep_all)
+        self._error = error or self._error
+        self._message = "its end is being written"
+        if outcome != "FINISHED":
+            self._tear_down(error or "the job is cancelled", now_ms, lost)
+            self._out += self._stale.cancel(error or "the job is cancelled")
+
+    def _tear_down(self, reason: str, now_ms: int, lost: str = "") -> None:
+        """Ends the current attempt everywhere: nothing it says counts any more."""
+        attempt, self._attempt = self._attempt, None
+        self._writer.drop(now_ms)
+        if attempt is not None:
+            self._out += attempt.cancel(reason, lost)
+        self._to_snapshots(AttemptEnded(reason), now_ms)
+
+    def _on_result_persisted(self, _event: events.ResultPersisted, now_ms: int) -> None:
+        wanted = self._writer.wanted
+        if self._ending is None or not isinstance(wanted, effects.PersistResult):
+            return
+        self._writer.drop(now_ms)
+        if self._attempt is not None:
+            self._tear_down("the job has finished", now_ms)
+        self._move(OUTCOMES[self._ending.outcome], now_ms)
+        self._ended_ms = now_ms
+        self._out += [effects.ReleaseSlots(), effects.CleanUp(wanted.result.retained)]
+
+    # what is due now
+
+    def _proceed(self, now_ms: int) -> None:
+        """Everything that may go on because of what has just happened, or because time has passed."""
+        if self._backoff.take_due(now_ms):
+            self._out.append(effects.Recover())
+        snapshots = self._snapshots
+        if snapshots is None:
+            return
+        if self._attempt is not None and self._ending is None:
+            self._proceed_attempt(self._attempt, snapshots, now_ms)
+        if self._ending is not None:
+            self._proceed_ending(self._ending, snapshots, now_ms)
+        elif self._state is JobState.RESTARTING and now_ms >= self._restart_at_ms and not snapshots.settling:
+            self._move(JobState.WAITING_FOR_SLOTS, now_ms)
+            self._request_slots()
+        self._out += self._writer.due(now_ms)
+
+    def _proceed_attempt(self, attempt: Attempt, snapshots: CheckpointCoordinator, now_ms: int) -> None:
+        starting = self._state is JobState.DEPLOYING and attempt.deployed_ms is not None
+        if starting and attempt.execution.all_started:
+            attempt.running_ms = now_ms
+            self._move(JobState.RUNNING, now_ms)
+            self._emit(JobEventKind.ATTEMPT_DEPLOYED, f"all {len(attempt.execution.subtasks)} subtasks run")
+            self._to_snapshots(AttemptRunning(attempt.id, attempt.execution.subtasks), now_ms)
+            if self._takeover is not None:
+                self._out += self._takeover.leftovers()
+        if self._state is JobState.RUNNING and attempt.execution.all_exhausted:
+            self._move(JobState.FINISHING, now_ms)
+            self._to_snapshots(InputExhausted(), now_ms)
+        if self._state is JobState.FINISHING and snapshots.terminal_id:
+            deadline_ms = now_ms + self._options.timeout_ms
+            if attempt.all_committed(snapshots.terminal_id, deadline_ms):
+                self._end("FINISHED", "", now_ms)
+
+    def _proceed_ending(self, ending: Ending, snapshots: CheckpointCoordinator, now_ms: int) -> None:
+        if not ending.take_due(snapshots.settling, now_ms):
+            return
+        completed = snapshots.completed
+        if ending.outcome == "FINISHED":  # exact: what the terminal checkpoint holds
+            self._counters.restore(states_by_subtask(completed.restore_point).values())
+        ended_unix_ms = now_ms + self._unix_offset_ms
+        counters = self._counters.totals()
+        result = ending.result(
+            self._record, self._graph, self._attempt_record(), completed.all(), counters, ended_unix_ms
+        )
+        self._writer.want(effects.PersistResult(result), now_ms)
+
+    def _next_wake_ms(self) -> int | None:
+        times = [self._writer.next_wake_ms(), self._backoff.next_wake_ms()]
+        snapshots = self._snapshots
+        if snapshots is not None:
+            times.append(snapshots.next_wake_ms())
+        if self._ending is not None:
+            times.append(self._ending.next_wake_ms())
+        elif self._attempt is not None:
+            times.append(self._attempt.next_wake_ms())
+        elif self._state is JobState.RESTARTING and snapshots is not None and not snapshots.settling:
+            times.append(self._restart_at_ms)
+        return min((at for at in times if at is not None), default=None)
+
+    # small change
+
+    def _attempt_record(self) -> AttemptRecord:
+        return AttemptRecord(
+            attempt=self._attempt_number, task_manager_ids=self._places, token=self._token, restarts=self._restarts
+        )
+
+    def _move(self, state: JobState, now_ms: int) -> None:
+        self._state = self._story.move(ALLOWED, self._state, state, now_ms)
+        self._emit(JobEventKind.STATE_CHANGED, state.name)
+
+    def _emit(self, kind: JobEventKind, text: str, checkpoint_id: int = 0) -> None:
+        event = JobEvent(
+            kind=kind, attempt=self._attempt_number, checkpoint_id=checkpoint_id, token=self._token, text=text
+        )
+        self._out.append(effects.Emit(event))

@@ -1,0 +1,214 @@
+"""Which subtask of a source reads which split.
+
+    fresh --discover--> DISCOVERING --found--> COMPLETE (bounded)
+                              ^ |
+                  poll interval \\--found--> POLLING (continuous)
+
+A split belongs to one subtask for the attempt and is in that subtask's snapshots from then on. After a restore the
+known splits are the union of what the subtasks' restored SourceStates hold: an assignment that came after the barrier
+is not in them, so its splits are found and assigned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from lockgate_proto.codec import MalformedMessage, decode
+from lockgate_proto.messages import (
+    AssignSplits,
+    AttemptId,
+    DiscoverSplits,
+    FileSource,
+    GeneratorSource,
+    SourceState,
+    SplitsDiscovered,
+    SplitState,
+    StateKind,
+    SubtaskId,
+    SubtaskState,
+    Vertex,
+)
+
+from coordinator.graph.story import Story
+
+UNBOUNDED = -1
+
+
+class SourceStateUnreadable(Exception):
+    """A snapshot holds a source state that cannot be decoded; str() is a sentence."""
+
+
+class SplitPhase(Enum):
+    """See the drawing above."""
+
+    FRESH = "FRESH"
+    DISCOVERING = "DISCOVERING"
+    POLLING = "POLLING"
+    COMPLETE = "COMPLETE"
+
+
+ALLOWED: Mapping[SplitPhase, frozenset[SplitPhase]] = {
+    SplitPhase.FRESH: frozenset({SplitPhase.DISCOVERING, SplitPhase.COMPLETE}),
+    SplitPhase.DISCOVERING: frozenset({SplitPhase.POLLING, SplitPhase.COMPLETE}),
+    SplitPhase.POLLING: frozenset({SplitPhase.DISCOVERING}),
+    SplitPhase.COMPLETE: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Discover:
+    """Send this to the task manager of subtask 0 of the vertex."""
+
+    body: DiscoverSplits
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Send this to the task manager of the vertex's subtask `subtask`."""
+
+    subtask: int
+    body: AssignSplits
+
+
+SplitEffect = Discover | Assign
+
+
+class SplitAssigner:
+    """The splits of one source vertex in one attempt."""
+
+    def __init__(self, vertex: Vertex, attempt: AttemptId, restored: Mapping[int, SubtaskState]) -> None:
+        """vertex: its first operator is the source. restored: subtask index to its part of the snapshot.
+
+        Raises SourceStateUnreadable.
+        """
+        self.vertex_id = vertex.id
+        self._vertex = vertex
+        self._attempt = attempt
+        self._phase = SplitPhase.FRESH
+        self._poll_at_ms: int | None = None
+        self._running: set[int] = set()
+        self._outbox: dict[int, list[AssignSplits]] = {index: [] for index in range(vertex.parallelism)}
+        self._known: set[str] = set()
+        self._closed: set[int] = set()
+        self._load = dict.fromkeys(range(vertex.parallelism), 0)
+        self._story = Story(f"splits of {vertex.id}, attempt {attempt.attempt} of job {attempt.job_key}")
+        for index, state in restored.items():
+            self._restore(index, _source_state(vertex.operators[0].id, state))
+
+    def _restore(self, index: int, state: SourceState) -> None:
+        self._known.update(split.split for split in state.splits)
+        self._load[index] = sum(_size(split) for split in state.splits)
+        if state.complete:
+            self._closed.add(index)
+
+    def deployed(self, now_ms: int) -> list[SplitEffect]:
+        """The attempt has been sent out: find the splits, unless every subtask has all of its own already."""
+        if len(self._closed) == self._vertex.parallelism:
+            self._move(SplitPhase.COMPLETE, now_ms)
+            return []
+        source = self._vertex.operators[0].kind
+        if isinstance(source, GeneratorSource):
+            self._move(SplitPhase.COMPLETE, now_ms)
+            return self._generate(source)
+        return self._discover(now_ms)
+
+    def running(self, subtask: int) -> list[SplitEffect]:
+        """A subtask runs and can take splits. Repeated calls do nothing."""
+        self._running.add(subtask)
+        return self._flush()
+
+    def found(self, found: SplitsDiscovered, now_ms: int) -> list[SplitEffect]:
+        """An answer to Discover, without an error. Late and repeated ones are ignored."""
+        if self._phase is not SplitPhase.DISCOVERING:
+            return []
+        source = self._vertex.operators[0].kind
+        continuous = isinstance(source, FileSource) and source.continuous and not found.complete
+        new = {split.split: split for split in found.splits if split.split not in self._known}
+        self._assign_by_size(tuple(new.values()), complete=not continuous)
+        if continuous and isinstance(source, FileSource):
+            self._move(SplitPhase.POLLING, now_ms)
+            self._poll_at_ms = now_ms + source.poll_interval_ms
+        else:
+            self._move(SplitPhase.COMPLETE, now_ms)
+        return self._flush()
+
+    def tick(self, now_ms: int) -> list[SplitEffect]:
+        """Time has passed: look for new splits when it is time."""
+        if self._phase is SplitPhase.POLLING and self._poll_at_ms is not None and now_ms >= self._poll_at_ms:
+            return self._discover(now_ms)
+        return []
+
+    def next_wake_ms(self) -> int | None:
+        """When a tick is wanted."""
+        return self._poll_at_ms if self._phase is SplitPhase.POLLING else None
+
+    def _discover(self, now_ms: int) -> list[SplitEffect]:
+        self._move(SplitPhase.DISCOVERING, now_ms)
+        known = tuple(sorted(self._known))
+        return [Discover(DiscoverSplits(attempt=self._attempt, vertex_id=self.vertex_id, known=known))]
+
+    def _generate(self, source: GeneratorSource) -> list[SplitEffect]:
+        """Partition i goes to subtask i modulo parallelism: the same places in every attempt."""
+        end = source.rows_per_partition or UNBOUNDED
+        open_subtasks = self._open()
+        shares: dict[int, list[SplitState]] = {index: [] for index in open_subtasks}
+        for number in range(source.partitions or self._vertex.parallelism):
+            if str(number) in self._known:
+                continue
+            home = number % self._vertex.parallelism
+            index = home if home in shares else open_subtasks[number % len(open_subtasks)]
+            shares[index].append(SplitState(split=str(number), offset=0, end=end))
+        self._put(shares, complete=True)
+        return self._flush()
+
+    def _assign_by_size(self, splits: Sequence[SplitState], *, complete: bool) -> None:
+        """Largest first, each to the subtask with the least to read."""
+        shares: dict[int, list[SplitState]] = {index: [] for index in self._open()}
+        for split in sorted(splits, key=lambda one: (-_size(one), one.split)):
+            index = min(shares, key=lambda one: (self._load[one], len(shares[one]), one))
+            shares[index].append(split)
+            self._load[index] += _size(split)
+        self._put(shares, complete=complete)
+
+    def _put(self, shares: Mapping[int, Sequence[SplitState]], *, complete: bool) -> None:
+        for index, share in shares.items():
+            self._known.update(split.split for split in share)
+            if not share and not complete:
+                continue
+            if complete:
+                self._closed.add(index)
+            subtask = SubtaskId(attempt=self._attempt, vertex_id=self.vertex_id, subtask=index)
+            self._outbox[index].append(AssignSplits(subtask=subtask, splits=tuple(share), complete=complete))
+
+    def _open(self) -> tuple[int, ...]:
+        return tuple(index for index in range(self._vertex.parallelism) if index not in self._closed)
+
+    def _flush(self) -> list[SplitEffect]:
+        effects: list[SplitEffect] = []
+        for index in sorted(self._running):
+            effects += [Assign(index, body) for body in self._outbox[index]]
+            self._outbox[index] = []
+        return effects
+
+    def _move(self, phase: SplitPhase, now_ms: int) -> None:
+        self._phase = self._story.move(ALLOWED, self._phase, phase, now_ms)
+
+
+def _size(split: SplitState) -> int:
+    return max(0, split.end - split.offset) if split.end != UNBOUNDED else 0
+
+
+def _source_state(operator_id: str, state: SubtaskState) -> SourceState:
+    name = f"{state.vertex_id}-{state.subtask}"
+    for operator in state.operators:
+        if operator.kind is not StateKind.SOURCE_STATE or operator.operator_id != operator_id:
+            continue
+        if operator.handle is None or operator.handle.path:
+            raise SourceStateUnreadable(f"The snapshot's source state of {name} is not inside the snapshot's metadata.")
+        try:
+            return decode(SourceState, operator.handle.inline)
+        except MalformedMessage as error:
+            raise SourceStateUnreadable(f"The snapshot's source state of {name} is corrupt: {error}") from error
+    return SourceState()

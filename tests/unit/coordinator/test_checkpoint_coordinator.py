@@ -1,0 +1,334 @@
+"""The CheckpointCoordinator alone: time, failures, persisting, savepoints, suspension, the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from lockgate_proto.messages import (
+    CheckpointKind,
+)
+
+from coordinator.checkpoint.coordinator import MAX_QUEUED_SAVEPOINTS
+from coordinator.checkpoint.effects import (
+    AnswerSavepoint,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    DiscardCheckpoint,
+    DiscardPending,
+    PersistCheckpointId,
+    TooManyFailures,
+)
+from coordinator.checkpoint.events import (
+    AttemptEnded,
+    AttemptRunning,
+    CheckpointIdPersisted,
+    CheckpointPersisted,
+    CheckpointPersistFailed,
+    InputExhausted,
+    Resumed,
+    SavepointRequested,
+    Suspended,
+    Tick,
+)
+from tests.unit.coordinator.checkpoint_bench import Bench
+from tests.unit.coordinator.jobs import SUBTASKS, attempt
+
+# time
+
+
+def test_one_checkpoint_in_flight() -> None:
+    bench = Bench()
+    bench.trigger()
+    assert not bench.give(Tick(), 5_000)
+
+
+def test_the_rate_is_fixed_and_does_not_drift_with_duration() -> None:
+    bench = Bench()
+    number = bench.trigger()
+    bench.now += 300
+    bench.acknowledge(number)
+    bench.give(CheckpointPersisted(bench.persist().record))
+    assert bench.machine.next_wake_ms() == 2_000
+
+
+def test_a_slow_checkpoint_is_followed_at_once_and_missed_ones_are_not_made_up_for() -> None:
+    bench = Bench()
+    number = bench.trigger()
+    bench.now += 3_400
+    bench.acknowledge(number)
+    bench.give(CheckpointPersisted(bench.persist().record))
+    assert bench.of(PersistCheckpointId)
+    bench.give(CheckpointIdPersisted(2))
+    bench.acknowledge(2)
+    bench.give(CheckpointPersisted(bench.persist().record))
+    assert bench.machine.next_wake_ms() == 5_000
+
+
+def test_min_pause_holds_the_next_one_back() -> None:
+    bench = Bench(min_pause_ms=1_500)
+    bench.complete()
+    assert bench.machine.next_wake_ms() == 2_500
+    assert not bench.give(Tick(), 1_499)
+    assert bench.give(Tick(), 1)
+
+
+def test_timeout_aborts_and_names_who_is_missing() -> None:
+    bench = Bench(tolerable_failures=1)
+    number = bench.trigger()
+    bench.acknowledge(number, without=("count", 1))
+    assert bench.machine.next_wake_ms() == bench.now + 10_000
+    assert not bench.give(Tick(), 9_999)
+    bench.give(Tick(), 1)
+    (aborted,) = bench.of(CheckpointAborted)
+    assert aborted.reason == "not acknowledged in time by count-1"
+
+
+def test_no_timeout_while_the_outcome_of_the_write_is_unknown() -> None:
+    bench = Bench()
+    bench.acknowledge(bench.trigger())
+    assert not bench.give(Tick(), 100_000)
+    assert bench.machine.next_wake_ms() is None
+
+
+def test_nothing_starts_without_a_running_attempt() -> None:
+    bench = Bench(running=False)
+    assert not bench.give(Tick(), 100_000)
+    assert bench.machine.next_wake_ms() is None
+
+
+# failures
+
+
+def test_failures_beyond_the_tolerable_ask_for_a_restart() -> None:
+    bench = Bench(tolerable_failures=2)
+    for _ in range(2):
+        bench.decline(bench.trigger())
+        assert not bench.of(TooManyFailures)
+    bench.decline(bench.trigger())
+    assert bench.of(TooManyFailures)
+    assert not bench.give(Tick(), 5_000)
+
+
+def test_a_completed_checkpoint_starts_the_count_over() -> None:
+    bench = Bench(tolerable_failures=1)
+    for _ in range(5):
+        bench.decline(bench.trigger())
+        assert not bench.of(TooManyFailures)
+        bench.complete()
+
+
+def test_a_write_that_failed_counts() -> None:
+    bench = Bench()
+    bench.acknowledge(bench.trigger())
+    bench.give(CheckpointPersistFailed(1, "disk full"))
+    assert bench.of(TooManyFailures)
+
+
+def test_a_zookeeper_that_is_away_is_not_the_jobs_failure() -> None:
+    bench = Bench()
+    bench.acknowledge(bench.trigger())
+    bench.give(CheckpointPersistFailed(1, "not connected", store_unavailable=True))
+    assert bench.of(CheckpointAborted)
+    assert not bench.of(TooManyFailures)
+
+
+def test_the_end_of_the_attempt_is_not_a_failed_checkpoint() -> None:
+    bench = Bench()
+    bench.trigger()
+    bench.give(AttemptEnded("tm lost"))
+    assert not bench.of(TooManyFailures)
+    assert bench.of(DiscardPending)
+
+
+# persisting and the end of the attempt
+
+
+def test_a_checkpoint_being_written_survives_the_end_of_its_attempt() -> None:
+    bench = Bench()
+    bench.acknowledge(bench.trigger())
+    record = bench.persist().record
+    assert not bench.give(AttemptEnded("tm lost"))
+    assert bench.machine.settling
+    bench.give(CheckpointPersisted(record))
+    (completed,) = bench.of(CheckpointCompleted)
+    assert not completed.attempt_alive
+    assert not bench.machine.settling
+    assert bench.machine.completed.restore_point == completed.metadata
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_an_outcome_that_comes_again_or_for_another_id_is_ignored(repeat: int) -> None:
+    bench = Bench()
+    bench.acknowledge(bench.trigger())
+    record = bench.persist().record
+    assert not bench.give(CheckpointPersisted(replace(record, checkpoint_id=99)))
+    assert not bench.give(CheckpointPersistFailed(99, "x"))
+    bench.give(CheckpointPersisted(record))
+    for _ in range(repeat):
+        assert not bench.give(CheckpointPersisted(record))
+        assert not bench.give(CheckpointPersistFailed(1, "x"))
+    assert bench.machine.completed_count == 1
+
+
+def test_subsumed_checkpoints_are_discarded_after_the_new_one_is_announced() -> None:
+    bench = Bench()
+    bench.complete()
+    bench.complete()
+    assert [type(one) for one in bench.last] == [CheckpointCompleted, DiscardCheckpoint]
+
+
+# savepoints
+
+
+def test_savepoints_queue_behind_the_checkpoint_in_flight_and_go_before_the_next() -> None:
+    bench = Bench()
+    number = bench.trigger()
+    for name in ("a", "b"):
+        assert not bench.give(SavepointRequested(name))
+    bench.now += 5_000
+    answered = []
+    kinds = []
+    for _ in range(3):
+        bench.acknowledge(number)
+        bench.give(CheckpointPersisted(bench.persist().record))
+        answered += [one.request_id for one in bench.of(AnswerSavepoint)]
+        number += 1
+        bench.give(CheckpointIdPersisted(number))
+        kinds += [one.kind for one in bench.of(CheckpointTriggered)]
+    assert answered == ["a", "b"]
+    assert kinds == [CheckpointKind.SAVEPOINT, CheckpointKind.SAVEPOINT, CheckpointKind.CHECKPOINT]
+
+
+def test_savepoints_are_never_subsumed_and_do_not_push_checkpoints_out() -> None:
+    bench = Bench()
+    bench.complete()
+    bench.give(SavepointRequested("a"))
+    bench.give(CheckpointIdPersisted(2))
+    bench.acknowledge(2)
+    bench.give(CheckpointPersisted(bench.persist().record))
+    assert not bench.of(DiscardCheckpoint)
+    for _ in range(3):
+        bench.complete()
+    assert [(one.checkpoint_id, one.kind.name) for one in bench.machine.completed.all()] == [
+        (5, "CHECKPOINT"),
+        (2, "SAVEPOINT"),
+    ]
+
+
+def test_a_savepoint_that_fails_is_answered_and_does_not_count_against_the_job() -> None:
+    bench = Bench()
+    bench.give(SavepointRequested("a"))
+    bench.give(CheckpointIdPersisted(1))
+    bench.decline(1)
+    (answer,) = bench.of(AnswerSavepoint)
+    assert "too large" in answer.error
+    assert not bench.of(TooManyFailures)
+
+
+def test_a_savepoint_times_out_by_its_own_clock_even_while_it_queues() -> None:
+    bench = Bench()
+    bench.trigger()
+    bench.give(SavepointRequested("a", timeout_ms=500))
+    assert bench.machine.next_wake_ms() == bench.now + 500
+    bench.give(Tick(), 500)
+    assert [one.request_id for one in bench.of(AnswerSavepoint)] == ["a"]
+
+
+def test_a_savepoint_under_way_times_out_by_its_own_clock() -> None:
+    bench = Bench()
+    bench.give(SavepointRequested("a", timeout_ms=500))
+    bench.give(CheckpointIdPersisted(1))
+    bench.give(Tick(), 500)
+    assert bench.of(AnswerSavepoint)
+    assert bench.of(CheckpointAborted)
+
+
+def test_savepoints_of_an_attempt_that_ends_are_answered() -> None:
+    bench = Bench()
+    bench.trigger()
+    bench.give(SavepointRequested("a"))
+    bench.give(AttemptEnded("tm lost"))
+    assert [one.error for one in bench.of(AnswerSavepoint)] == ["No savepoint: tm lost"]
+
+
+def test_a_savepoint_being_written_when_the_attempt_ends_is_answered_with_its_outcome() -> None:
+    bench = Bench()
+    bench.give(SavepointRequested("a"))
+    bench.give(CheckpointIdPersisted(1))
+    bench.acknowledge(1)
+    record = bench.persist().record
+    assert not bench.give(AttemptEnded("tm lost"))
+    bench.give(CheckpointPersisted(record))
+    assert bench.of(AnswerSavepoint)[0].savepoint is not None
+
+
+def test_the_queue_of_savepoints_is_bounded() -> None:
+    bench = Bench()
+    bench.trigger()
+    for number in range(MAX_QUEUED_SAVEPOINTS):
+        assert not bench.give(SavepointRequested(str(number)))
+    bench.give(SavepointRequested("one more"))
+    assert [one.request_id for one in bench.of(AnswerSavepoint)] == ["one more"]
+
+
+# suspended
+
+
+def test_suspended_starts_nothing_and_resumes_at_once() -> None:
+    bench = Bench()
+    bench.give(Suspended())
+    assert not bench.give(Tick(), 10_000)
+    assert bench.machine.next_wake_ms() is None
+    assert bench.give(Resumed())
+
+
+def test_suspended_holds_a_collected_checkpoint_back() -> None:
+    bench = Bench()
+    number = bench.trigger()
+    bench.give(Suspended())
+    bench.acknowledge(number)
+    assert not bench.last
+    assert not bench.machine.settling
+    bench.give(Resumed())
+    assert bench.persist().metadata.checkpoint_id == number
+
+
+# terminal
+
+
+def test_the_terminal_checkpoint_starts_at_once_and_nothing_after_it() -> None:
+    bench = Bench(min_pause_ms=5_000)
+    bench.complete()
+    bench.give(InputExhausted())
+    bench.give(CheckpointIdPersisted(2))
+    assert bench.of(CheckpointTriggered)[0].terminal
+    bench.acknowledge(2)
+    bench.give(CheckpointPersisted(bench.persist().record))
+    assert bench.machine.terminal_id == 2
+    assert not bench.give(Tick(), 100_000)
+    bench.give(SavepointRequested("late"))
+    assert bench.of(AnswerSavepoint)[0].error
+
+
+def test_a_terminal_checkpoint_that_fails_is_tried_again_after_the_interval() -> None:
+    bench = Bench(tolerable_failures=3)
+    bench.give(InputExhausted())
+    bench.give(CheckpointIdPersisted(1))
+    bench.decline(1)
+    assert not bench.of(PersistCheckpointId)
+    bench.give(Tick(), 1_000)
+    bench.give(CheckpointIdPersisted(2))
+    assert bench.of(CheckpointTriggered)[0].terminal
+
+
+def test_a_new_attempt_needs_its_own_terminal_checkpoint() -> None:
+    bench = Bench()
+    bench.give(InputExhausted())
+    bench.give(CheckpointIdPersisted(1))
+    bench.acknowledge(1)
+    bench.give(CheckpointPersisted(bench.persist().record))
+    bench.give(AttemptEnded("tm lost"))
+    bench.give(AttemptRunning(attempt(2), frozenset(SUBTASKS)))
+    assert bench.machine.terminal_id == 0

@@ -1,0 +1,177 @@
+"""SplitAssigner: who reads what."""
+
+from __future__ import annotations
+
+import pytest
+from lockgate_proto.messages import (
+    AssignSplits,
+    FileFormat,
+    FileSource,
+    GeneratorSource,
+    JobGraph,
+    SplitsDiscovered,
+    SplitState,
+    SubtaskState,
+    Vertex,
+)
+
+from coordinator.graph.normalize import normalize
+from coordinator.recovery.splits import Assign, Discover, SourceStateUnreadable, SplitAssigner, SplitEffect
+from tests.unit.coordinator.jobs import attempt, source_state, word_count
+
+CONTINUOUS = FileSource(path="/in", format=FileFormat.TEXT, continuous=True, poll_interval_ms=200)
+
+
+def vertex(source: FileSource | GeneratorSource | None = None, parallelism: int = 2) -> Vertex:
+    graph: JobGraph = word_count(source, parallelism=parallelism) if source else word_count(parallelism=parallelism)
+    return normalize(graph).vertices[0]
+
+
+def assigner(
+    source: FileSource | GeneratorSource | None = None,
+    parallelism: int = 2,
+    restored: dict[int, SubtaskState] | None = None,
+) -> SplitAssigner:
+    return SplitAssigner(vertex(source, parallelism), attempt(1), restored or {})
+
+
+def split(name: str, end: int, offset: int = 0) -> SplitState:
+    return SplitState(split=name, offset=offset, end=end)
+
+
+def found(*splits: SplitState, complete: bool = True) -> SplitsDiscovered:
+    return SplitsDiscovered(attempt=attempt(1), vertex_id="read", splits=splits, complete=complete)
+
+
+def assigned(effects: list[SplitEffect]) -> dict[int, tuple[list[str], bool]]:
+    bodies: list[AssignSplits] = [one.body for one in effects if isinstance(one, Assign)]
+    return {
+        body.subtask.subtask: ([one.split for one in body.splits], body.complete) for body in bodies if body.subtask
+    }
+
+
+def run_all(machine: SplitAssigner, parallelism: int = 2) -> list[SplitEffect]:
+    return [effect for index in range(parallelism) for effect in machine.running(index)]
+
+
+def test_bounded_files_go_largest_first_to_the_least_loaded_and_are_complete_at_once() -> None:
+    machine = assigner()
+    (discover,) = machine.deployed(0)
+    assert isinstance(discover, Discover)
+    assert discover.body.known == ()
+    run_all(machine)
+    result = assigned(machine.found(found(split("a", 4), split("b", 10), split("c", 5), split("d", 1)), 1))
+    assert result == {0: (["b"], True), 1: (["c", "a", "d"], True)}
+
+
+def test_the_assignment_does_not_depend_on_the_order_of_the_listing() -> None:
+    splits = [split(name, end) for name, end in (("a", 3), ("b", 3), ("c", 7), ("d", 0), ("e", 0))]
+    results = []
+    for order in (splits, splits[::-1]):
+        machine = assigner()
+        machine.deployed(0)
+        run_all(machine)
+        results.append(assigned(machine.found(found(*order), 1)))
+    assert results[0] == results[1]
+
+
+def test_splits_wait_until_the_subtask_runs_and_come_once() -> None:
+    machine = assigner()
+    machine.deployed(0)
+    assert not machine.found(found(split("a", 4)), 1)
+    assert assigned(machine.running(0)) == {0: (["a"], True)}
+    assert not machine.running(0)
+    assert assigned(machine.running(1)) == {1: ([], True)}
+
+
+def test_an_empty_folder_completes_every_subtask() -> None:
+    machine = assigner()
+    machine.deployed(0)
+    run_all(machine)
+    assert assigned(machine.found(found(), 1)) == {0: ([], True), 1: ([], True)}
+
+
+def test_an_answer_that_comes_twice_is_ignored() -> None:
+    machine = assigner()
+    machine.deployed(0)
+    run_all(machine)
+    machine.found(found(split("a", 4)), 1)
+    assert not machine.found(found(split("a", 4)), 2)
+
+
+def test_an_answer_nobody_asked_for_is_ignored() -> None:
+    assert not assigner().found(found(split("a", 4)), 2)
+
+
+def test_continuous_sources_are_polled_and_known_splits_are_not_assigned_again() -> None:
+    machine = assigner(CONTINUOUS)
+    machine.deployed(0)
+    run_all(machine)
+    assert assigned(machine.found(found(split("a", 4), complete=False), 10)) == {0: (["a"], False)}
+    assert machine.next_wake_ms() == 210
+    assert not machine.tick(209)
+    (discover,) = machine.tick(210)
+    assert isinstance(discover, Discover)
+    assert discover.body.known == ("a",)
+    assert not machine.tick(500)
+    assert assigned(machine.found(found(split("a", 4), split("b", 1), complete=False), 600)) == {1: (["b"], False)}
+
+
+def test_generator_partitions_need_no_discovery() -> None:
+    machine = assigner(GeneratorSource(partitions=3, rows_per_partition=9))
+    assert not machine.deployed(0)
+    assert assigned(run_all(machine)) == {0: (["0", "2"], True), 1: (["1"], True)}
+
+
+def test_an_unbounded_generator_has_no_end() -> None:
+    machine = assigner(GeneratorSource())
+    machine.deployed(0)
+    bodies = [one.body for one in run_all(machine) if isinstance(one, Assign)]
+    assert {one.end for body in bodies for one in body.splits} == {-1}
+
+
+def test_a_complete_snapshot_asks_for_nothing() -> None:
+    restored = {index: source_state("read", index, (split(str(index), 9, 3),)) for index in (0, 1)}
+    machine = assigner(restored=restored)
+    assert not machine.deployed(0)
+    assert not run_all(machine)
+
+
+def test_splits_assigned_behind_the_barrier_go_to_subtasks_that_are_still_open() -> None:
+    restored = {0: source_state("read", 0, (split("a", 9, 9),)), 1: source_state("read", 1, (), complete=False)}
+    machine = assigner(restored=restored)
+    (discover,) = machine.deployed(0)
+    assert isinstance(discover, Discover)
+    assert discover.body.known == ("a",)
+    run_all(machine)
+    assert assigned(machine.found(found(split("b", 5), split("c", 5)), 1)) == {1: (["b", "c"], True)}
+
+
+def test_a_generator_restored_half_assigned_gives_the_missing_partitions_to_their_home() -> None:
+    restored = {
+        0: source_state("read", 0, (split("0", 9, 2), split("2", 9, 2))),
+        1: source_state("read", 1, (), complete=False),
+    }
+    machine = assigner(GeneratorSource(partitions=4, rows_per_partition=9), restored=restored)
+    machine.deployed(0)
+    assert assigned(run_all(machine)) == {1: (["1", "3"], True)}
+
+
+def test_a_continuous_source_keeps_what_it_knew() -> None:
+    restored = {
+        0: source_state("read", 0, (split("a", 100, 90),), complete=False),
+        1: source_state("read", 1, (), complete=False),
+    }
+    machine = assigner(CONTINUOUS, restored=restored)
+    machine.deployed(0)
+    run_all(machine)
+    assert assigned(machine.found(found(split("a", 100), split("b", 5), complete=False), 1)) == {1: (["b"], False)}
+
+
+def test_a_source_state_outside_the_metadata_is_refused() -> None:
+    state = source_state("read", 0, ())
+    operator = state.operators[0]
+    assert operator.handle is not None
+    object.__setattr__(operator.handle, "path", "/elsewhere")
+    with pytest.raises(SourceStateUnreadable, match="read-0"):
+        assigner(restored={0: state})

@@ -1,0 +1,356 @@
+"""Graph validation: every rule has a graph that breaks it, and the sentence says how."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from lockgate_proto.messages import (
+    Aggregate,
+    AggregateFunction,
+    CheckpointOptions,
+    ConsoleSink,
+    Edge,
+    ExponentialRestart,
+    FailureRateRestart,
+    FileFormat,
+    FileSink,
+    FileSource,
+    FixedDelayRestart,
+    ForeachBatchSink,
+    GeneratorSource,
+    JobGraph,
+    KeyedAggregate,
+    MemoryBackend,
+    Operator,
+    Partitioning,
+    PythonTransform,
+    RestartStrategy,
+    SqlSink,
+    SqlTransform,
+    StateBackend,
+    Vertex,
+)
+
+from coordinator.graph.normalize import DEFAULT_EXPONENTIAL, normalize
+from coordinator.graph.shape import has_pickled_code, slots_needed
+from coordinator.graph.validate import validate
+from tests.unit.coordinator.jobs import COUNT, FILES, tiny, word_count
+
+SINK = Operator(id="print", kind=ConsoleSink())
+SOURCE = Operator(id="source", kind=FILES)
+SQL = Operator(id="sql", kind=SqlTransform(query="SELECT * FROM input"))
+
+
+def one(*operators: Operator, parallelism: int = 1, max_parallelism: int = 0) -> JobGraph:
+    """A graph of one vertex."""
+    vertex = Vertex(id="all", parallelism=parallelism, max_parallelism=max_parallelism, operators=operators)
+    return JobGraph(vertices=(vertex,))
+
+
+def with_kind(kind: Any) -> JobGraph:
+    """A graph with one operator of this kind where it may stand."""
+    if isinstance(kind, FileSource | GeneratorSource):
+        return one(Operator(id="x", kind=kind), SINK)
+    if isinstance(kind, SqlTransform | PythonTransform):
+        return one(SOURCE, Operator(id="x", kind=kind), SINK)
+    return one(SOURCE, Operator(id="x", kind=kind))
+
+
+def aggregated(aggregate: KeyedAggregate, keys: tuple[str, ...] | None = None, **edge: Any) -> JobGraph:
+    """The word count with another aggregate and edge."""
+    graph = word_count()
+    read, count = graph.vertices
+    count = replace(count, operators=(Operator(id="counts", kind=aggregate), SINK))
+    changed = replace(graph.edges[0], keys=aggregate.keys if keys is None else keys, **edge)
+    return replace(graph, vertices=(read, count), edges=(changed,))
+
+
+def two(edge: Edge, left: int = 1, right: int = 1) -> JobGraph:
+    """source -> sink over the given edge."""
+    vertices = (
+        Vertex(id="left", parallelism=left, operators=(SOURCE,)),
+        Vertex(id="right", parallelism=right, operators=(SINK,)),
+    )
+    return JobGraph(vertices=vertices, edges=(edge,))
+
+
+def only_problem(graph: JobGraph) -> str:
+    problems = validate(graph)
+    assert len(problems) == 1, problems
+    return problems[0]
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        word_count(),
+        tiny(),
+        word_count(GeneratorSource()),
+        one(SOURCE, SQL, SINK),
+        two(Edge("left", "right", Partitioning.FORWARD)),
+        two(Edge("left", "right", Partitioning.REBALANCE), 1, 3),
+        two(Edge("left", "right", Partitioning.BROADCAST), 2, 3),
+        normalize(word_count()),
+    ],
+)
+def test_a_good_graph_has_no_problem(graph: JobGraph) -> None:
+    assert validate(graph) == ()
+
+
+def test_an_empty_graph() -> None:
+    assert "empty" in only_problem(JobGraph())
+
+
+def test_every_problem_is_told_at_once() -> None:
+    graph = one(Operator(id="source", kind=FileSource()), Operator(id="x"), parallelism=0)
+    problems = "\n".join(validate(graph))
+    for expected in ("no path", "no format", "no kind", "parallelism 0", "no sink"):
+        assert expected in problems
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        (one(SOURCE, replace(SINK, id="source")), "2 operators have the id 'source'"),
+        (one(SOURCE, SINK, parallelism=-1), "parallelism -1: at least 1"),
+        (one(SOURCE, SINK, parallelism=129), "parallelism 129, more than its max_parallelism 128"),
+        (one(SOURCE, SINK, parallelism=3, max_parallelism=2), "more than its max_parallelism 2"),
+        (one(SOURCE, SINK, max_parallelism=99_999), "max_parallelism 99999"),
+        (one(SOURCE, replace(SINK, id="a/b")), "'a/b' is no id"),
+        (one(SOURCE, replace(SINK, id="")), "'' is no id"),
+        (one(SOURCE, replace(SOURCE, id="late"), SINK), "Source 'late' is not the first operator"),
+        (one(SOURCE, SINK, SQL), "Sink 'print' is not the last operator"),
+        (one(SOURCE, replace(SQL, kind=COUNT), SINK), "Aggregate 'sql' has to be the first operator"),
+        (one(SOURCE, Operator(id="x"), SINK), "Operator 'x' has no kind"),
+        (two(Edge("left", "right")), "no partitioning"),
+        (two(Edge("left", "right", Partitioning.HASH)), "HASH but names no keys"),
+        (two(Edge("left", "right", Partitioning.HASH, ("a", ""))), "HASH but names no keys"),
+        (two(Edge("left", "right", Partitioning.HASH, ("a", "A"))), "names the key 'a' twice"),
+        (two(Edge("left", "right", Partitioning.REBALANCE, ("a",))), "only HASH edges use keys"),
+        (two(Edge("left", "right", Partitioning.FORWARD), 1, 2), "the parallelism differs (1 and 2)"),
+    ],
+)
+def test_structure(graph: JobGraph, expected: str) -> None:
+    assert any(expected in problem for problem in validate(graph)), validate(graph)
+
+
+def test_duplicate_vertex_ids() -> None:
+    graph = tiny()
+    again = replace(graph.vertices[0], operators=(replace(SOURCE, id="s2"), replace(SINK, id="p2")))
+    assert only_problem(replace(graph, vertices=(*graph.vertices, again))) == (
+        "2 vertices have the id 'all': every id may be used once."
+    )
+
+
+@pytest.mark.parametrize("edge", [Edge("nowhere", "right"), Edge("left", "nowhere")])
+def test_an_edge_to_a_vertex_that_does_not_exist(edge: Edge) -> None:
+    problems = validate(two(replace(edge, partitioning=Partitioning.REBALANCE)))
+    assert any("a vertex 'nowhere' that does not exist" in problem for problem in problems)
+
+
+def test_two_edges_between_the_same_vertices() -> None:
+    graph = two(Edge("left", "right", Partitioning.REBALANCE))
+    assert "2 edges go from 'left' to 'right'" in only_problem(replace(graph, edges=graph.edges * 2))
+
+
+def test_a_cycle_is_named_without_what_hangs_on_it() -> None:
+    graph = word_count()
+    loop = Vertex(id="loop", parallelism=2, operators=(SQL,))
+    back = Vertex(id="back", parallelism=2, operators=(replace(SQL, id="sql2"),))
+    edges = (
+        Edge("read", "loop", Partitioning.REBALANCE),
+        Edge("loop", "back", Partitioning.REBALANCE),
+        Edge("back", "loop", Partitioning.REBALANCE),
+        Edge("loop", "count", Partitioning.HASH, ("word",)),
+    )
+    assert only_problem(replace(graph, vertices=(*graph.vertices, loop, back), edges=edges)) == (
+        "The vertices back, loop form a cycle; loops are not possible."
+    )
+
+
+def test_a_vertex_that_feeds_itself() -> None:
+    graph = word_count()
+    loop = Vertex(id="loop", parallelism=1, operators=(SQL,))
+    edge = Edge("loop", "loop", Partitioning.REBALANCE)
+    problems = validate(replace(graph, vertices=(*graph.vertices, loop), edges=(*graph.edges, edge)))
+    assert problems == ("The vertices loop form a cycle; loops are not possible.",)
+
+
+def test_a_source_with_inputs() -> None:
+    graph = two(Edge("left", "right", Partitioning.REBALANCE))
+    right = replace(graph.vertices[1], operators=(replace(SOURCE, id="s2"), SINK))
+    assert "records of other vertices flow into it" in only_problem(replace(graph, vertices=(graph.vertices[0], right)))
+
+
+def test_a_vertex_without_source_and_without_input() -> None:
+    assert "neither a source nor an input" in only_problem(one(SQL, SINK))
+
+
+def test_an_edge_out_of_a_sink() -> None:
+    graph = two(Edge("left", "right", Partitioning.REBALANCE))
+    left = replace(graph.vertices[0], operators=(SOURCE, replace(SINK, id="p2")))
+    assert "nothing leaves a sink" in only_problem(replace(graph, vertices=(left, graph.vertices[1])))
+
+
+def test_no_sink_at_all() -> None:
+    problems = validate(one(SOURCE))
+    assert any("no sink" in problem for problem in problems)
+
+
+def test_records_that_go_nowhere() -> None:
+    graph = tiny()
+    lonely = Vertex(id="lonely", parallelism=1, operators=(replace(SOURCE, id="s2"),))
+    assert "go nowhere" in only_problem(replace(graph, vertices=(*graph.vertices, lonely)))
+
+
+def test_a_vertex_without_operators() -> None:
+    graph = tiny()
+    assert "has no operators" in only_problem(
+        replace(graph, vertices=(*graph.vertices, Vertex(id="hollow", parallelism=1)))
+    )
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        (aggregated(COUNT, partitioning=Partitioning.REBALANCE), "is REBALANCE on (word)"),
+        (aggregated(COUNT, keys=("other",)), "is HASH on (other)"),
+        (aggregated(replace(COUNT, keys=("a", "b")), keys=("b", "a")), "in this order"),
+    ],
+)
+def test_an_aggregate_needs_hash_input_on_its_keys(graph: JobGraph, expected: str) -> None:
+    assert any(expected in problem for problem in validate(graph)), validate(graph)
+
+
+COUNT_N = Aggregate("n", AggregateFunction.COUNT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (FileSource(format=FileFormat.TEXT), "no path"),
+        (FileSource(path="/in"), "no format"),
+        (FileSource(path="/in", format=FileFormat.CSV), "CSV and needs a schema"),
+        (FileSource(path="/in", format=FileFormat.JSON_LINES, schema=" "), "JSON_LINES and needs a schema"),
+        (replace(FILES, poll_interval_ms=-1), "poll interval of -1 ms"),
+        (GeneratorSource(partitions=-1), "-1 partitions"),
+        (GeneratorSource(rows_per_partition=-5), "-5 rows per partition"),
+        (GeneratorSource(rows_per_second=-0.5), "-0.5 rows per second"),
+        (GeneratorSource(rows_per_second=float("nan")), "nan rows per second"),
+        (SqlTransform(query="  "), "empty SQL query"),
+        (PythonTransform(), "has no function"),
+        (ForeachBatchSink(), "has no function"),
+        (FileSink(format=FileFormat.CSV), "no path"),
+        (FileSink(path="/out"), "no format"),
+        (FileSink(path="/out", format=FileFormat.TEXT), "cannot write TEXT"),
+        (SqlSink(table="t", keys=("k",)), "no url"),
+        (SqlSink(url="sqlite://", keys=("k",)), "names no table"),
+        (SqlSink(url="sqlite://", table="t"), "needs key columns"),
+        (SqlSink(url="sqlite://", table="t", keys=("",)), "needs key columns"),
+        (SqlSink(url="sqlite://", table="t", keys=("k", "K")), "names the key column 'k' 2 times"),
+        (ConsoleSink(rows=-1), "prints -1 rows"),
+    ],
+)
+def test_operator_settings(kind: Any, expected: str) -> None:
+    problem = only_problem(with_kind(kind))
+    assert problem.startswith("Operator 'x' ")
+    assert expected in problem
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (KeyedAggregate(keys=("k",)), "aggregates nothing"),
+        (KeyedAggregate(keys=("k",), aggregates=(replace(COUNT_N, output=""),)), "without an output name (number 1)"),
+        (KeyedAggregate(keys=("k",), aggregates=(Aggregate("n"),)), "without a function ('n')"),
+        (
+            KeyedAggregate(keys=("k",), aggregates=(Aggregate("n", AggregateFunction.SUM, " "),)),
+            "has a SUM of nothing ('n')",
+        ),
+        (KeyedAggregate(keys=("k",), aggregates=(replace(COUNT_N, output="K"),)), "2 result columns named 'k'"),
+        (KeyedAggregate(keys=("k",), aggregates=(COUNT_N, COUNT_N)), "2 result columns named 'n'"),
+    ],
+)
+def test_aggregate_settings(kind: KeyedAggregate, expected: str) -> None:
+    assert expected in only_problem(aggregated(kind))
+
+
+def test_an_aggregate_without_keys() -> None:
+    problems = validate(aggregated(KeyedAggregate(aggregates=(COUNT_N,)), keys=("k",)))
+    assert any("names no keys" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("name", ["interval_ms", "timeout_ms", "min_pause_ms", "tolerable_failures", "retained"])
+def test_negative_checkpoint_options(name: str) -> None:
+    problem = only_problem(word_count(checkpoints=CheckpointOptions(**{name: -1})))
+    assert f"{name} is -1" in problem
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        (replace(DEFAULT_EXPONENTIAL, multiplier=0.5), "multiplier is 0.5"),
+        (replace(DEFAULT_EXPONENTIAL, multiplier=float("inf")), "multiplier is inf"),
+        (replace(DEFAULT_EXPONENTIAL, jitter=1.5), "jitter is 1.5"),
+        (replace(DEFAULT_EXPONENTIAL, jitter=float("nan")), "jitter is nan"),
+        (replace(DEFAULT_EXPONENTIAL, initial_ms=-1), "initial_ms is -1"),
+        (replace(DEFAULT_EXPONENTIAL, initial_ms=20_000), "max_ms 10000 is below its initial_ms 20000"),
+        (FixedDelayRestart(delay_ms=-1), "delay_ms is -1"),
+        (FixedDelayRestart(attempts=-1), "attempts is -1"),
+        (FailureRateRestart(interval_ms=-1), "interval_ms is -1"),
+    ],
+)
+def test_bad_restart_strategies(strategy: Any, expected: str) -> None:
+    assert expected in only_problem(word_count(restart=RestartStrategy(strategy=strategy)))
+
+
+def test_a_negative_state_limit() -> None:
+    graph = replace(word_count(), state_backend=StateBackend(backend=MemoryBackend(max_state_bytes=-1)))
+    assert "max_state_bytes is -1" in only_problem(graph)
+
+
+# defaults
+
+
+def test_defaults_are_written_out() -> None:
+    graph = normalize(word_count())
+    assert graph.checkpoints == CheckpointOptions(interval_ms=1_000, timeout_ms=60_000, retained=1)
+    assert graph.restart == RestartStrategy(
+        strategy=ExponentialRestart(initial_ms=50, max_ms=10_000, multiplier=2.0, jitter=0.2, reset_after_ms=30_000)
+    )
+    assert {vertex.max_parallelism for vertex in graph.vertices} == {128}
+    assert graph.state_backend is not None
+    assert graph.state_backend.backend is not None
+
+
+def test_normalizing_twice_changes_nothing() -> None:
+    once = normalize(word_count(replace(FILES, continuous=True), restart=RestartStrategy(strategy=FixedDelayRestart())))
+    assert normalize(once) == once
+
+
+def test_what_is_set_stays() -> None:
+    strategy = ExponentialRestart(initial_ms=10, max_ms=20, multiplier=3, jitter=0, reset_after_ms=5)
+    graph = normalize(
+        word_count(checkpoints=CheckpointOptions(interval_ms=7), restart=RestartStrategy(strategy=strategy))
+    )
+    assert graph.checkpoints is not None
+    assert graph.checkpoints.interval_ms == 7
+    assert graph.restart == RestartStrategy(strategy=strategy)
+
+
+def test_sources_and_sinks_get_their_defaults() -> None:
+    polled = normalize(tiny(replace(FILES, continuous=True))).vertices[0].operators
+    assert isinstance(polled[0].kind, FileSource)
+    assert polled[0].kind.poll_interval_ms == 1_000
+    assert polled[1].kind == ConsoleSink(rows=20)
+    generated = normalize(word_count(GeneratorSource(), parallelism=3)).vertices[0].operators[0].kind
+    assert isinstance(generated, GeneratorSource)
+    assert generated.partitions == 3
+
+
+def test_shape_questions() -> None:
+    assert slots_needed(two(Edge("left", "right", Partitioning.REBALANCE), 2, 5)) == 5
+    assert not has_pickled_code(word_count())
+    assert has_pickled_code(with_kind(PythonTransform(function=b"x")))
