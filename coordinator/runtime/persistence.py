@@ -167,7 +167,7 @@ class Persistence:
         try:
             self._fenced(lambda: self._records.write_attempt(self._tenure.grant, key, record))
         except StoreError as error:
-            return PersistFailed(PersistKind.ATTEMPT, str(error))
+            return PersistFailed(PersistKind.ATTEMPT, str(error), attempt=record.attempt)
         faults.point("after-attempt-persist")
         return AttemptPersisted(record.attempt)
 

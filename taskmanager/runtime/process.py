@@ -58,6 +58,7 @@ def _serve(settings: TaskManagerSettings, stop: threading.Event) -> int:
         settings.target_batch_ms,
         settings.max_batch_bytes,
     )
+    engine.on_death(_follow_the_jvm)
     try:
         engine.warm_up()
         if not stop.is_set():
@@ -84,6 +85,13 @@ def _take_part(manager: TaskManager, settings: TaskManagerSettings, stop: thread
     finally:
         retrieval.stop()
         manager.stop()
+
+
+def _follow_the_jvm(status: int) -> None:
+    """Ends the process at once: alive without Spark it would take every attempt and fail it."""
+    log.critical("Spark's JVM ended with status %d (52: out of memory), so this task manager ends, too", status)
+    logging.shutdown()
+    os._exit(FAULT)
 
 
 def _stop_on_signals(stop: threading.Event) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -93,6 +93,19 @@ class SparkEngine:
             bench.close()
         self._warming = threading.Thread(target=self._warm_python, name="spark-python-warm-up", daemon=True)
         self._warming.start()
+
+    def on_death(self, callback: Callable[[int], None]) -> None:
+        """Calls back with the exit status when the JVM ends before `close`: nothing works here from then on."""
+        process = sessions.driver_process(self._session)
+        if process is None:
+            return
+
+        def wait() -> None:
+            status = process.wait()
+            if not self._closed:
+                callback(status)
+
+        threading.Thread(target=wait, name="spark-jvm-watch", daemon=True).start()
 
     def build(self, context: ProgramContext) -> ChainProgram:
         """See ProgramFactory."""

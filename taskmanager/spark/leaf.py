@@ -85,6 +85,7 @@ class SlotLeaf:
         self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         self._open = True
+        self._stretched = False
 
     @property
     def repeatable(self) -> bool:
@@ -95,6 +96,7 @@ class SlotLeaf:
         """See Leaf."""
         os.ftruncate(self._file, 0)
         os.ftruncate(self._file, PLANNED_LENGTH)
+        self._stretched = True
 
     def load(self, content: Content) -> None:
         """See Leaf."""
@@ -110,6 +112,15 @@ class SlotLeaf:
 
     def frame(self) -> DataFrame:
         """See Leaf."""
+        frame = self._listed()
+        if self._stretched:
+            # Spark has noted the length. A user's function that runs an action while it makes the plan must meet an
+            # empty input, not one line of a tebibyte of zeros, which would take the JVM's memory and the JVM with it.
+            os.ftruncate(self._file, 0)
+            self._stretched = False
+        return frame
+
+    def _listed(self) -> DataFrame:
         spec, uri = self._spec, f"file://{self._path}"
         reader = self._session.read.options(**dict(spec.options))
         if spec.form is Form.TEXT:

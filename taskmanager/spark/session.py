@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,6 +61,12 @@ def start(master: str, options: Mapping[str, str], slots: int, work_dir: str) ->
 def is_connect(session: Session) -> bool:
     """True for a Spark Connect session."""
     return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def driver_process(session: Session) -> subprocess.Popen[bytes] | None:
+    """The JVM that this process started for the session; None for Spark Connect."""
+    process: subprocess.Popen[bytes] | None = None if is_connect(session) else session.sparkContext._gateway.proc
+    return process
 
 
 def another(session: Session) -> Session:

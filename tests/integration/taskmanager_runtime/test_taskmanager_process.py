@@ -145,3 +145,14 @@ def test_the_process_runs_a_word_count_and_stops_on_sigterm(
     session.close()
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
+
+
+def test_the_process_ends_when_its_jvm_does(process: subprocess.Popen[str], tmp_path: Path) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("lockgate taskmanager ready"), (tmp_path / "log").read_text()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    jvm = [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+    assert len(jvm) == 1
+    os.kill(jvm[0], signal.SIGKILL)
+    assert process.wait(timeout=20) == 1
+    assert "this task manager ends, too" in (tmp_path / "log").read_text()

@@ -247,3 +247,15 @@ def test_a_slot_is_one_partition_on_several_cores(engine: SparkEngine, tmp_path:
     assert plan.nodeName().startswith("Scan text")
     assert plan.execute().getNumPartitions() == 1
     leaf.close()
+
+
+def test_an_action_while_the_plan_is_made_meets_an_empty_input(leaf: Make) -> None:
+    counted: list[int] = []
+
+    def build(frame: Any) -> Any:
+        counted.append(frame.count())
+        return frame.selectExpr("upper(value) AS value")
+
+    plan = Plan(leaf(LeafSpec(Form.TEXT)), build, "operator 'careless'")
+    assert counted == [0]
+    assert plan.run([b"a\nb\n"]).column("value").to_pylist() == ["A", "B"]
