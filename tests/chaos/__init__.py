@@ -1,0 +1,1 @@
+"""Real processes, killed and frozen at chosen and at random moments. Marker `chaos`."""

@@ -1,0 +1,278 @@
+"""The ground that chaos tests stand on: a cluster of real processes, and a ledger job whose result can be checked."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lockgate_proto.messages import CompletedCheckpoint, JobEventKind, JobState, JobStatus
+
+from ha.errors import StoreError
+from ha.paths import Paths
+from ha.records import JobRecords
+from ha.session import Session
+from ha.session_store import SessionStore
+from ha.zookeeper import connect
+from lockgate.client import Client, ClientError
+from lockgate.drill.model import RecordCheck
+from lockgate.drill.observer import JobObserver
+from lockgate.drill.oracle import LedgerOracle, check_totals
+from lockgate.drill.pipeline import DrillPipeline
+from lockgate.local import LocalCluster
+
+PARTITIONS = 4
+ROWS_PER_SECOND = 1_500.0
+PATIENCE_S = 180.0  # a bound, not an expectation: on an idle machine nothing here takes 10 s
+LOOK_EVERY_S = 0.05
+FAULT = "LOCKGATE_FAULT"
+
+
+class Ground:
+    """One cluster, used by many tests. `arm` plants a fault in the next start of one process."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.environment: dict[str, str] = {}
+        self.directory = directory
+        self.cluster = LocalCluster(directory / "cluster", environment=self.environment, **options)
+        self._never = threading.Event()
+        self._jobs = 0
+        self._client: Client | None = None
+
+    def __enter__(self) -> Ground:
+        self.cluster.start()
+        self._client = Client(self.cluster.coordinators, self.cluster.zookeeper, credentials=self.cluster.credentials())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._client is not None:
+            self._client.close()
+        self.cluster.stop()
+
+    @property
+    def client(self) -> Client:
+        """Follows the leader."""
+        assert self._client is not None
+        return self._client
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def wait_until(self, condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
+        """Waits until the condition holds; fails with `what` otherwise. Errors of the client count as "not yet"."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with contextlib.suppress(ClientError):
+                if condition():
+                    return
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {timeout_s:g} s: {what}")
+            self._never.wait(LOOK_EVERY_S)
+
+    def wait_whole(self) -> None:
+        """Waits until every process runs and every task manager has registered."""
+        for role, count in (
+            ("coordinator", self.cluster.options.coordinators),
+            ("taskmanager", self.cluster.options.taskmanagers),
+        ):
+            for number in range(count):
+                self.cluster.wait_ready(role, number, PATIENCE_S)
+        wanted = {pid for name, pid in self.cluster.pids().items() if name.startswith("taskmanager-")}
+        self.wait_until(
+            lambda: {one.pid for one in self.client.cluster().task_managers} == wanted, "the cluster is whole"
+        )
+        self.wait_until(lambda: self.cluster.leader_number() is not None, "a live process leads")
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def kill_leader(self) -> int:
+        """SIGKILL; returns the number of the process."""
+        number = self.leader_number()
+        self.cluster.kill("coordinator", number)
+        return number
+
+    def leader_number(self) -> int:
+        """The number of the leading process."""
+        found: list[int] = []
+
+        def look() -> bool:
+            number = self.cluster.leader_number()
+            found.extend([] if number is None else [number])
+            return number is not None
+
+        self.wait_until(look, "a live process leads")
+        return found[-1]
+
+    def arm(self, role: str, number: int, fault: str) -> None:
+        """Starts the process anew with a fault planted; it is ready again when this returns."""
+        self.environment[FAULT] = fault
+        try:
+            before = self.cluster.kill(role, number)
+            self.cluster.wait_ready(role, number, PATIENCE_S, other_than=before)
+        finally:
+            self.environment.pop(FAULT, None)
+
+    def arm_standby(self, fault: str) -> int:
+        """Plants a fault in the coordinator that leads next; returns its number. Needs exactly two coordinators."""
+        standby = 1 - self.leader_number()
+        self.arm("coordinator", standby, fault)
+        return standby
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def ledger(self, seconds: float, interval_ms: int = 300) -> LedgerJob:
+        """Submits a job whose input takes so long."""
+        self._jobs += 1
+        return LedgerJob(self, f"ledger-{self._jobs}", seconds, interval_ms)
+
+    def history(self) -> History:
+        """Watches the order of tokens and ids in ZooKeeper."""
+        return History(self.cluster.zookeeper, self.cluster.options.cluster)
+
+    def checkpoint_files(self, pointer: str) -> list[Path]:
+        """The state files beside a `_metadata` file."""
+        folder = Path(pointer.removeprefix("file://")).parent
+        return sorted(path for path in folder.iterdir() if path.name != "_metadata")
+
+
+class LedgerJob:
+    """The drill's pipeline under one key, watched from its start."""
+
+    def __init__(self, ground: Ground, key: str, seconds: float, interval_ms: int) -> None:
+        self.key = key
+        self._ground = ground
+        self._pipeline = DrillPipeline(
+            ground.directory / key,
+            partitions=PARTITIONS,
+            rows=int(seconds * ROWS_PER_SECOND),
+            rate=ROWS_PER_SECOND,
+            parallelism=2,
+            checkpoint_interval_ms=interval_ms,
+        )
+        self._pipeline.folder.mkdir(parents=True)
+        ground.client.submit(key, self._pipeline.graph())
+        self.observer = JobObserver(ground.client, key)
+
+    def __enter__(self) -> LedgerJob:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        ended = self.observer.has_ended
+        self.observer.close()
+        if not ended:
+            with contextlib.suppress(ClientError):
+                self._ground.client.cancel(self.key)
+
+    @property
+    def status(self) -> JobStatus:
+        """As last heard."""
+        assert self.observer.status is not None
+        return self.observer.status
+
+    def checkpoints(self) -> list[int]:
+        """Ids of every completed checkpoint heard of."""
+        return sorted({one.checkpoint_id for one in self.observer.events if one.kind is _COMPLETED})
+
+    def wait_checkpoints(self, count: int) -> None:
+        """Waits until so many more checkpoints are complete."""
+        wanted = len(self.checkpoints()) + count
+        if not self.observer.wait_for(lambda: len(self.checkpoints()) >= wanted, PATIENCE_S):
+            raise AssertionError(f"{self.key}: {count} more checkpoints were not completed: {self._story()}")
+
+    def pause(self, seconds: float) -> None:
+        """Lets the job run for a while; returns early when it has ended."""
+        self.observer.wait_for(lambda: False, seconds)
+
+    def last_checkpoint(self) -> CompletedCheckpoint:
+        """The newest completed one, asked for now."""
+        return self._ground.client.checkpoints(self.key)[0]
+
+    def wait_end(self, state: JobState = JobState.FINISHED) -> JobStatus:
+        """Waits for the end of the job, which must be this one."""
+        if not self.observer.wait_for(lambda: self.observer.has_ended, PATIENCE_S + 30):
+            raise AssertionError(f"{self.key} has not ended: {self._story()}")
+        assert self.status.state is state, self._story()
+        return self.status
+
+    def check_exact(self) -> JobStatus:
+        """Waits for the end and compares every record and every total with the input."""
+        status = self.wait_end()
+        records = self._read_ledger()
+        assert records.is_exact, f"{self.key}: {records}"
+        assert not check_totals(self._pipeline.partitions, self._pipeline.rows, self._pipeline.read_totals())
+        counted = {one.operator_id: one.records_in for one in status.operators}
+        assert counted["ledger"] == self._pipeline.partitions * self._pipeline.rows
+        return status
+
+    def _read_ledger(self) -> RecordCheck:
+        for last_try in (False, True):
+            oracle = LedgerOracle(self._pipeline.partitions, self._pipeline.rows)
+            try:
+                self._pipeline.read_ledger(oracle)
+                break
+            except FileNotFoundError:  # the sinks have just tidied their empty staging folder away
+                if last_try:
+                    raise
+        return oracle.check()
+
+    def _story(self) -> str:
+        status = self.observer.status
+        told = [f"{one.kind.name} {one.attempt} {one.checkpoint_id} {one.text}" for one in self.observer.events[-15:]]
+        head = f"{status.state.name} attempt {status.attempt} {status.message} {status.error}" if status else "unseen"
+        return "\n".join([head, *told])
+
+
+class History:
+    """Reads ZooKeeper over and over and keeps what it saw; `check` holds it against the design's invariants 2 and 3."""
+
+    def __init__(self, zookeeper: str, cluster: str) -> None:
+        self.epochs: list[int] = []
+        self.completed: dict[tuple[str, int], CompletedCheckpoint] = {}
+        self.problems: list[str] = []
+        self._session: Session = connect(zookeeper)
+        self._paths = Paths(cluster)
+        self._records = JobRecords(SessionStore(cluster, self._session), cluster)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+
+    def __enter__(self) -> History:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self._session.close()
+
+    def check(self) -> None:
+        """Tokens and ids only rise, and no id named two contents."""
+        assert self.epochs == sorted(set(self.epochs)), self.epochs
+        assert not self.problems, self.problems
+
+    def _run(self) -> None:
+        while not self._done.wait(0.02):
+            with contextlib.suppress(StoreError):
+                self._look()
+
+    def _look(self) -> None:
+        node = self._session.get(self._paths.epoch)
+        if node is not None and (not self.epochs or self.epochs[-1] != int(node.data)):
+            self.epochs.append(int(node.data))
+        for job in self._records.jobs():
+            for one in self._records.checkpoints(job.job_key):
+                self._see(job.job_key, one)
+
+    def _see(self, key: str, one: CompletedCheckpoint) -> None:
+        known = self.completed.setdefault((key, one.checkpoint_id), one)
+        if known != one:
+            self.problems.append(f"{key}: checkpoint {one.checkpoint_id} has two contents")
+        for (other_key, number), other in self.completed.items():
+            if other_key == key and (number < one.checkpoint_id) and other.token > one.token:
+                self.problems.append(f"{key}: {number} has token {other.token}, {one.checkpoint_id} has {one.token}")
+
+
+_COMPLETED = JobEventKind.CHECKPOINT_COMPLETED
+STOP, CONTINUE = signal.SIGSTOP, signal.SIGCONT

@@ -1,0 +1,42 @@
+"""The leader dies: at random moments, and at each of its named points."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from coordinator.runtime import faults
+from tests.chaos.ground import PATIENCE_S, Ground
+
+pytestmark = pytest.mark.chaos
+
+PASSAGES = {"after-attempt-persist": 1, "before-result": 1}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_leader_killed_at_random_moments_changes_no_result(ground: Ground, seed: int) -> None:
+    choice = random.Random(seed)
+    with ground.history() as history, ground.ledger(seconds=7) as job:
+        job.wait_checkpoints(1)
+        for _ in range(2):
+            job.pause(choice.uniform(0, 1.0))
+            number = ground.kill_leader()
+            job.wait_checkpoints(1)
+            ground.cluster.wait_ready("coordinator", number, PATIENCE_S)
+        status = job.check_exact()
+    assert status.attempt >= 3
+    history.check()
+
+
+@pytest.mark.parametrize("point", faults.POINTS)
+def test_a_leader_that_dies_at_this_point_changes_no_result(ground: Ground, point: str) -> None:
+    armed = ground.arm_standby(f"{point}:{PASSAGES.get(point, 3)}")
+    before = ground.cluster.pids()[f"coordinator-{armed}"]
+    with ground.history() as history, ground.ledger(seconds=4) as job:
+        job.wait_checkpoints(1)
+        ground.kill_leader()  # now the armed one leads, and dies at its point
+        ground.cluster.wait_ready("coordinator", armed, PATIENCE_S, other_than=before)
+        job.check_exact()
+    assert len(history.epochs) >= 3
+    history.check()

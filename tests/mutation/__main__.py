@@ -1,0 +1,109 @@
+"""`python -m tests.mutation`: is there a test that fails when a mechanism is switched off?
+
+First the tests run as they are and must pass. Then each mutant is applied in memory, through a pytest plugin, and at
+least one of its tests must fail. Exit code 0 only when no mutant survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation.catalogue import MUTANTS, Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 170
+TESTS_FAILED = 1  # pytest's exit code
+
+
+class CannotRun(Exception):
+    """pytest did not get as far as a verdict."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """failed: names of the tests that failed, in the order in which they ran."""
+
+    failed: tuple[str, ...]
+    seconds: float
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("only", nargs="*", metavar="MUTANT", help="default: all of them")
+    options = parser.parse_args()
+    chosen = [one for one in MUTANTS if not options.only or one.plugin in options.only]
+    if not chosen:
+        parser.error(f"no such mutant; there are {', '.join(one.plugin for one in MUTANTS)}")
+    try:
+        return _prove(chosen)
+    except CannotRun as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _prove(mutants: Sequence[Mutant]) -> int:
+    tests = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
+    sound = _run(tests, None)
+    if sound.failed:
+        print("error: these tests fail without any mutant, so they prove nothing:", file=sys.stderr)
+        print("\n".join(f"  {name}" for name in sound.failed), file=sys.stderr)
+        return 2
+    print(f"unmutated: {len(tests)} groups of tests pass ({sound.seconds:.1f} s)\n")
+    width = max(len(one.off) for one in mutants)
+    print(f"{'switched off':{width}}  noticed by")
+    survivors = []
+    for mutant in mutants:
+        verdict = _run(mutant.tests, mutant.plugin)
+        noticed = verdict.failed or ("NOBODY: it survives",)
+        survivors += [] if verdict.failed else [mutant.plugin]
+        for number, name in enumerate(noticed):
+            print(f"{mutant.off if number == 0 else '':{width}}  {name}", flush=True)
+    print()
+    if survivors:
+        print(f"{len(survivors)} of {len(mutants)} mutants survive: {', '.join(survivors)}")
+        return 1
+    print(f"all {len(mutants)} mutants are noticed")
+    return 0
+
+
+def _run(tests: Sequence[str], plugin: str | None) -> Verdict:
+    with tempfile.TemporaryDirectory(prefix="lockgate-mutation-") as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
+        command += ["--hypothesis-seed=0", f"--junit-xml={report}", "-o", "junit_family=xunit1"]
+        command += ["-p", f"tests.mutation.{plugin}"] if plugin else []
+        started = time.monotonic()
+        try:
+            result = subprocess.run(
+                [*command, *tests], cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise CannotRun(f"the tests of {plugin or 'the sound code'} did not end in {TIMEOUT_S} s") from error
+        if result.returncode not in (0, TESTS_FAILED) or not report.exists():
+            raise CannotRun(
+                f"pytest ended with {result.returncode} for {plugin}:\n{result.stdout[-3000:]}{result.stderr[-3000:]}"
+            )
+        return Verdict(_failed(report), time.monotonic() - started)
+
+
+def _failed(report: Path) -> tuple[str, ...]:
+    names = []
+    for case in ET.parse(report).iter("testcase"):
+        if case.find("error") is not None:
+            raise CannotRun(f"{case.get('name')} could not run: {(case.find('error').text or '')[-2000:]}")  # type: ignore[union-attr]
+        if case.find("failure") is not None:
+            names.append(f"{case.get('file')}::{case.get('name')}")
+    return tuple(names)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""The BarrierHandler lets a channel that has delivered its barrier run on."""
+
+from __future__ import annotations
+
+from taskmanager.barrier.events import Effect, Event, Hold, Release
+from taskmanager.barrier.handler import BarrierHandler
+
+_handle = BarrierHandler.handle
+
+
+def _without_holding(self: BarrierHandler, event: Event, now_ms: int) -> list[Effect]:
+    self._held = _Nothing(self._held)
+    try:
+        effects = _handle(self, event, now_ms)
+    finally:
+        self._held = set(self._held)
+    return [one for one in effects if not isinstance(one, Hold | Release)]
+
+
+class _Nothing(set[int]):
+    """A set of held channels that counts them and denies every one."""
+
+    def __contains__(self, _: object) -> bool:
+        return False
+
+
+BarrierHandler.handle = _without_holding  # type: ignore[method-assign]

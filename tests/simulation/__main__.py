@@ -1,0 +1,63 @@
+"""`python -m tests.simulation`: run one seed, or as many as fit into some seconds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+
+from tests.simulation.scenarios import crash_at, freeze_at, random_scenario
+from tests.simulation.simulation import Scenario, simulate
+from tests.simulation.world import Violation
+
+
+def main() -> int:
+    """The exit code: 0 when every run held."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this one and tell what happened")
+    parser.add_argument("--crash-at", type=int, default=0, metavar="POINT", help="with --seed: the leader dies there")
+    parser.add_argument("--freeze-at", type=int, default=0, metavar="POINT", help="with --seed: it freezes there")
+    parser.add_argument("--usurped", action="store_true", help="with --freeze-at: while its session lives")
+    parser.add_argument("--seconds", type=float, default=60, help="without --seed: how long to go on (60)")
+    parser.add_argument("--first", type=int, default=0, help="without --seed: the first seed (0)")
+    options = parser.parse_args()
+    if options.seed is not None:
+        return _one(_chosen(options))
+    return _many(options.first, options.seconds)
+
+
+def _chosen(options: argparse.Namespace) -> Scenario:
+    if options.crash_at:
+        return crash_at(options.seed, options.crash_at)
+    if options.freeze_at:
+        return freeze_at(options.seed, options.freeze_at, usurped=options.usurped)
+    return random_scenario(options.seed)
+
+
+def _one(scenario: Scenario) -> int:
+    print(replace(scenario))
+    try:
+        print(simulate(scenario))
+    except Violation as error:
+        print(error)
+        return 1
+    return 0
+
+
+def _many(seed: int, seconds: float) -> int:
+    started, first, failed = time.monotonic(), seed, []
+    while time.monotonic() - started < seconds:
+        try:
+            simulate(random_scenario(seed))
+        except Violation as error:
+            failed.append(seed)
+            print(f"seed {seed}: {str(error).splitlines()[0]}\n  again: python -m tests.simulation --seed {seed}")
+        seed += 1
+    rate = (seed - first) / (time.monotonic() - started) * 60
+    print(f"{seed - first} schedules, {rate:.0f} a minute, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""What is shared and durable: checkpoint files, staged and committed output. Survives every crash."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lockgate_proto.messages import CheckpointMetadata
+
+from coordinator.runtime.errors import StorageError
+from coordinator.runtime.metadata_files import StoredFile, crc32, parse_metadata
+
+BASE = "sim://storage/default"
+
+
+class Storage:
+    """Files by path. `on_write(path, old, new)` and `on_delete(path)` let the oracle watch."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Any] = {}
+        self.on_write: Callable[[str, Any, Any], None] = lambda *_: None
+        self.on_delete: Callable[[str], None] = lambda *_: None
+
+    def write(self, path: str, content: Any) -> None:
+        """Publishes a file."""
+        self.on_write(path, self.files.get(path), content)
+        self.files[path] = content
+
+    def delete_below(self, folder: str) -> None:
+        """Removes a folder."""
+        prefix = f"{folder}/"
+        for path in [one for one in self.files if one.startswith(prefix)]:
+            self.on_delete(path)
+            del self.files[path]
+
+    def below(self, folder: str) -> list[str]:
+        """Paths of every file in a folder."""
+        prefix = f"{folder}/"
+        return [one for one in self.files if one.startswith(prefix)]
+
+
+class SimulatedFiles:
+    """Stands for coordinator.runtime.metadata_files.MetadataFiles."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def run_directory(self, job_key: str, run_id: str) -> str:
+        """See MetadataFiles."""
+        return f"{BASE}/{job_key}/{run_id}"
+
+    def write(self, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
+        """See MetadataFiles."""
+        folder = f"{self.run_directory(metadata.job_key, metadata.run_id)}/chk-{metadata.checkpoint_id}"
+        self._storage.write(f"{folder}/_metadata", data)
+        return StoredFile(f"{folder}/_metadata", crc32(data), len(data))
+
+    def read(self, pointer: str, checksum: str = "") -> CheckpointMetadata:
+        """See MetadataFiles."""
+        data = self._storage.files.get(pointer)
+        if data is None:
+            raise StorageError(f"{pointer} does not exist")
+        if checksum and crc32(data) != checksum:
+            raise StorageError(f"{pointer} is corrupt")
+        return parse_metadata(data, pointer)
+
+    def checkpoint_ids(self, job_key: str, run_id: str) -> tuple[int, ...]:
+        """See MetadataFiles."""
+        base = self.run_directory(job_key, run_id)
+        names = {path.removeprefix(f"{base}/").partition("/")[0] for path in self._storage.below(base)}
+        return tuple(sorted(int(name.removeprefix("chk-")) for name in names))
+
+    def delete_checkpoint(self, job_key: str, run_id: str, checkpoint_id: int) -> None:
+        """See MetadataFiles."""
+        self._storage.delete_below(f"{self.run_directory(job_key, run_id)}/chk-{checkpoint_id}")
+
+    def delete_pointed(self, pointer: str) -> None:
+        """See MetadataFiles."""
+        self._storage.delete_below(pointer.rpartition("/")[0])
+
+    def delete_run(self, job_key: str, run_id: str) -> None:
+        """See MetadataFiles."""
+        self._storage.delete_below(self.run_directory(job_key, run_id))
+
+
+Record = tuple[int, int]  # (partition, sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What a sink sealed at a barrier. rows: ledger records, or (key, (count, sum)) pairs of the upsert."""
+
+    job: str
+    checkpoint_id: int
+    subtask: int
+    attempt: int
+    rows: tuple[Any, ...]
+
+
+@dataclass
+class Outputs:
+    """What readers see: an append-only ledger and an upserted table, each committed once per transaction."""
+
+    ledger: dict[str, list[Record]] = field(default_factory=dict)  # job key to records
+    table: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)  # job key to key to (count, sum)
+    files: dict[tuple[str, int, int], Transaction] = field(default_factory=dict)
+    upserted: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, subtask) to the last checkpoint id
+    on_commit: Callable[[str, Transaction], None] = lambda *_: None
+
+    def publish(self, transaction: Transaction) -> None:
+        """The transactional file sink: a file that is there already is not published again."""
+        name = (transaction.job, transaction.checkpoint_id, transaction.subtask)
+        if name in self.files:
+            return
+        self.on_commit("ledger", transaction)
+        self.files[name] = transaction
+        self.ledger.setdefault(transaction.job, []).extend(transaction.rows)
+
+    def upsert(self, transaction: Transaction) -> None:
+        """The SQL sink: rows and the checkpoint id in one database transaction, older ones are left out."""
+        name = (transaction.job, transaction.subtask)
+        if transaction.checkpoint_id <= self.upserted.get(name, 0):
+            return
+        self.on_commit("table", transaction)
+        self.upserted[name] = transaction.checkpoint_id
+        self.table.setdefault(transaction.job, {}).update(transaction.rows)
+
+
+def checksum_of(content: Any) -> str:
+    """Of a state file's content."""
+    return f"crc32:{zlib.crc32(repr(content).encode()):08x}"
