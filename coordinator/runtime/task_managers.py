@@ -22,6 +22,7 @@ from lockgate_proto.messages import (
     Deploy,
     Heartbeat,
     Registered,
+    SubtaskReport,
     TaskManagerMessage,
 )
 
@@ -48,6 +49,7 @@ class TaskManager:
     link: TaskManagerLink
     last_seen_ms: int
     running: set[AttemptId] = field(default_factory=set)
+    heard_of: set[AttemptId] = field(default_factory=set)  # its Deploy arrived: some subtask of it reported
     away: bool = False
     kept: list[CoordinatorMessage] = field(default_factory=list)  # to be sent when it comes back
     grace: Timer | None = None
@@ -146,7 +148,10 @@ class TaskManagers:
     def _readmit(self, known: TaskManager, registration: Registration) -> None:
         log.info("task manager %s registered again over a new stream", known.task_manager_id)
         known.link.close(grpc.StatusCode.ABORTED, "replaced by a newer stream of the same task manager")
-        undelivered = [*known.link.take_undelivered(), *known.kept]
+        unsure = [*known.link.take_undelivered(), *known.kept]
+        undelivered = [
+            one for one in unsure if not (isinstance(one.body, Deploy) and one.body.attempt in known.heard_of)
+        ]
         waiting = {message.body.attempt for message in undelivered if isinstance(message.body, Deploy)}
         forgotten = known.running - set(registration.register.running) - waiting
         known.running = set(registration.register.running) | {one for one in waiting if one is not None}
@@ -172,8 +177,12 @@ class TaskManagers:
         one.last_seen_ms = monotonic_ms()
         if message.token < self._token:
             return  # said before it knew of this leader: a sign of life and no more
-        if isinstance(message.body, AttemptGone) and message.body.attempt is not None:
-            one.running.discard(message.body.attempt)
+        body = message.body
+        if isinstance(body, SubtaskReport) and body.subtask is not None and body.subtask.attempt in one.running:
+            one.heard_of.add(body.subtask.attempt)
+        elif isinstance(body, AttemptGone) and body.attempt is not None:
+            one.running.discard(body.attempt)
+            one.heard_of.discard(body.attempt)
         self._listener.task_manager_said(one, message)
 
     def broken(self, link: TaskManagerLink, task_manager_id: str) -> None:

@@ -1,0 +1,163 @@
+"""`python -m benchmarks.wordcount`: words a second with and without checkpoints, and of plain warm Spark batch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from lockgate_proto.messages import (
+    Aggregate,
+    AggregateFunction,
+    CheckpointOptions,
+    Edge,
+    FileFormat,
+    FileSource,
+    JobGraph,
+    JobState,
+    KeyedAggregate,
+    Operator,
+    Partitioning,
+    SqlSink,
+    SqlTransform,
+    Vertex,
+)
+
+from benchmarks import corpus
+from benchmarks.common import Measurement, Row, WrongResult, at_least, cache_folder, parser, run, say
+from benchmarks.spark_batch import QUERY
+from lockgate.client import Client
+from lockgate.demo.wordcount import compare, read_counts
+from lockgate.drill.observer import JobObserver
+from lockgate.drill.timeline import checkpoint_counts
+from lockgate.errors import UserError
+from lockgate.local import LocalCluster
+from lockgate.local.work_folder import WorkFolder
+
+_NEVER_MS = 3_600_000
+_JOB_LIMIT_S = 300.0
+
+
+def graph(folder: Path, database: Path, interval_ms: int) -> JobGraph:
+    """2 source subtasks, exchange by word, 2 count subtasks, upsert."""
+    count = KeyedAggregate(("word",), (Aggregate("n", AggregateFunction.COUNT, ""),))
+    upsert = SqlSink(f"sqlite:///{database}", "words", ("word",))
+    source = FileSource(path=str(folder), format=FileFormat.TEXT)
+    return JobGraph(
+        name="word count",
+        vertices=(
+            Vertex("words", "words", 2, 0, (Operator("read", "", source), Operator("split", "", SqlTransform(QUERY)))),
+            Vertex("counts", "counts", 2, 0, (Operator("count", "", count), Operator("upsert", "", upsert))),
+        ),
+        edges=(Edge("words", "counts", Partitioning.HASH, ("word",)),),
+        checkpoints=CheckpointOptions(interval_ms=interval_ms),
+    )
+
+
+def measure(arguments: argparse.Namespace) -> Measurement:
+    """Alternates runs with and without checkpoints on one warm cluster, then runs plain Spark."""
+    folder = corpus.ensure(
+        Path(arguments.input) if arguments.input else cache_folder(), arguments.words, arguments.files
+    )
+    with_s: list[float] = []
+    without_s: list[float] = []
+    with WorkFolder("lockgate-wordcount-", say) as kept:
+        work = kept.path
+        say("starting a cluster: 2 task managers with 1 slot each ...")
+        with (
+            LocalCluster(work / "cluster", slots=arguments.slots, taskmanager=_overrides(arguments)) as cluster,
+            Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
+        ):
+            for number in range(arguments.warm_up):
+                _job(client, folder, work, f"warm-{number}", 1000)
+            for number in range(arguments.runs):
+                with_s.append(_job(client, folder, work, f"with-{number}", 1000))
+                without_s.append(_job(client, folder, work, f"without-{number}", _NEVER_MS))
+        spark_s = _spark(folder, work, arguments.runs + 2)[2:]  # the first two warm the JVM up
+        say("plain Spark batch: " + ", ".join(f"{seconds:.2f} s" for seconds in spark_s))
+        _check(work, [f"{kind}-{number}" for kind in ("with", "without") for number in range(arguments.runs)])
+    return _measurement(arguments.words, with_s, without_s, spark_s)
+
+
+def _overrides(arguments: argparse.Namespace) -> dict[str, object]:
+    return {"spark_master": arguments.spark_master} if arguments.spark_master else {}
+
+
+def _job(client: Client, folder: Path, work: Path, key: str, interval_ms: int) -> float:
+    """Runs the job once; seconds from the submission to FINISHED, results committed."""
+    started = time.monotonic()
+    client.submit(key, graph(folder, work / f"{key}.db", interval_ms))
+    observer = JobObserver(client, key)
+    try:
+        observer.wait_for(lambda: bool(observer.status and observer.status.restarts), _JOB_LIMIT_S)  # or its end
+        seconds = time.monotonic() - started
+        status = observer.status
+        if status is None or status.state != JobState.FINISHED or status.restarts:
+            raise UserError(f"the job {key} did not run through: {status and (status.state.name, status.error)}")
+        say(f"  {key}: {seconds:.2f} s, {checkpoint_counts(observer.events)[0]} checkpoints")
+        return seconds
+    finally:
+        observer.close()
+
+
+def _spark(folder: Path, work: Path, runs: int) -> list[float]:
+    say("plain Spark batch over the same files ...")
+    command = [sys.executable, "-m", "benchmarks.spark_batch", str(folder), str(runs), str(work / "batch.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"the Spark batch job failed: {done.stderr[-2000:]}")
+    seconds: list[float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return seconds
+
+
+def _check(work: Path, keys: list[str]) -> None:
+    counts = pq.read_table(work / "batch.parquet")
+    batch = dict(zip(counts.column("word").to_pylist(), counts.column("n").to_pylist(), strict=True))
+    for key in keys:
+        result = compare(read_counts(work / f"{key}.db"), batch)
+        if not result.is_exact:
+            raise WrongResult(f"{key}: {len(result.wrong)} counts differ, such as {result.wrong[:3]}")
+
+
+def _measurement(words: int, with_s: list[float], without_s: list[float], spark_s: list[float]) -> Measurement:
+    rate, rate_without, rate_spark = (words / statistics.median(times) for times in (with_s, without_s, spark_s))
+    return Measurement(
+        (
+            at_least("word count, a checkpoint each second", rate, 5e6, "words/s"),
+            Row("word count, without checkpoints", f"{rate_without:,.0f} words/s"),
+            Row("plain warm Spark batch, local[2]", f"{rate_spark:,.0f} words/s"),
+            at_least("share of Spark batch", rate / rate_spark, 0.5, ""),
+            at_least("with checkpoints against without", rate / rate_without, 0.95, ""),
+        ),
+        {
+            "words": words,
+            "words_per_s": rate,
+            "words_per_s_without_checkpoints": rate_without,
+            "spark_batch_words_per_s": rate_spark,
+            "ratio_to_spark_batch": rate / rate_spark,
+            "ratio_to_no_checkpoints": rate / rate_without,
+            "seconds": {"with_checkpoints": with_s, "without_checkpoints": without_s, "spark_batch": spark_s},
+        },
+    )
+
+
+def main() -> int:
+    """Command line."""
+    options = parser("wordcount", "Word count on 2 task managers, from submission to the committed result.")
+    options.add_argument("--words", type=int, default=20_000_000, help="size of the input")
+    options.add_argument("--files", type=int, default=40, help="files of the input")
+    options.add_argument("--input", default="", help="folder in which the generated input is kept (default: the cache)")
+    options.add_argument("--runs", type=int, default=3, help="measured runs of each kind; the median counts")
+    options.add_argument("--warm-up", type=int, default=2, help="runs before them")
+    options.add_argument("--slots", type=int, default=1, help="slots of each of the 2 task managers")
+    options.add_argument("--spark-master", default="", help="Spark master of each task manager (default: local[slots])")
+    return run(options.parse_args(), measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The drill itself: a job, kills, and an account of what came of it."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lockgate.client import Client
+from lockgate.drill.arena import Arena, DrillError
+from lockgate.drill.model import RecordCheck, Report, Target
+from lockgate.drill.round import Account, Round
+from lockgate.drill.text import render
+from lockgate.errors import UserError
+from lockgate.local import LocalCluster
+from lockgate.local.foreground import Stopped, stopped_by_signals
+from lockgate.local.work_folder import WorkFolder
+
+_MOST_ROUNDS = 3  # beside one for each kill
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DrillOptions:
+    """What a drill does.
+
+    every_s: seconds between the cluster being whole and the next kill; seed: None draws one; cluster: addresses or
+    directory of a running cluster, empty for one of the drill's own in a temporary folder; cluster_options: fields
+    of ClusterOptions for the own one; directory: where cluster, ledger and logs go (kept); None for a temporary one.
+    """
+
+    kill: Target = Target.LEADER
+    times: int = 3
+    every_s: float = 5.0
+    seed: int | None = None
+    json_file: str = ""
+    cluster: str = ""
+    directory: str = ""
+    checkpoint_interval_ms: int = 1000
+    cluster_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises DrillError naming the option that cannot work."""
+        if self.times < 1:
+            raise DrillError("--times must be 1 or more")
+        if self.every_s < 0:
+            raise DrillError("--every must be 0 or more seconds")
+
+
+def run_drill(options: DrillOptions | None = None, say: Say | None = None, **changes: Any) -> int:
+    """Runs a drill, prints its report, writes the JSON file. Returns the exit code: 0 on a pass, 1 on a fail, 2 when
+    it could not be carried out (one line `error: ...` on stderr). Keyword arguments are fields of DrillOptions."""
+    chosen = options or DrillOptions(**changes)
+    tell = say or (lambda line: print(line, flush=True))
+    try:
+        with stopped_by_signals():
+            report = drill(chosen, tell)
+        if chosen.json_file:
+            Path(chosen.json_file).write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")
+    except Stopped:
+        return 130
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 2
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 2
+    tell(render(report))
+    return 0 if report.passed else 1
+
+
+def drill(options: DrillOptions, say: Say) -> Report:
+    """Runs a drill and returns its report. Raises UserError when it cannot be carried out."""
+    options.check()
+    seed = secrets.randbelow(2**32) if options.seed is None else options.seed
+    with ExitStack() as stack:
+        work = None if options.directory else stack.enter_context(WorkFolder("lockgate-drill-", say))
+        folder = work.path if work else Path(options.directory).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        say(f"drill: kill the {options.kill.value} {options.times} times, every {options.every_s:g} s, seed {seed}")
+        cluster = None
+        if options.cluster:
+            client = stack.enter_context(Client.connect(options.cluster))
+        else:
+            say("starting a cluster of its own ...")
+            started = time.monotonic()
+            cluster = stack.enter_context(LocalCluster(folder / "cluster", **options.cluster_options))
+            say(f"cluster ready after {time.monotonic() - started:.1f} s: {', '.join(cluster.coordinators)}")
+            client = stack.enter_context(
+                Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials())
+            )
+        report = _rounds(options, seed, folder, Arena(client, cluster), say)
+        if work and not report.passed:
+            work.keep()
+        return report
+
+
+def _rounds(options: DrillOptions, seed: int, folder: Path, arena: Arena, say: Say) -> Report:
+    """Rounds until every kill is done or something is wrong."""
+    status = arena.survey(options.kill)
+    say(f"{len(status.coordinators)} coordinators, {len(status.task_managers)} task managers")
+    choice = random.Random(seed)
+    key = f"drill-{secrets.token_hex(4)}"
+    accounts: list[Account] = []
+    done = 0
+    while done < options.times and not any(account.problems for account in accounts):
+        if len(accounts) == _MOST_ROUNDS + options.times:
+            raise DrillError("the cluster takes too long to become whole again; see its logs")
+        one = Round(
+            f"{key}-{len(accounts) + 1}",
+            folder,
+            arena,
+            say,
+            choice,
+            options.kill,
+            options.every_s,
+            options.checkpoint_interval_ms,
+        )
+        accounts.append(one.run(options.times - done, done + 1))
+        done += len(accounts[-1].kills)
+    return Report(
+        seed,
+        tuple(kill for account in accounts for kill in account.kills),
+        RecordCheck(
+            sum(account.records.expected for account in accounts),
+            sum(account.records.lost for account in accounts),
+            sum(account.records.duplicated for account in accounts),
+        ),
+        sum(account.completed for account in accounts),
+        sum(account.aborted for account in accounts),
+        tuple(problem for account in accounts for problem in account.problems),
+    )

@@ -1,0 +1,44 @@
+"""Files of the cluster's folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from lockgate.local.errors import ClusterError
+
+_NEEDED_BYTES = 256 * 1024 * 1024
+
+
+def prepare_directory(directory: Path, folders: Sequence[str]) -> None:
+    """Makes the folders and looks for room. Raises ClusterError with a sentence."""
+    try:
+        for folder in folders:
+            (directory / folder).mkdir(parents=True, exist_ok=True)
+        free_bytes = shutil.disk_usage(directory).free
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise ClusterError(_full(directory)) from error
+        raise ClusterError(f"cannot use the folder {directory}: {error.strerror}; choose another with --dir") from error
+    if free_bytes < _NEEDED_BYTES:
+        raise ClusterError(_full(directory))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Readers see the old content or the new one, never a part. Raises OSError."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _full(directory: Path) -> str:
+    return (
+        f"the disk of {directory} is full: a cluster needs at least {_NEEDED_BYTES // 1024 // 1024} MiB; "
+        "make room or choose another folder with --dir"
+    )
