@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from types import FrameType
 
 import grpc
@@ -104,10 +105,16 @@ class Coordinator:
 def run(settings: CoordinatorSettings) -> int:
     """Runs a coordinator until SIGTERM or SIGINT. Returns the exit code: 0, 2 for the user's errors, 1 for faults."""
     stopping = threading.Event()
+    asked: SimpleQueue[int] = SimpleQueue()  # a signal handler may put; the Event's lock may be held by the main thread
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def pass_on() -> None:
+        asked.get()
         stopping.set()
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        asked.put(number)
+
+    threading.Thread(target=pass_on, name="signals", daemon=True).start()
 
     former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     coordinator: Coordinator | None = None

@@ -6,9 +6,9 @@ import logging
 import os
 import signal
 import sys
-import threading
 import uuid
 from dataclasses import replace
+from queue import SimpleQueue
 from types import FrameType
 
 from lockgate_proto.security import SecurityError
@@ -33,8 +33,7 @@ def run(settings: TaskManagerSettings) -> int:
     """
     # grpcio's fork handlers and the JVM's launcher do not get on; nothing here forks later.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-    stop = threading.Event()
-    _stop_on_signals(stop)
+    stop = _signals()
     try:
         settings.check()
         return _serve(replace(settings, task_manager_id=settings.task_manager_id or _fresh_id()), stop)
@@ -46,7 +45,7 @@ def run(settings: TaskManagerSettings) -> int:
         return FAULT
 
 
-def _serve(settings: TaskManagerSettings, stop: threading.Event) -> int:
+def _serve(settings: TaskManagerSettings, stop: SimpleQueue[int]) -> int:
     from taskmanager.spark.engine import SparkEngine  # slow to import
 
     # The JVM first: it is started with a fork, which must not meet gRPC's threads.
@@ -61,14 +60,14 @@ def _serve(settings: TaskManagerSettings, stop: threading.Event) -> int:
     engine.on_death(_follow_the_jvm)
     try:
         engine.warm_up()
-        if not stop.is_set():
+        if stop.empty():
             _take_part(TaskManager(settings, engine), settings, stop)
     finally:
         engine.close()
     return 0
 
 
-def _take_part(manager: TaskManager, settings: TaskManagerSettings, stop: threading.Event) -> None:
+def _take_part(manager: TaskManager, settings: TaskManagerSettings, stop: SimpleQueue[int]) -> None:
     manager.start()
     retrieval = LeaderRetrieval(
         connector(settings.zookeeper, settings.session_timeout_ms), settings.cluster, manager.on_leader
@@ -80,7 +79,7 @@ def _take_part(manager: TaskManager, settings: TaskManagerSettings, stop: thread
             flush=True,
         )
         retrieval.start()
-        stop.wait()
+        stop.get()
         log.info("stopping")
     finally:
         retrieval.stop()
@@ -94,12 +93,16 @@ def _follow_the_jvm(status: int) -> None:
     os._exit(FAULT)
 
 
-def _stop_on_signals(stop: threading.Event) -> None:
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
+def _signals() -> SimpleQueue[int]:
+    """Where SIGTERM and SIGINT arrive. A handler may put there; an Event's lock could be held by what it interrupts."""
+    asked: SimpleQueue[int] = SimpleQueue()
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        asked.put(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
+    return asked
 
 
 def _fresh_id() -> str:
