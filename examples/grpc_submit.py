@@ -3,9 +3,11 @@
     lockgate submit examples/wordcount.py --dry-run > graph.json
     python examples/grpc_submit.py HOST:PORT graph.json
 
-What it does step by step is what a client in any language does; see docs/grpc-api.md.
+What it does step by step is what a client in any language does; see docs/grpc-api.md. The secret is read from
+~/.config/lockgate/secret, or from the file that LOCKGATE_SECRET_FILE names.
 """
 
+import os
 import sys
 import uuid
 from pathlib import Path
@@ -17,6 +19,13 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 SERVICE = "lockgate.v1.JobService"
+
+
+def secret_metadata():
+    """What every call carries: submitting needs the cluster's secret."""
+    default = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "lockgate" / "secret"
+    file = Path(os.environ.get("LOCKGATE_SECRET_FILE") or default)
+    return (("authorization", f"Bearer {file.read_text().strip()}"),) if file.exists() else ()
 
 
 class Jobs:
@@ -37,7 +46,8 @@ class Jobs:
         make = self.channel.unary_stream if method.server_streaming else self.channel.unary_unary
         request = self.request(name, fields)
         answer = GetMessageClass(method.output_type)
-        return make(f"/{SERVICE}/{name}", type(request).SerializeToString, answer.FromString)(request)
+        method_of = make(f"/{SERVICE}/{name}", type(request).SerializeToString, answer.FromString)
+        return method_of(request, metadata=secret_metadata())
 
 
 def leader_in(error):

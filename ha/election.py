@@ -437,6 +437,8 @@ class LeaderElection:
         self._seen_token = max(self._seen_token, event.seen_token)
         if self.phase not in HOLDING or self.grant is None:
             return
+        if event.token not in (0, self.grant.token) and event.seen_token <= self.grant.token:
+            return  # it was said of an earlier grant, and came late
         token, paused = self.grant.token, self.phase is Phase.PAUSED
         self._revoke(event.reason, now_ms)
         if paused:

@@ -147,10 +147,15 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """The own leadership is to end: a write was fenced, or a token above it was seen."""
+    """The own leadership is to end: a write was fenced, or a token above it was seen.
+
+    token: of the grant that this is about, 0 for whichever is held. What was said of an earlier grant does not end a
+    later one of the same coordinator, unless `seen_token` is above that too.
+    """
 
     reason: str
     seen_token: int
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True)

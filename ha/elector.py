@@ -165,12 +165,13 @@ class Elector:
         """
         self._queue.put(m.NotLeading(token, _unix_us()))
 
-    def step_down(self, reason: str, seen_token: int = 0) -> None:
+    def step_down(self, reason: str, seen_token: int = 0, token: int = 0) -> None:
         """Gives up leadership: a write was Fenced, or someone has seen `seen_token` above the own. Contends again.
 
-        A later grant of this coordinator gets a token above `seen_token`.
+        A later grant of this coordinator gets a token above `seen_token`. token: of the grant that the reason is
+        about; it does not end a later grant. 0 means whichever is held.
         """
-        self._queue.put(m.StepDown(reason, seen_token))
+        self._queue.put(m.StepDown(reason, seen_token, token))
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 

@@ -75,6 +75,14 @@ class JobRecords:
         """The job's record, None when there is none."""
         return self._read(JobRecord, self._paths.graph(key))
 
+    def request_cancel(self, grant: LeadershipGrant, record: JobRecord) -> None:
+        """Marks the job, whose record as stored is `record`, as to be cancelled: every later leader sees it.
+
+        Raises Conflict when the job does not exist (any more).
+        """
+        path, data = self._paths.graph(record.job_key), encode(dataclasses.replace(record, cancel_requested=True))
+        self._write(grant, [Put(path, data)], lambda: self._store.read(path) == data)
+
     # -- attempts and checkpoints -------------------------------------------------------------------------------------
 
     def write_attempt(self, grant: LeadershipGrant, key: str, record: AttemptRecord) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 from lockgate_proto.messages import (
     CheckpointOptions,
     ExponentialRestart,
     FailureRateRestart,
+    FilesystemBackend,
     FixedDelayRestart,
     JobGraph,
     MemoryBackend,
@@ -16,6 +18,11 @@ from lockgate_proto.messages import (
 )
 
 from coordinator.graph.normalize import Strategy
+
+MAX_INLINE_STATE_BYTES = 32 * 1024 * 1024
+"""Of one subtask: half of what fits into one message, which its acknowledgement is."""
+
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|/")
 
 
 def option_problems(graph: JobGraph) -> Iterator[str]:
@@ -25,8 +32,17 @@ def option_problems(graph: JobGraph) -> Iterator[str]:
     if graph.restart is not None and graph.restart.strategy is not None:
         yield from _restart(graph.restart.strategy)
     backend = (graph.state_backend or StateBackend()).backend
-    if isinstance(backend, MemoryBackend) and backend.max_state_bytes < 0:
-        yield f"The memory backend's max_state_bytes is {backend.max_state_bytes}: it cannot be negative."
+    if isinstance(backend, MemoryBackend) and not 0 <= backend.max_state_bytes <= MAX_INLINE_STATE_BYTES:
+        yield (
+            f"The memory backend's max_state_bytes is {backend.max_state_bytes}: 0 (for 16 MiB) to "
+            f"{MAX_INLINE_STATE_BYTES} are possible, because the state travels inside messages. "
+            f"Use the filesystem backend for more."
+        )
+    if isinstance(backend, FilesystemBackend) and backend.uri and not _ABSOLUTE.match(backend.uri):
+        yield (
+            f"The filesystem backend's uri is '{backend.uri}': give a URI or an absolute path that every process of "
+            f"the cluster reaches."
+        )
 
 
 def _checkpoints(options: CheckpointOptions) -> Iterator[str]:

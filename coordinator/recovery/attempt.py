@@ -22,6 +22,7 @@ from lockgate_proto.messages import (
 from coordinator.graph.execution_graph import ExecutionGraph, Phase, SubtaskKey
 from coordinator.graph.shape import source_vertices
 from coordinator.graph.slots import SlotOffer
+from coordinator.recovery.deploy_size import check_size
 from coordinator.recovery.effects import ControlBody, Emit, Send
 from coordinator.recovery.events import (
     Committed,
@@ -33,7 +34,7 @@ from coordinator.recovery.events import (
     Tick,
 )
 from coordinator.recovery.restore import states_by_subtask
-from coordinator.recovery.splits import Assign, SplitAssigner, SplitEffect
+from coordinator.recovery.splits import DISCOVERY_TIMEOUT_MS, Assign, SplitAssigner, SplitEffect
 
 _PHASES = {SubtaskPhase.SUBTASK_RUNNING: Phase.RUNNING, SubtaskPhase.SUBTASK_EXHAUSTED: Phase.EXHAUSTED}
 
@@ -92,7 +93,7 @@ class Attempt:
     def deploy(self, metadata: CheckpointMetadata | None, checkpoint_directory: str, now_ms: int) -> list[Send]:
         """Everything to send now that the attempt's record is written.
 
-        metadata: the snapshot to start from. Raises SourceStateUnreadable.
+        metadata: the snapshot to start from. Raises SourceStateUnreadable, DeployTooLarge.
         """
         restore = states_by_subtask(metadata)
         for vertex in source_vertices(self._graph):
@@ -102,6 +103,7 @@ class Attempt:
         sends: list[Send] = []
         restored_id = metadata.checkpoint_id if metadata is not None else 0
         for name, body in self.execution.deployments(restore, restored_id, checkpoint_directory):
+            check_size(body)
             sends.append(Send(name, body))
         for assigner in self._assigners.values():
             sends += self._split_sends(assigner, assigner.deployed(now_ms))
@@ -176,7 +178,7 @@ class Attempt:
         if found.attempt != self.id or assigner is None:
             return []
         if found.error:
-            return [AttemptFailed(FailureCause.USER_ERROR, f"source {found.vertex_id}: {found.error}")]
+            return [AttemptFailed(found.cause or FailureCause.USER_ERROR, f"source {found.vertex_id}: {found.error}")]
         return [*self._split_sends(assigner, assigner.found(found, now_ms))]
 
     def _on_committed(self, event: Committed) -> None:
@@ -195,6 +197,10 @@ class Attempt:
             return [AttemptFailed(FailureCause.FAULT, text)]
         effects: list[AttemptEffect] = []
         for assigner in self._assigners.values():
+            if assigner.overdue(now_ms):
+                place = self.execution.task_manager_of((assigner.vertex_id, 0))
+                text = f"{place} has not listed the splits of {assigner.vertex_id} within {DISCOVERY_TIMEOUT_MS} ms"
+                return [AttemptFailed(FailureCause.FAULT, text)]
             effects += self._split_sends(assigner, assigner.tick(now_ms))
         return effects
 

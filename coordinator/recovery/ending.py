@@ -71,6 +71,8 @@ class Ending:
             attempt=attempt.attempt,
             restarts=attempt.restarts,
             token=attempt.token,
+            storage=record.storage,
+            keep_files=self._keep_all,  # also where the records that would name them cannot be read
             retained=retained_after_end(
                 completed,
                 finished=self.outcome == "FINISHED",

@@ -38,6 +38,7 @@ from coordinator.recovery.announce import Announcement, announce
 from coordinator.recovery.attempt import Attempt, AttemptEvent, AttemptFailed
 from coordinator.recovery.backoff import Backoff
 from coordinator.recovery.counters import JobCounters
+from coordinator.recovery.deploy_size import DeployTooLarge
 from coordinator.recovery.effects import Effect
 from coordinator.recovery.ending import Ending
 from coordinator.recovery.events import Event
@@ -99,7 +100,7 @@ class JobMaster:
         self._wake_ms: int | None = None
         self._ending: Ending | None = None
         self._ended_ms: int | None = None
-        self._cancel_wanted = False
+        self._cancel_wanted = record.cancel_requested
         self._suspended = False
         self._message = "the leader reads the job's records"
         self._error = ""
@@ -257,7 +258,7 @@ class JobMaster:
         metadata = self._snapshots.completed.restore_point
         try:
             sends = attempt.deploy(metadata, self._directory, now_ms)
-        except SourceStateUnreadable as error:
+        except (SourceStateUnreadable, DeployTooLarge) as error:  # what there is to restore from stays
             self._fail(AttemptFailed(FailureCause.STATE_UNREADABLE, str(error)), now_ms)
             return
         self._out += self._stale.cancel("replaced by a new attempt", attempt.execution.task_managers())

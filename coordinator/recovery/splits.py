@@ -35,6 +35,9 @@ from coordinator.graph.story import Story
 
 UNBOUNDED = -1
 
+DISCOVERY_TIMEOUT_MS = 60_000
+"""A task manager that has not listed a source's splits by then is stuck; another attempt may do better."""
+
 
 class SourceStateUnreadable(Exception):
     """A snapshot holds a source state that cannot be decoded; str() is a sentence."""
@@ -88,6 +91,7 @@ class SplitAssigner:
         self._attempt = attempt
         self._phase = SplitPhase.FRESH
         self._poll_at_ms: int | None = None
+        self._answer_by_ms = 0  # while DISCOVERING
         self._running: set[int] = set()
         self._outbox: dict[int, list[AssignSplits]] = {index: [] for index in range(vertex.parallelism)}
         self._known: set[str] = set()
@@ -140,12 +144,19 @@ class SplitAssigner:
             return self._discover(now_ms)
         return []
 
+    def overdue(self, now_ms: int) -> bool:
+        """True when the answer to Discover has not come in time."""
+        return self._phase is SplitPhase.DISCOVERING and now_ms >= self._answer_by_ms
+
     def next_wake_ms(self) -> int | None:
-        """When a tick is wanted."""
+        """When a tick, or a look at `overdue`, is wanted."""
+        if self._phase is SplitPhase.DISCOVERING:
+            return self._answer_by_ms
         return self._poll_at_ms if self._phase is SplitPhase.POLLING else None
 
     def _discover(self, now_ms: int) -> list[SplitEffect]:
         self._move(SplitPhase.DISCOVERING, now_ms)
+        self._answer_by_ms = now_ms + DISCOVERY_TIMEOUT_MS
         known = tuple(sorted(self._known))
         return [Discover(DiscoverSplits(attempt=self._attempt, vertex_id=self.vertex_id, known=known))]
 

@@ -43,7 +43,7 @@ class Dispatcher:
         address: str,
         store: CoordinationStore,
         files: MetadataFiles,
-        step_down: Callable[[str, int], None],
+        step_down: Callable[[str, int, int], None],
         leader: Callable[[], LeaderRecord | None],
     ) -> None:
         """leader: who leads, as far as known; for the error that sends a client there."""
@@ -78,7 +78,7 @@ class Dispatcher:
 
     def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
         """A term begins."""
-        tenure = Tenure(grant, threading.Event(), lambda reason: self._shared.step_down(reason, 0))
+        tenure = Tenure(grant, threading.Event(), lambda reason: self._shared.step_down(reason, 0, grant.token))
         term = LeaderTerm(grant, detected_unix_us, self._shared, tenure)
         self._replace(term, "a newer grant")
         self._actor.tell(term.start)
@@ -152,9 +152,9 @@ class Dispatcher:
         with self._changed:
             self._changed.notify_all()
 
-    def step_down(self, reason: str, seen_token: int) -> None:
-        """Somebody has seen a higher token."""
-        self._shared.step_down(reason, seen_token)
+    def step_down(self, reason: str, seen_token: int, token: int = 0) -> None:
+        """Somebody has seen a higher token than `token`, that of the grant which was asked; 0: any."""
+        self._shared.step_down(reason, seen_token, token)
 
     def call(self, call: Callable[[LeaderTerm], T]) -> T:
         """The outcome of `call` on the actor thread. Raises what it raises, NotLeading, Busy or Stopped."""

@@ -20,7 +20,12 @@ log = logging.getLogger(__name__)
 LEADER_METADATA = "lockgate-leader"
 _INTERNAL = (f"/{full_name('ControlService')}/", f"/{full_name('FollowService')}/")
 _HEALTH = "/grpc.health.v1.Health/"
-SECRET_NEEDED = "the shared secret is missing or wrong; set LOCKGATE_SECRET_FILE to the cluster's secret file"
+_WRITES = tuple(f"/{full_name('JobService')}/{name}" for name in ("Submit", "Cancel", "TriggerSavepoint"))
+"""A job runs code as the cluster's user (SQL can, too), reads and writes that user's files, and can be lost."""
+SECRET_NEEDED = (
+    "the cluster's secret is missing or wrong; send the call metadata `authorization: Bearer <content of the secret "
+    "file>`. The file is ~/.config/lockgate/secret of the cluster's user, or where LOCKGATE_SECRET_FILE says"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +53,8 @@ class Guard(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
         if found is None:
             return None
         method = str(handler_call_details.method)
-        secured = method.startswith(_INTERNAL) or (self._everything and not method.startswith(_HEALTH))
+        always = method.startswith(_INTERNAL) or method in _WRITES
+        secured = always or (self._everything and not method.startswith(_HEALTH))
         metadata: Any = tuple(handler_call_details.invocation_metadata or ())
         refused = secured and not self._credentials.admits(metadata)
         readable = _reading(found.request_deserializer)

@@ -2,7 +2,8 @@
 
 LOADING --records read--> RUNNING --CleanUp--> ENDED
    |                         |
-   +---cannot be read--------+---fault of the machine--> BROKEN (nothing is deleted; a client may cancel)
+   +---cannot be read--------+---fault of the machine--> BROKEN --cancelled by a client--> ENDED
+   +---storage away: tries again                         (no file is ever deleted)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum, auto
+from functools import partial
 from typing import Protocol, TypeVar
 
 from lockgate_proto.messages import (
@@ -32,9 +34,11 @@ from lockgate_proto.messages import (
 from coordinator.graph.slots import SlotsReleased, SlotsRequested
 from coordinator.recovery import effects as do
 from coordinator.recovery import events as ev
+from coordinator.recovery.backoff import Backoff
 from coordinator.recovery.job_master import JobMaster
 from coordinator.runtime.actor import Actor, Timer, monotonic_ms, unix_us
-from coordinator.runtime.errors import Busy, Refused, Stopped
+from coordinator.runtime.errors import Busy, Refused, Stopped, StorageError
+from coordinator.runtime.metadata_files import Run, run_of
 from coordinator.runtime.persistence import Persistence
 from coordinator.runtime.watch import WatchEnd, Watcher, WatchHub
 from coordinator.runtime.workers import KeyedWorkers
@@ -43,6 +47,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_ORPHANS_EVERY = 50  # completed checkpoints between two looks for folders that nothing points to
 _STATUS_PAUSE_MS = 100  # between two statuses for watchers when nothing but numbers changed
 
 
@@ -85,7 +90,7 @@ class Tools:
     persistence: Persistence
     surroundings: Surroundings
     leader_address: str
-    directory: Callable[[str, str], str]  # job key and run id to checkpoint directory
+    directory: Callable[[Run], str]  # the run's folder
 
 
 class JobRunner:
@@ -103,8 +108,10 @@ class JobRunner:
         self._savepoints: dict[str, Future[CompletedCheckpoint]] = {}
         self._wake: Timer | None = None
         self._status_timer: Timer | None = None
-        self._recovered_below = 1
-        self._orphans_checked = False
+        self._completed = 0  # checkpoints under this leader
+        self._backoff = Backoff()
+        self._trouble = ""  # why the records cannot be read for now
+        self._given_up: Future[JobState] | None = None
         self.attempt: AttemptId | None = None
         self._placed_on: set[str] = set()
         self._error = ""
@@ -123,26 +130,37 @@ class JobRunner:
                 return graph, ev.Recovered(None, (), None, 1)
             return graph, persistence.recover(self.record)
 
-        self._work(read, lambda found: self._start(*found), self._load_failed)
+        self._work(read, lambda found: self._start(*found), lambda error: self._load_failed(error, fresh=fresh))
 
     def _start(self, graph: JobGraph, event: ev.Recovered | ev.RecoveryFailed) -> None:
-        if self._master is None:
-            self._master = JobMaster(
-                self.record,
-                graph,
-                token=self._tools.surroundings.token,
-                checkpoint_directory=self._tools.directory(self.key, self.record.run_id),
-                unix_offset_ms=unix_us() // 1_000 - monotonic_ms(),
-            )
-        self.stage = Stage.RUNNING
-        self._recovered_below = event.next_checkpoint_id
+        if self.stage is not Stage.LOADING:
+            return  # it was given up meanwhile
+        self._master = JobMaster(
+            self.record,
+            graph,
+            token=self._tools.surroundings.token,
+            checkpoint_directory=self._tools.directory(run_of(self.record)),
+            unix_offset_ms=unix_us() // 1_000 - monotonic_ms(),
+        )
+        self.stage, self._trouble = Stage.RUNNING, ""
         self.handle(event)
         waiting, self._before_load = self._before_load, []
         for one in waiting:
             self.handle(one)
 
-    def _load_failed(self, error: BaseException) -> None:
+    def _load_failed(self, error: BaseException, *, fresh: bool) -> None:
+        if self.stage is not Stage.LOADING:
+            return
+        if isinstance(error, StorageError) and error.retryable:
+            now_ms = monotonic_ms()
+            pause_ms = self._backoff.failed(now_ms)
+            self._trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
+            log.warning("job %s: %s", self.key, self._trouble)
+            self._wake = self._tools.actor.at(now_ms + pause_ms, lambda: self.load(fresh=fresh))
+            return
         self.break_off(f"The job cannot be recovered: {error}")
+        if self.record.cancel_requested:
+            self._give_up()
 
     def break_off(self, reason: str) -> None:
         """Ends the job under this leader without touching its records: they may be all that is left of it."""
@@ -151,15 +169,43 @@ class JobRunner:
         )
         self.stage, self._error = Stage.BROKEN, reason
         self._fail_savepoints(Refused("ABORTED", f"the job failed: {reason}"))
-        for name in self._placed_on:
-            self._tools.surroundings.send(name, CancelAttempt(self.attempt, "the job failed"))
-        self._tools.surroundings.slots(SlotsReleased(self.key))
+        self._stop_tasks()
         self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))
         self.hub.status(self.status())
         self.hub.finish(WatchEnd.JOB_ENDED)
 
-    def give_up(self) -> None:
-        """A client cancels a job that was broken off: the result is written, the records go, the files stay."""
+    def _stop_tasks(self) -> None:
+        """What this leader has deployed, and what task managers have said that they run from before."""
+        for name in self._placed_on:
+            self._tools.surroundings.send(name, CancelAttempt(self.attempt, "the job failed"))
+        waiting, self._before_load = self._before_load, []
+        for one in waiting:
+            self.handle(one)
+        self._tools.surroundings.slots(SlotsReleased(self.key))
+
+    def cancel(self) -> Future[JobState]:
+        """Begins the end of the job; answers with its state when that is certain, whoever leads next.
+
+        Fails with StoreError or Stopped: ask again.
+        """
+        if self.stage is Stage.BROKEN or self._trouble:
+            return self._give_up()
+        answer: Future[JobState] = Future()
+        mark = partial(self._tools.persistence.request_cancel, self.record)
+        written = self._tools.workers.submit(f"(cancel) {self.key}", mark)  # not behind a file that hangs
+        self.handle(ev.CancelRequested())
+        state = JobState.CANCELING if self.stage is Stage.LOADING else self.status().state
+        written.add_done_callback(lambda done: _settle(answer, done, state))
+        return answer
+
+    def _give_up(self) -> Future[JobState]:
+        """A client cancels a job that cannot be run: the result is written, the records go, every file stays."""
+        if self._given_up is not None:
+            return self._given_up
+        answer = self._given_up = Future[JobState]()
+        if self.stage is Stage.LOADING:
+            self.stage, self._error = Stage.BROKEN, f"cancelled while {self._trouble}"
+            self._stop_tasks()
         record = self.record
         result = JobResult(
             job_key=self.key,
@@ -171,21 +217,31 @@ class JobRunner:
             dirty=True,
             graph_checksum=record.graph_checksum,
             token=self._token,
+            storage=record.storage,
         )
 
-        def written(answer: ev.ResultPersisted | ev.PersistFailed) -> None:
-            if isinstance(answer, ev.ResultPersisted):
-                self.result = result
-                self._final = dataclasses.replace(
-                    self._view(), state=JobState.CANCELED, ended_unix_ms=result.ended_unix_ms
-                )
-                self.stage = Stage.ENDED
-                self._work(lambda: self._tools.persistence.forget_records(self.key))
-                self._tools.surroundings.ended_job(self)
-            else:
-                log.warning("job %s could not be cancelled: %s", self.key, answer.reason)
+        def written(done: Future[JobResult]) -> None:
+            self._tools.actor.tell(lambda: self._gave_up(done))  # before the answer, so that who got it sees the end
+            _settle(answer, done, JobState.CANCELED)
 
-        self._work(lambda: self._tools.persistence.write_result(result), written)
+        give_up = partial(self._tools.persistence.give_up, result)
+        self._tools.workers.submit(self.key, give_up).add_done_callback(written)
+        return answer
+
+    def _gave_up(self, done: Future[JobResult]) -> None:
+        if self._closed:
+            return
+        error = done.exception()
+        if error is not None:
+            log.warning("job %s could not be cancelled: %s", self.key, error)
+            self._given_up = None
+            return
+        self.result = done.result()
+        ended_ms = self.result.ended_unix_ms
+        self._final = dataclasses.replace(self._view(), state=JobState.CANCELED, ended_unix_ms=ended_ms)
+        self.stage = Stage.ENDED
+        self._show(at_once=True)
+        self._tools.surroundings.ended_job(self)
 
     def close(self, end: WatchEnd) -> None:
         """Drops everything: the term is over. Nothing is sent or written any more."""
@@ -200,7 +256,12 @@ class JobRunner:
 
     def handle(self, event: ev.Event) -> None:
         """Gives the event to the JobMaster and does what it wants. A fault in there ends this job, no other."""
-        if self._closed or self.stage in (Stage.ENDED, Stage.BROKEN):
+        if self._closed or self.stage is Stage.ENDED:
+            return
+        if self.stage is Stage.BROKEN:
+            if isinstance(event, ev.StillRunning):
+                body = CancelAttempt(event.attempt, "the job failed")
+                self._tools.surroundings.send(event.task_manager_id, body)
             return
         if self.stage is Stage.LOADING or self._master is None:
             self._before_load.append(event)
@@ -256,7 +317,7 @@ class JobRunner:
             case do.PersistCheckpointId(number):
                 self._work(lambda: store.write_checkpoint_id(key, number), self.handle)
             case do.PersistCheckpoint():
-                self._work(lambda: store.write_checkpoint(key, effect), self.handle)
+                self._work(lambda: store.write_checkpoint(run_of(self.record), effect), self.handle)
             case do.PersistResult(result):
                 self.result = dataclasses.replace(
                     result, graph_checksum=result.graph_checksum or self.record.graph_checksum
@@ -268,18 +329,18 @@ class JobRunner:
                 self._work(lambda: store.discard_pending(self.record, number))
             case do.Recover():
                 self._work(lambda: store.recover(self.record), self.handle)
-            case do.CleanUp(retained):
-                self._end(retained)
+            case do.CleanUp():
+                self._end()
             case _:
                 raise AssertionError(f"nobody carries out {effect}")
 
-    def _end(self, retained: tuple[CompletedCheckpoint, ...]) -> None:
+    def _end(self) -> None:
         self._final = self._view()
         self.stage = Stage.ENDED
         self._fail_savepoints(Refused("FAILED_PRECONDITION", "the job has ended"))
         if self._wake is not None:
             self._wake.cancel()
-        self._work(lambda: self._tools.persistence.clean_up(self.key, self.record.run_id, retained))
+        self._work(lambda: self._tools.persistence.clean_up(self.key, self.record.run_id))
         self._tools.surroundings.ended_job(self)
 
     def _work(
@@ -321,7 +382,7 @@ class JobRunner:
                 job_key=self.key,
                 run_id=self.record.run_id,
                 state=JobState.FAILED if self.stage is Stage.BROKEN else JobState.WAITING_FOR_SLOTS,
-                message="" if self._error else "its records are being read",
+                message="" if self._error else self._trouble or "its records are being read",
                 error=self._error,
                 submitted_unix_ms=self.record.submitted_unix_ms,
                 attempt=self.attempt.attempt if self.attempt else 0,
@@ -376,10 +437,11 @@ class JobRunner:
 
     def _emit(self, event: JobEvent) -> None:
         self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us(), token=event.token or self._token))
-        if event.kind is JobEventKind.CHECKPOINT_COMPLETED and not self._orphans_checked:
-            self._orphans_checked = True
-            below = self._recovered_below
-            self._work(lambda: self._tools.persistence.delete_orphans(self.record, below))
+        if event.kind is JobEventKind.CHECKPOINT_COMPLETED:
+            # The first time for what a dead leader left, later for late uploads of checkpoints that were aborted.
+            if self._completed % _ORPHANS_EVERY == 0:
+                self._work(lambda: self._tools.persistence.delete_orphans(self.record, event.checkpoint_id))
+            self._completed += 1
 
     def _show(self, *, at_once: bool) -> None:
         """Tells the watchers how it stands: at once after an event, else once in a while."""
@@ -395,3 +457,12 @@ class JobRunner:
         self._status_timer = None
         if not self._closed and self.hub.watched:
             self.hub.status(self.status())
+
+
+def _settle(answer: Future[JobState], written: Future[T], state: JobState) -> None:
+    """Passes the outcome of a write on to a client: the state, or why it is not certain."""
+    error = written.exception()
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(state)

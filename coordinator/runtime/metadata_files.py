@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 from lockgate_proto.codec import MalformedMessage, decode
-from lockgate_proto.messages import CheckpointMetadata
+from lockgate_proto.messages import CheckpointMetadata, JobRecord, JobResult
 from pyarrow import fs
 
 from coordinator.runtime.errors import StorageError
@@ -37,6 +37,20 @@ class StoredFile:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Whose files are meant. storage: the URI that the run's folder lies under, "" for the cluster's own storage."""
+
+    job_key: str
+    run_id: str
+    storage: str = ""
+
+
+def run_of(record: JobRecord | JobResult) -> Run:
+    """The run that a record is of."""
+    return Run(record.job_key, record.run_id, record.storage)
+
+
 def crc32(data: bytes) -> str:
     """`crc32:<8 hex digits>` of the bytes."""
     return f"crc32:{zlib.crc32(data):08x}"
@@ -48,29 +62,39 @@ def graph_checksum(data: bytes) -> str:
 
 
 class MetadataFiles:
-    """The folder tree `<storage>/<cluster>/<job key>/<run id>/chk-<id>/` as the coordinator uses it."""
+    """The folder trees `<storage>/<cluster>/<job key>/<run id>/chk-<id>/` as the coordinator uses them.
+
+    Most runs lie under the cluster's storage, one with a storage of its own under that.
+    """
 
     def __init__(self, storage: str, cluster: str) -> None:
         """storage: a local path or URI. Raises StorageError when nothing can be reached there."""
-        self._base = f"{storage_uri(storage)}/{quote(cluster)}"
-        filesystem, path = _open(self._base)
+        self._storage = storage
+        self._cluster = cluster
+        self.prepare()
+
+    def prepare(self, storage: str = "") -> None:
+        """Makes sure that a job's own storage, or the cluster's, can be reached. Raises StorageError."""
+        base = self._base(storage)
+        filesystem, path = _open(base)
         try:
             filesystem.create_dir(path, recursive=True)
         except _ERRORS as error:
-            raise StorageError(
-                f"cannot make the storage folder {self._base}: {_reason(error)}", retryable=True
-            ) from error
+            raise StorageError(f"cannot make the storage folder {base}: {_reason(error)}", retryable=True) from error
 
-    def run_directory(self, job_key: str, run_id: str) -> str:
+    def _base(self, storage: str) -> str:
+        return f"{storage_uri(storage or self._storage)}/{quote(self._cluster)}"
+
+    def run_directory(self, run: Run) -> str:
         """URI of the folder of one run; task managers make `chk-<id>/` folders in it."""
-        return f"{self._base}/{quote(job_key)}/{quote(run_id)}"
+        return f"{self._base(run.storage)}/{quote(run.job_key)}/{quote(run.run_id)}"
 
-    def write(self, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
+    def write(self, run: Run, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
         """Publishes `data`, the encoded metadata, as `chk-<id>/_metadata`; durable when this returns.
 
         Raises StorageError.
         """
-        folder = f"{self.run_directory(metadata.job_key, metadata.run_id)}/chk-{metadata.checkpoint_id}"
+        folder = f"{self.run_directory(run)}/chk-{metadata.checkpoint_id}"
         return self._publish(f"{folder}/{METADATA_FILE}", data)
 
     def read(self, pointer: str, checksum: str = "") -> CheckpointMetadata:
@@ -81,17 +105,17 @@ class MetadataFiles:
         uri = metadata_uri(pointer)
         return parse_metadata(_read(uri, checksum), uri)
 
-    def write_graph(self, job_key: str, run_id: str, graph: bytes) -> StoredFile:
+    def write_graph(self, run: Run, graph: bytes) -> StoredFile:
         """Publishes a serialized JobGraph that is too large for ZooKeeper. Raises StorageError."""
-        return self._publish(f"{self.run_directory(job_key, run_id)}/graph", graph, graph_checksum)
+        return self._publish(f"{self.run_directory(run)}/graph", graph, graph_checksum)
 
     def read_graph(self, pointer: str, checksum: str) -> bytes:
         """The serialized JobGraph at `pointer`. Raises StorageError."""
         return _read(pointer, checksum)
 
-    def checkpoint_ids(self, job_key: str, run_id: str) -> tuple[int, ...]:
+    def checkpoint_ids(self, run: Run) -> tuple[int, ...]:
         """Ids of the `chk-<id>` folders that exist for a run, rising. Raises StorageError."""
-        uri = self.run_directory(job_key, run_id)
+        uri = self.run_directory(run)
         filesystem, path = _open(uri)
         try:
             found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
@@ -100,9 +124,9 @@ class MetadataFiles:
         names = [info.base_name.removeprefix("chk-") for info in found if info.base_name.startswith("chk-")]
         return tuple(sorted(int(name) for name in names if name.isdigit()))
 
-    def delete_checkpoint(self, job_key: str, run_id: str, checkpoint_id: int) -> None:
+    def delete_checkpoint(self, run: Run, checkpoint_id: int) -> None:
         """Removes a `chk-<id>` folder and what is in it; one that is gone already is fine. Raises StorageError."""
-        _delete(f"{self.run_directory(job_key, run_id)}/chk-{checkpoint_id}")
+        _delete(f"{self.run_directory(run)}/chk-{checkpoint_id}")
 
     def delete_pointed(self, pointer: str) -> None:
         """Removes the `chk-<id>` folder that holds the metadata file at `pointer`. Raises StorageError."""
@@ -111,9 +135,11 @@ class MetadataFiles:
             raise StorageError(f"{pointer} is not the metadata file of a checkpoint; nothing was deleted")
         _delete(folder)
 
-    def delete_run(self, job_key: str, run_id: str) -> None:
+    def delete_run(self, run: Run) -> None:
         """Removes the whole folder of one run, and the job's when it was the only one. Raises StorageError."""
-        uri = self.run_directory(job_key, run_id)
+        if not run.job_key or not run.run_id:
+            raise StorageError(f"{run} names no run, but the folder of several; nothing was deleted")
+        uri = self.run_directory(run)
         _delete(uri)
         filesystem, job = _open(uri.rpartition("/")[0])
         try:

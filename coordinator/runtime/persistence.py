@@ -35,7 +35,7 @@ from coordinator.recovery.events import (
 )
 from coordinator.runtime import faults
 from coordinator.runtime.errors import Stopped, StorageError
-from coordinator.runtime.metadata_files import MetadataFiles, crc32, parse_metadata
+from coordinator.runtime.metadata_files import MetadataFiles, Run, crc32, parse_metadata, run_of
 from ha.errors import Conflict, CorruptRecord, Fenced, OutcomeUnknown, StoreError, StoreUnavailable
 from ha.grant import LeadershipGrant
 from ha.paths import Paths, text_of
@@ -149,7 +149,7 @@ class Persistence:
         if ended is not None:
             return ended
         if len(graph) > INLINE_GRAPH_BYTES:
-            stored = self._files.write_graph(record.job_key, record.run_id, graph)
+            stored = self._files.write_graph(run_of(record), graph)
             record = dataclasses.replace(record, graph=b"", graph_pointer=stored.pointer)
         else:
             record = dataclasses.replace(record, graph=graph)
@@ -179,13 +179,13 @@ class Persistence:
             return CheckpointIdPersistFailed(number, str(error))
         return CheckpointIdPersisted(number)
 
-    def write_checkpoint(self, key: str, effect: PersistCheckpoint) -> CheckpointPersisted | CheckpointPersistFailed:
+    def write_checkpoint(self, run: Run, effect: PersistCheckpoint) -> CheckpointPersisted | CheckpointPersistFailed:
         """Carries out PersistCheckpoint: file, then record."""
         number = effect.metadata.checkpoint_id
         try:
             faults.point("before-metadata-write")
             data = encode(effect.metadata)
-            stored = self._files.write(effect.metadata, data)
+            stored = self._files.write(run, effect.metadata, data)
             faults.point("after-metadata-write")
             record = dataclasses.replace(
                 effect.record,
@@ -195,7 +195,7 @@ class Persistence:
                 metadata=data if len(data) <= INLINE_METADATA_BYTES else b"",
             )
             faults.point("before-zookeeper-commit")
-            self._fenced(lambda: self._records.add_checkpoint(self._tenure.grant, key, record))
+            self._fenced(lambda: self._records.add_checkpoint(self._tenure.grant, run.job_key, record))
             faults.point("after-zookeeper-commit")
         except StorageError as error:
             return CheckpointPersistFailed(number, str(error))
@@ -204,6 +204,17 @@ class Persistence:
         except StoreError as error:
             return CheckpointPersistFailed(number, str(error))
         return CheckpointPersisted(record)
+
+    def request_cancel(self, record: JobRecord) -> None:
+        """Makes a cancel durable: a later leader ends the job. Of a job that has ended nothing is left to be marked.
+
+        Raises StoreError, Stopped.
+        """
+        try:
+            self._fenced(lambda: self._records.request_cancel(self._tenure.grant, record))
+        except Conflict:
+            if self._reading(lambda: self._records.result(record.job_key)) is None:
+                raise
 
     def write_result(self, result: JobResult) -> ResultPersisted | PersistFailed:
         """Carries out PersistResult."""
@@ -228,7 +239,7 @@ class Persistence:
     def discard_pending(self, record: JobRecord, number: int) -> None:
         """Carries out DiscardPending."""
         try:
-            self._files.delete_checkpoint(record.job_key, record.run_id, number)
+            self._files.delete_checkpoint(run_of(record), number)
         except StorageError as error:
             log.warning("job %s: aborted checkpoint %s is not deleted: %s", record.job_key, number, error)
 
@@ -236,52 +247,73 @@ class Persistence:
         """Deletes folders of checkpoints with ids under `below` that never completed; left behind by a dead leader."""
         try:
             known = {one.checkpoint_id for one in self._records.checkpoints(record.job_key)}
-            for number in self._files.checkpoint_ids(record.job_key, record.run_id):
+            for number in self._files.checkpoint_ids(run_of(record)):
                 if number < below and number not in known and not self._tenure.over.is_set():
-                    self._files.delete_checkpoint(record.job_key, record.run_id, number)
+                    self._files.delete_checkpoint(run_of(record), number)
                     log.info("job %s: deleted chk-%s, which never completed", record.job_key, number)
         except (StoreError, StorageError) as error:
             log.warning("job %s: could not look for abandoned checkpoint folders: %s", record.job_key, error)
 
-    def clean_up(self, key: str, run_id: str, retained: tuple[CompletedCheckpoint, ...]) -> None:
-        """Carries out CleanUp. When it fails the result stays dirty, and the next leader tries again."""
+    def clean_up(self, key: str, run_id: str) -> None:
+        """Carries out CleanUp, of which the stored result tells all: what is retained, and where the files are.
+
+        When it fails the result stays dirty, and the next leader tries again.
+        """
         try:
-            self._clean_up(key, run_id, retained)
+            self._clean_up(key, run_id)
         except (StoreError, StorageError) as error:
             log.warning("job %s has ended but is not cleaned up; the next leader will try again: %s", key, error)
 
-    def forget_records(self, key: str) -> None:
-        """Deletes the records of a job that was given up; its files stay where they are."""
-        try:
-            self._fenced(lambda: self._records.clean(self._tenure.grant, key))
-        except StoreError as error:
-            log.warning("job %s is given up but its records are still there: %s", key, error)
+    def give_up(self, result: JobResult) -> JobResult:
+        """Ends a job that could not be run: its result is written so that no leader ever deletes a file of it.
 
-    def _clean_up(self, key: str, run_id: str, retained: tuple[CompletedCheckpoint, ...]) -> None:
-        kept = {one.checkpoint_id for one in retained}
+        The records go after that. Returns the result with every checkpoint that could be read in `retained`. Raises
+        StoreError, Stopped.
+        """
+        key = result.job_key
+        retained: tuple[CompletedCheckpoint, ...] = ()
+        try:
+            found = self._reading(lambda: self._records.checkpoints(key))
+            retained = tuple(dataclasses.replace(one, metadata=b"") for one in found)
+        except (StoreError, ValueError) as error:
+            log.warning("job %s: its checkpoints are not listed in its result: %s", key, error)
+        result = dataclasses.replace(result, keep_files=True, retained=retained)
+        self._fenced(lambda: self._records.write_result(self._tenure.grant, result))
+        self.clean_up(key, result.run_id)
+        return result
+
+    def _clean_up(self, key: str, run_id: str) -> None:
         grant = self._tenure.grant
         result = self._reading(lambda: self._records.result(key))
         if result is None or result.run_id != run_id:
             log.error("job %s has no result of run %s in ZooKeeper, so nothing of it is deleted", key, run_id)
             return
+        if not result.keep_files:
+            self._delete_files(result)
+        self._fenced(lambda: self._records.clean(grant, key))
+
+    def _delete_files(self, result: JobResult) -> None:
+        key, kept = result.job_key, {one.checkpoint_id for one in result.retained}
+        if not result.run_id:
+            log.error("the result of job %s names no run, so its files stay", key)
+            return
         try:
             stored = self._reading(lambda: self._records.checkpoints(key))
         except CorruptRecord as error:
             log.warning("job %s: its files stay, because a record is corrupt: %s", key, error)
-        else:
-            for one in stored:
-                if one.checkpoint_id not in kept:
-                    self._fenced(partial(self._records.remove_checkpoint, grant, key, one.checkpoint_id))
-            self._delete_run(key, run_id, kept)
-        self._fenced(lambda: self._records.clean(grant, key))
-
-    def _delete_run(self, key: str, run_id: str, kept: set[int]) -> None:
-        if not kept:
-            self._files.delete_run(key, run_id)
             return
-        for number in self._files.checkpoint_ids(key, run_id):
+        for one in stored:
+            if one.checkpoint_id not in kept:
+                self._fenced(partial(self._records.remove_checkpoint, self._tenure.grant, key, one.checkpoint_id))
+        self._delete_run(run_of(result), kept)
+
+    def _delete_run(self, run: Run, kept: set[int]) -> None:
+        if not kept:
+            self._files.delete_run(run)
+            return
+        for number in self._files.checkpoint_ids(run):
             if number not in kept:
-                self._files.delete_checkpoint(key, run_id, number)
+                self._files.delete_checkpoint(run, number)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,10 @@ from ha.store import CoordinationStore
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """address: `host:port` under which others reach this process. step_down: (reason, highest token seen or 0)."""
+    """address: `host:port` under which others reach this process.
+
+    step_down: (reason, highest token seen or 0, token of the grant that it is about).
+    """
 
     settings: CoordinatorSettings
     address: str
@@ -23,4 +26,4 @@ class Shared:
     probes: KeyedWorkers  # by task manager id
     store: CoordinationStore
     files: MetadataFiles
-    step_down: Callable[[str, int], None]
+    step_down: Callable[[str, int, int], None]

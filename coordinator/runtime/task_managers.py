@@ -35,6 +35,7 @@ from coordinator.runtime.workers import KeyedWorkers
 log = logging.getLogger(__name__)
 
 GRACE_MS = 1_000
+PROBE_AGAIN_MS = 50
 _PROBE_TIMEOUT_S = 0.5
 
 
@@ -108,19 +109,59 @@ class TaskManagers:
         return tuple(self._members[name] for name in sorted(self._members))
 
     def register(self, registration: Registration) -> None:
-        """Admits a stream. The newest stream of a process wins; a new process under an old id ends the old one."""
+        """Admits a stream. The newest stream of a process wins; a new process under an old id ends the old one.
+
+        Unless the old one certainly lives: then two are configured with one id, and they would evict each other.
+        """
         if self._closed:
             registration.link.close(grpc.StatusCode.UNAVAILABLE, "this coordinator no longer leads")
             return
         known = self._members.get(registration.task_manager_id)
         said = registration.register
         if known is not None and (known.pid, known.exchange_address) != (said.pid, said.exchange_address):
+            if self._may_live(known, registration):
+                self._compare(known, registration)
+                return
             self._lose(known, f"it was restarted as process {said.pid}")
             known = None
         if known is None:
             self._admit(registration)
         else:
             self._readmit(known, registration)
+
+    def _may_live(self, known: TaskManager, registration: Registration) -> bool:
+        """Whether two processes may use one id: the usual restart is told by its exchange or the broken stream."""
+        taken_over = known.exchange_address == registration.register.exchange_address  # one process has a port
+        silent = monotonic_ms() - known.last_seen_ms > self._settings.heartbeat_timeout_ms
+        return not (taken_over or known.away or silent or known.link.end is not None)
+
+    def _compare(self, known: TaskManager, registration: Registration) -> None:
+        probe = self._probes.submit(known.task_manager_id, lambda: answers(known.exchange_address))
+        probe.add_done_callback(
+            lambda found: self._actor.tell(
+                lambda: self._compared(known, registration, not found.exception() and found.result())
+            )
+        )
+
+    def _compared(self, known: TaskManager, registration: Registration, alive: bool) -> None:
+        """The exchange of the known process was tried: only one that answers keeps its id."""
+        link, said = registration.link, registration.register
+        if self._closed or link.end is not None:
+            link.close(grpc.StatusCode.UNAVAILABLE, "this coordinator no longer leads")
+            return
+        if self._members.get(known.task_manager_id) is not known:
+            self.register(registration)  # the known one has gone meanwhile
+            return
+        if alive and self._may_live(known, registration):
+            reason = (
+                f"the task manager id {known.task_manager_id} is in use by the living process {known.pid}, exchange "
+                f"{known.exchange_address}; give process {said.pid} an id of its own (task_manager_id)"
+            )
+            log.warning("refused: %s", reason)
+            link.close(grpc.StatusCode.ALREADY_EXISTS, reason)
+            return
+        self._lose(known, f"it was restarted as process {said.pid}")
+        self._admit(registration)
 
     def _admit(self, registration: Registration) -> None:
         said = registration.register
@@ -197,19 +238,28 @@ class TaskManagers:
         one.grace = self._actor.at(
             monotonic_ms() + GRACE_MS, lambda: self._lose_away(one, link, "its stream broke and it did not come back")
         )
-        probe = self._probes.submit(task_manager_id, lambda: refuses(one.exchange_address))
+        self._probe(one, link)
+
+    def _probe(self, one: TaskManager, link: TaskManagerLink) -> None:
+        """Looks again and again: a dying process closes its streams some milliseconds before its port."""
+        if not self._is_away(one, link):
+            return
+        probe = self._probes.submit(one.task_manager_id, lambda: refuses(one.exchange_address))
         probe.add_done_callback(
-            lambda found: self._actor.tell(
-                lambda: (
-                    self._lose_away(one, link, "its process has ended")
-                    if not found.exception() and found.result()
-                    else None
-                )
-            )
+            lambda found: self._actor.tell(lambda: self._probed(one, link, not found.exception() and found.result()))
         )
 
+    def _probed(self, one: TaskManager, link: TaskManagerLink, refused: bool) -> None:
+        if refused:
+            self._lose_away(one, link, "its process has ended")
+        elif self._is_away(one, link):
+            self._actor.at(monotonic_ms() + PROBE_AGAIN_MS, lambda: self._probe(one, link))
+
+    def _is_away(self, one: TaskManager, link: TaskManagerLink) -> bool:
+        return self._members.get(one.task_manager_id) is one and one.away and one.link is link
+
     def _lose_away(self, one: TaskManager, link: TaskManagerLink, reason: str) -> None:
-        if self._members.get(one.task_manager_id) is one and one.away and one.link is link:
+        if self._is_away(one, link):
             self._lose(one, reason)
 
     def _lose(self, one: TaskManager, reason: str) -> None:
@@ -251,6 +301,16 @@ class TaskManagers:
             else:
                 one.link.send(beat)
         self._beat_timer = self._actor.at(now + self._settings.heartbeat_ms, self._beat)
+
+
+def answers(address: str, connect: Callable[..., socket.socket] = socket.create_connection) -> bool:
+    """True when a TCP connection to `host:port` is made. Anything else, a timeout too, is no proof of life."""
+    host, _, port = address.rpartition(":")
+    try:
+        connect((host.strip("[]"), int(port)), timeout=_PROBE_TIMEOUT_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def refuses(address: str, connect: Callable[..., socket.socket] = socket.create_connection) -> bool:

@@ -113,7 +113,7 @@ class LeaderTerm:
             result = found[1]
             log.info("job %s has ended (%s); finishing its clean-up", key, result.outcome)
             self.results[key] = result
-            self.background(key, partial(self.persistence.clean_up, key, result.run_id, result.retained))
+            self.background(key, partial(self.persistence.clean_up, key, result.run_id))
         elif found[0] is not None:
             self.add(found[0], recovered=True).load(fresh=False)
         else:

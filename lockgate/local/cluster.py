@@ -303,7 +303,8 @@ class LocalCluster:
 
     def _backoff(self, role: str) -> Backoff:
         options = self.options
-        delay = options.zookeeper_restart_delay_ms if role == "zookeeper" else options.restart_delay_ms
+        delays = {"zookeeper": options.zookeeper_restart_delay_ms, "taskmanager": options.taskmanager_restart_delay_ms}
+        delay = delays.get(role, options.restart_delay_ms)
         return Backoff(delay, options.max_restart_delay_ms, options.stable_after_ms)
 
     def _respawn_due(self) -> None:

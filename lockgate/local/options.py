@@ -23,7 +23,8 @@ class ClusterOptions:
     as JSON-ready values.
     environment: variables added to every process's environment; first_environment: process name ("coordinator-0")
     to variables that only the first start of that process sees, so that a planted fault does not strike again.
-    supervise: dead processes are started again, after restart_delay_ms (zookeeper_restart_delay_ms for ZooKeeper),
+    supervise: dead processes are started again, after restart_delay_ms, zookeeper_restart_delay_ms or
+    taskmanager_restart_delay_ms (longer, because the start takes whole cores that the survivors need to take over),
     doubled at each death within stable_after_ms of the start, up to max_restart_delay_ms.
     """
 
@@ -43,6 +44,7 @@ class ClusterOptions:
     first_environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     supervise: bool = True
     restart_delay_ms: int = 200
+    taskmanager_restart_delay_ms: int = 2_000
     zookeeper_restart_delay_ms: int = 500
     max_restart_delay_ms: int = 30_000
     stable_after_ms: int = 10_000

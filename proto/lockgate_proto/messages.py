@@ -170,6 +170,7 @@ class SinkTransaction:
     files: tuple[str, ...] = ()  # staged files, relative to the sink's path
     rows: StateHandle | None = None  # Arrow IPC stream, for sinks that do not stage files
     targets: tuple[str, ...] = ()  # final names, one per entry of `files`
+    folder: str = ""  # URI of the sink's path that `files` and `targets` are relative to
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +237,8 @@ class JobRecord:
     submitted_unix_ms: int = 0
     restore_from: str = ""  # pointer of the savepoint or checkpoint that the run starts from, or empty
     token: int = 0
+    storage: str = ""  # URI that the run's folder lies under; empty: the cluster's own storage
+    cancel_requested: bool = False  # a cancel was acknowledged: a later leader ends the job instead of running it
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +270,8 @@ class JobResult:
     restarts: int = 0
     token: int = 0
     retained: tuple[CompletedCheckpoint, ...] = ()  # newest first, `metadata` empty; their folders stay after the cleanup
+    storage: str = ""  # as in JobRecord
+    keep_files: bool = False  # the job was given up unread: the cleanup deletes records only, never a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,7 +479,7 @@ class MemoryBackend:
 class FilesystemBackend:
     """See the .proto file."""
 
-    uri: str = ""  # empty: the cluster's own storage directory
+    uri: str = ""  # the run's whole folder, metadata and state, lies under it; empty: the cluster's own storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -596,6 +601,7 @@ class SplitsDiscovered:
     splits: tuple[SplitState, ...] = ()  # those that were not in DiscoverSplits.known
     complete: bool = False
     error: str = ""
+    cause: FailureCause = FailureCause(0)  # of the error; unset means USER_ERROR
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from taskmanager.exchange.fencing import TokenFence
 from taskmanager.exchange.peers import PeerChannels
 from taskmanager.exchange.registry import GateRegistry
 from taskmanager.runtime import faults
-from taskmanager.runtime.failures import text_of
+from taskmanager.runtime.failures import cause_of, text_of
 from taskmanager.runtime.subtask_task import SubtaskTask
 from taskmanager.runtime.wiring import Wiring
 from taskmanager.task.program import ProgramContext, ProgramFactory
@@ -265,5 +265,5 @@ class Deployments:
             answer = SplitsDiscovered(deployed.attempt, request.vertex_id, tuple(splits), is_complete)
         except Exception as error:
             log.info("splits of %s cannot be listed", request.vertex_id, exc_info=error)
-            answer = SplitsDiscovered(deployed.attempt, request.vertex_id, error=text_of(error))
+            answer = SplitsDiscovered(deployed.attempt, request.vertex_id, error=text_of(error), cause=cause_of(error))
         self._report(answer)

@@ -16,9 +16,10 @@ from lockgate_proto.security import SecurityError
 from ha.retrieval import LeaderRetrieval
 from ha.zookeeper import connector
 from taskmanager.runtime.errors import SettingsError
+from taskmanager.runtime.rehearsal import Rehearsal
 from taskmanager.runtime.settings import TaskManagerSettings
 from taskmanager.runtime.task_manager import TaskManager
-from taskmanager.task.program import ProgramError
+from taskmanager.task.program import ProgramError, ProgramFactory
 
 log = logging.getLogger(__name__)
 
@@ -61,17 +62,20 @@ def _serve(settings: TaskManagerSettings, stop: SimpleQueue[int]) -> int:
     try:
         engine.warm_up()
         if stop.empty():
-            _take_part(TaskManager(settings, engine), settings, stop)
+            _take_part(TaskManager(settings, engine), engine, settings, stop)
     finally:
         engine.close()
     return 0
 
 
-def _take_part(manager: TaskManager, settings: TaskManagerSettings, stop: SimpleQueue[int]) -> None:
+def _take_part(
+    manager: TaskManager, factory: ProgramFactory, settings: TaskManagerSettings, stop: SimpleQueue[int]
+) -> None:
     manager.start()
     retrieval = LeaderRetrieval(
         connector(settings.zookeeper, settings.session_timeout_ms), settings.cluster, manager.on_leader
     )
+    rehearsal = Rehearsal(factory, settings.work_dir, lambda: not manager.deployments.running())
     try:
         print(
             f"lockgate taskmanager ready: id={manager.id} exchange={manager.exchange_address} "
@@ -79,11 +83,13 @@ def _take_part(manager: TaskManager, settings: TaskManagerSettings, stop: Simple
             flush=True,
         )
         retrieval.start()
+        rehearsal.start()
         stop.get()
         log.info("stopping")
     finally:
         retrieval.stop()
         manager.stop()
+        rehearsal.stop()
 
 
 def _follow_the_jvm(status: int) -> None:

@@ -54,6 +54,7 @@ from taskmanager.task.program import ProgramContext, UserError
 LOG = logging.getLogger(__name__)
 _LET_GO_WAIT_S = 0.15
 _WARM_LINES = b"to be or not to be\n" * 8_000
+_WARM_PYTHON_AFTER_S = 5.0
 
 __all__ = ["EngineError", "SparkEngine"]
 
@@ -76,22 +77,21 @@ class SparkEngine:
         self._session = sessions.start(master, options or {}, slots, work_dir)
         self._slots = SlotFolder(work_dir) if sessions.is_local(master or "local") else None
         self._benches = WorkbenchCache(self._new_bench, limit=4 * max(1, slots))
-        self._warming: threading.Thread | None = None
+        self._warming: threading.Timer | None = None
         self._closed = False
 
     def warm_up(self) -> None:
-        """Runs word count once, so that the JVM has loaded and compiled what a first job needs. About a second."""
+        """Runs word count once, so that the JVM has loaded what a first job needs. Some seconds.
+
+        No more than that: a cluster that starts wants its cores for the first real job. The rest comes when idle.
+        """
         bench = self._new_bench()
         try:
-            build = partial(_warm_query)
-            lines = bench.plan("lines", LeafSpec(Form.TEXT), build, "warm-up")
-            counts = lines.run([_WARM_LINES])
-            for _ in range(3):
-                lines.run([_WARM_LINES])
-            bench.plan("table", LeafSpec(Form.TABLE, table=counts.schema), lambda frame: frame, "warm-up").run(counts)
+            bench.plan("lines", LeafSpec(Form.TEXT), _warm_query, "warm-up").run([_WARM_LINES])
         finally:
             bench.close()
-        self._warming = threading.Thread(target=self._warm_python, name="spark-python-warm-up", daemon=True)
+        self._warming = threading.Timer(_WARM_PYTHON_AFTER_S, self._warm_python)
+        self._warming.name, self._warming.daemon = "spark-python-warm-up", True
         self._warming.start()
 
     def on_death(self, callback: Callable[[int], None]) -> None:
@@ -149,6 +149,7 @@ class SparkEngine:
             return
         self._closed = True
         if self._warming is not None:
+            self._warming.cancel()
             self._warming.join(timeout=10)
         self._benches.close()
         if self._slots is not None:

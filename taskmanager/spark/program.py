@@ -229,6 +229,7 @@ class ChainProgram:
         layout = self._layout
         last = layout.stages[-1] if layout.stages else None
         for stage in layout.stages:
+            self._require_live()
             if isinstance(stage, SinkStage):
                 stage.sink.write(value)
                 reached += rows
@@ -239,6 +240,7 @@ class ChainProgram:
                 rows = value.num_rows
         if isinstance(last, SparkStage):
             value = last.run(value)
+            self._require_live()
         emissions, put_out = self._outputs.emit(value)
         if isinstance(last, SparkStage):
             self._counters.add(last.operators, rows, put_out)
@@ -307,8 +309,7 @@ class ChainProgram:
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
         """Everything that may run Spark jobs: tagged, and Canceled once `cancel` was called."""
-        if self._canceled.is_set():
-            raise Canceled("the subtask was cancelled")
+        self._require_live()
         self._jobs.adopt_thread()
         try:
             yield
@@ -316,6 +317,10 @@ class ChainProgram:
             if self._canceled.is_set() and not isinstance(error, Canceled):
                 raise Canceled("the subtask was cancelled") from error
             raise
+        self._require_live()
+
+    def _require_live(self) -> None:
+        """Raises Canceled once `cancel` was called; asked between stages, so that no further one starts."""
         if self._canceled.is_set():
             raise Canceled("the subtask was cancelled")
 

@@ -176,7 +176,7 @@ class SimulatedDispatcher(dispatcher.Dispatcher):
     def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
         """See Dispatcher."""
         over: Any = SimulatedEvent(self._process.world)
-        tenure = Tenure(grant, over, lambda reason: self._shared.step_down(reason, 0))
+        tenure = Tenure(grant, over, lambda reason: self._shared.step_down(reason, 0, grant.token))
         fresh = term.LeaderTerm(grant, detected_unix_us, self._shared, tenure)
         self._replace(fresh, "a newer grant")
         self._actor.tell(fresh.start)
@@ -326,6 +326,7 @@ def installed(world: World) -> Iterator[None]:
         (ha.elector, "_now_ms", now_ms),
         (ha.elector, "_unix_us", world.unix_us),
         (task_managers, "refuses", refuses),
+        (task_managers, "answers", lambda address: not refuses(address)),
         (faults, "point", reached),
         *_watched_runner(world),
     ]

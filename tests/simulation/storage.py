@@ -10,7 +10,7 @@ from typing import Any
 from lockgate_proto.messages import CheckpointMetadata
 
 from coordinator.runtime.errors import StorageError
-from coordinator.runtime.metadata_files import StoredFile, crc32, parse_metadata
+from coordinator.runtime.metadata_files import Run, StoredFile, crc32, parse_metadata
 
 BASE = "sim://storage/default"
 
@@ -47,13 +47,13 @@ class SimulatedFiles:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def run_directory(self, job_key: str, run_id: str) -> str:
+    def run_directory(self, run: Run) -> str:
         """See MetadataFiles."""
-        return f"{BASE}/{job_key}/{run_id}"
+        return f"{run.storage or BASE}/{run.job_key}/{run.run_id}"
 
-    def write(self, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
+    def write(self, run: Run, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
         """See MetadataFiles."""
-        folder = f"{self.run_directory(metadata.job_key, metadata.run_id)}/chk-{metadata.checkpoint_id}"
+        folder = f"{self.run_directory(run)}/chk-{metadata.checkpoint_id}"
         self._storage.write(f"{folder}/_metadata", data)
         return StoredFile(f"{folder}/_metadata", crc32(data), len(data))
 
@@ -66,23 +66,23 @@ class SimulatedFiles:
             raise StorageError(f"{pointer} is corrupt")
         return parse_metadata(data, pointer)
 
-    def checkpoint_ids(self, job_key: str, run_id: str) -> tuple[int, ...]:
+    def checkpoint_ids(self, run: Run) -> tuple[int, ...]:
         """See MetadataFiles."""
-        base = self.run_directory(job_key, run_id)
+        base = self.run_directory(run)
         names = {path.removeprefix(f"{base}/").partition("/")[0] for path in self._storage.below(base)}
         return tuple(sorted(int(name.removeprefix("chk-")) for name in names))
 
-    def delete_checkpoint(self, job_key: str, run_id: str, checkpoint_id: int) -> None:
+    def delete_checkpoint(self, run: Run, checkpoint_id: int) -> None:
         """See MetadataFiles."""
-        self._storage.delete_below(f"{self.run_directory(job_key, run_id)}/chk-{checkpoint_id}")
+        self._storage.delete_below(f"{self.run_directory(run)}/chk-{checkpoint_id}")
 
     def delete_pointed(self, pointer: str) -> None:
         """See MetadataFiles."""
         self._storage.delete_below(pointer.rpartition("/")[0])
 
-    def delete_run(self, job_key: str, run_id: str) -> None:
+    def delete_run(self, run: Run) -> None:
         """See MetadataFiles."""
-        self._storage.delete_below(self.run_directory(job_key, run_id))
+        self._storage.delete_below(self.run_directory(run))
 
 
 Record = tuple[int, int]  # (partition, sequence)

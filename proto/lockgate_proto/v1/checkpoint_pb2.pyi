@@ -90,18 +90,20 @@ class SourceState(_message.Message):
     def __init__(self, splits: _Optional[_Iterable[_Union[SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
 
 class SinkTransaction(_message.Message):
-    __slots__ = ("checkpoint_id", "subtask", "files", "rows", "targets")
+    __slots__ = ("checkpoint_id", "subtask", "files", "rows", "targets", "folder")
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TARGETS_FIELD_NUMBER: _ClassVar[int]
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
     checkpoint_id: int
     subtask: int
     files: _containers.RepeatedScalarFieldContainer[str]
     rows: StateHandle
     targets: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, checkpoint_id: _Optional[int] = ..., subtask: _Optional[int] = ..., files: _Optional[_Iterable[str]] = ..., rows: _Optional[_Union[StateHandle, _Mapping]] = ..., targets: _Optional[_Iterable[str]] = ...) -> None: ...
+    folder: str
+    def __init__(self, checkpoint_id: _Optional[int] = ..., subtask: _Optional[int] = ..., files: _Optional[_Iterable[str]] = ..., rows: _Optional[_Union[StateHandle, _Mapping]] = ..., targets: _Optional[_Iterable[str]] = ..., folder: _Optional[str] = ...) -> None: ...
 
 class SinkState(_message.Message):
     __slots__ = ("pending",)
@@ -176,7 +178,7 @@ class CompletedCheckpoint(_message.Message):
     def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ...) -> None: ...
 
 class JobRecord(_message.Message):
-    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token")
+    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     GRAPH_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +187,8 @@ class JobRecord(_message.Message):
     SUBMITTED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     graph: bytes
@@ -193,7 +197,9 @@ class JobRecord(_message.Message):
     submitted_unix_ms: int
     restore_from: str
     token: int
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
+    storage: str
+    cancel_requested: bool
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ..., storage: _Optional[str] = ..., cancel_requested: _Optional[bool] = ...) -> None: ...
 
 class AttemptRecord(_message.Message):
     __slots__ = ("attempt", "task_manager_ids", "token", "restarts")
@@ -208,7 +214,7 @@ class AttemptRecord(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ...) -> None: ...
 
 class JobResult(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained")
+    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained", "storage", "keep_files")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -224,6 +230,8 @@ class JobResult(_message.Message):
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FILES_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -239,7 +247,9 @@ class JobResult(_message.Message):
     restarts: int
     token: int
     retained: _containers.RepeatedCompositeFieldContainer[CompletedCheckpoint]
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ...) -> None: ...
+    storage: str
+    keep_files: bool
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ...) -> None: ...
 
 class LeaderRecord(_message.Message):
     __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us")

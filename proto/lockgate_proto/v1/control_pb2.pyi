@@ -178,18 +178,20 @@ class FirstRecord(_message.Message):
     def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., unix_us: _Optional[int] = ...) -> None: ...
 
 class SplitsDiscovered(_message.Message):
-    __slots__ = ("attempt", "vertex_id", "splits", "complete", "error")
+    __slots__ = ("attempt", "vertex_id", "splits", "complete", "error", "cause")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     SPLITS_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     vertex_id: str
     splits: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SplitState]
     complete: bool
     error: str
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., error: _Optional[str] = ...) -> None: ...
+    cause: FailureCause
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., error: _Optional[str] = ..., cause: _Optional[_Union[FailureCause, str]] = ...) -> None: ...
 
 class AttemptGone(_message.Message):
     __slots__ = ("attempt",)

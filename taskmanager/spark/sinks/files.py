@@ -2,7 +2,8 @@
 
 Staged `_staging/<run>/a<attempt>-<operator>-<subtask>-<n>.<ext>`, final
 `part-<run>-<checkpoint>-<operator>-<subtask>-<n>.<ext>`; readers that skip names with an underscore, as Spark does,
-see committed files only.
+see committed files only. Once files have their final names, they may be moved or deleted: the marker
+`_staging/<run>/committed-<operator>-<subtask>` says up to which checkpoint that was done.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -26,10 +29,12 @@ from taskmanager.spark.sinks.transaction import Pending, Sink, SinkContext
 from taskmanager.state import filesystem
 from taskmanager.state.backend import SnapshotWriter
 from taskmanager.state.filesystem import Location, file_name
-from taskmanager.task.program import UserError
+from taskmanager.task.program import StateUnreadable, UserError
 
 _SPILL_BYTES = 64 << 20
 _STAGED = re.compile(r"a(\d+)-(.+)-(\d+)-(\d+)\.\w+$")
+_STAGED_PATH = re.compile(r"(_staging/(?!\.\.?/)[^/\\]+)/a\d+-([^/\\]+)-(\d+)-\d+\.\w+")  # folder, operator, subtask
+_TARGET_PATH = re.compile(r"part-[^/\\]+\.\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,14 @@ class FileSink(Sink):
                     raise
         return relative
 
+    @property
+    def folder(self) -> str:
+        """What staged and final names are relative to, for messages and for other runs; without credentials."""
+        if self._folder.is_local:
+            return Path(self._folder.path).as_uri()
+        parts = urlsplit(self._folder.uri)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+
     def sync(self, staged: Sequence[str]) -> None:
         """Makes staged files durable."""
         if self._folder.is_local:
@@ -139,23 +152,49 @@ class FileSink(Sink):
         self._commit_restored(pending.transaction())
 
     def _commit_restored(self, transaction: SinkTransaction) -> None:
+        if not transaction.files:
+            return
+        marker = _checked(transaction)
+        if transaction.folder and transaction.folder != self.folder:
+            self._require_committed_elsewhere(transaction, marker)
+            return
+        committed = _marked(self._folder.child(marker))
         for staged, target in zip(transaction.files, transaction.targets, strict=True):
-            self._publish(self._folder.child(staged), self._folder.child(target))
-        if self._folder.is_local and transaction.files:
+            source, final = self._folder.child(staged), self._folder.child(target)
+            try:
+                self._publish(source, final)
+            except FileNotFoundError as error:
+                if transaction.checkpoint_id > committed and not filesystem.exists(final):
+                    raise UserError(
+                        f"{self.context.where}: the staged file {source.path} is gone and {final.path} does not exist:"
+                        " committed output has been removed; restore the file, or start the job anew"
+                    ) from error
+        if self._folder.is_local:
             filesystem.sync_folder(self._folder.path)
+        if transaction.checkpoint_id > committed:
+            _mark(self._folder.child(marker), transaction.checkpoint_id)
 
     def _publish(self, staged: Location, target: Location) -> None:
+        """Raises FileNotFoundError when it was done before, or the staged file is lost."""
+        if staged.is_local:
+            os.replace(staged.path, target.path)
+        else:
+            staged.fs.move(staged.path, target.path)
+
+    def _require_committed_elsewhere(self, transaction: SinkTransaction, marker: str) -> None:
+        """The run that a job starts from had another path: what it staged there is either visible there, or lost."""
         try:
-            if staged.is_local:
-                os.replace(staged.path, target.path)
-            else:
-                staged.fs.move(staged.path, target.path)
-        except FileNotFoundError as error:
-            if not filesystem.exists(target):
-                raise UserError(
-                    f"{self.context.where}: the staged file {staged.path} is gone and {target.path} does not exist:"
-                    " committed output has been removed; restore the file, or start the job anew"
-                ) from error
+            theirs = filesystem.locate(transaction.folder)
+            if transaction.checkpoint_id <= _marked(theirs.child(marker)):
+                return
+            missing = [one for one in transaction.targets if not filesystem.exists(theirs.child(one))]
+        except (OSError, ValueError):
+            missing = list(transaction.targets)
+        if missing:
+            raise UserError(
+                f"{self.context.where}: the snapshot has output that was staged in {transaction.folder} and is not"
+                f" committed there, but the sink's path is now {self.folder}; start with the path {transaction.folder}"
+            )
 
     def _sweep(self) -> None:
         context = self.context
@@ -168,6 +207,37 @@ class FileSink(Sink):
                     continue
                 if int(match.group(1)) < context.attempt:
                     filesystem.remove(folder.child(info.base_name))
+
+
+def _checked(transaction: SinkTransaction) -> str:
+    """The path of a transaction's commit marker. Raises StateUnreadable unless its names are such as a sink makes."""
+    matches = [_STAGED_PATH.fullmatch(name) for name in transaction.files]
+    targets = [_TARGET_PATH.fullmatch(name) for name in transaction.targets]
+    first = matches[0]
+    if first is None or None in (*matches, *targets) or len(matches) != len(targets):
+        raise StateUnreadable(
+            f"checkpoint {transaction.checkpoint_id} names files that no file sink has staged"
+            f" ({', '.join((*transaction.files, *transaction.targets))[:200]}); restore from another checkpoint"
+        )
+    return f"{first[1]}/committed-{first[2]}-{first[3]}"
+
+
+def _marked(marker: Location) -> int:
+    """The highest checkpoint whose files have had their final names; 0 when there is none."""
+    try:
+        return int(filesystem.read_all(marker).to_pybytes())
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def _mark(marker: Location, checkpoint_id: int) -> None:
+    for last_try in (False, True):
+        try:
+            filesystem.write_durably(marker, str(checkpoint_id).encode())
+            return
+        except FileNotFoundError:  # another subtask has just tidied the empty folder away
+            if last_try:
+                raise
 
 
 class _FilesPending:
@@ -200,6 +270,7 @@ class _FilesPending:
                     subtask=self._sink.context.subtask,
                     files=tuple(self._staged),
                     targets=targets,
+                    folder=self._sink.folder,
                 )
             return self._durable
 

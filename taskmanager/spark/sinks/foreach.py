@@ -1,7 +1,7 @@
 """foreach_batch: the author's function gets all rows of a checkpoint once that is completed.
 
 After a failure the function may be called again with the same checkpoint id and the same rows; it must take the
-second call as done.
+second call as done. When the function raises, that is a fault: what it talks to may be away, so the job restarts.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 from lockgate_proto.messages import SinkTransaction
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
 
-from taskmanager.spark.errors import explained
+from taskmanager.spark.errors import explained, sentence
 from taskmanager.spark.sinks.transaction import Pending, RowsPending, Sink, SinkContext, restored_rows
-from taskmanager.task.program import UserError
+from taskmanager.task.program import ProgramError
+
+
+class FunctionFailed(ProgramError):
+    """The author's function raised; the same call may succeed after a restart."""
 
 
 class ForeachBatchSink(Sink):
@@ -56,7 +62,10 @@ class ForeachBatchSink(Sink):
             frame = self._to_frame(table.combine_chunks())
             try:
                 self._function(frame, checkpoint_id)
+            except (AnalysisException, Py4JError):  # a wrong query, which stays wrong; a session that is lost
+                raise
+            except PySparkException as error:  # such as a Python function in it that could not reach its server
+                raise FunctionFailed(f"{where}: {sentence(error)}") from error
             except Exception as error:  # the author's code
-                if type(error).__module__.startswith(("pyspark.", "py4j.")):
-                    raise
-                raise UserError(f"{where}: the Python function raised {type(error).__name__}: {error}") from error
+                text = f"{where}: the Python function raised {type(error).__name__}: {error}"
+                raise FunctionFailed(text) from error

@@ -159,7 +159,10 @@ def last_per_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 def _engine(url: str, where: str) -> sa.Engine:
     try:
-        parsed = sa.make_url(url)
+        try:
+            parsed = sa.make_url(url)
+        except ValueError:  # its text may hold a part of the password, so it is not shown
+            raise UserError(f"{where}: the database URL cannot be used: its port is not a number") from None
         if parsed.get_backend_name() not in _INSERTS:
             raise UserError(f"{where}: {parsed.get_backend_name()} is not supported; use sqlite or postgresql")
         if parsed.get_backend_name() != "sqlite":

@@ -38,7 +38,7 @@ class RangeSource:
         for split in splits:
             if not split.split.isdecimal():
                 raise UserError(f"a generator's splits are partition numbers, not '{split.split}'")
-            self._splits[split.split] = split
+            self._splits.setdefault(split.split, split)  # said twice: it goes on where it is
         self._complete = self._complete or complete
 
     def splits(self) -> tuple[SplitState, ...]:

@@ -60,13 +60,15 @@ class LineSource:
 
     def spec(self) -> LeafSpec | None:
         """See Source."""
-        self._base = base_of(self._source)
+        self._base = base_of(self._source, known=bool(self._splits))
         form = _FORMS[self._source.format]
         return LeafSpec(form, ddl=self._source.schema, options=tuple(sorted(self._options.items())))
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
         """See Source."""
         for split in splits:
+            if split.split in self._splits:
+                continue  # said twice
             self._splits[split.split] = split
             if split.end >= 0:
                 self._sizes[split.split] = split.end
@@ -84,8 +86,9 @@ class LineSource:
         self._refresh(now_ms)
         pieces: list[bytes] = []
         size = 0
-        while self._ready and size < budget_bytes:
-            piece, used = self._read_piece(self._splits[self._ready[0]], budget_bytes - size)
+        while self._ready and (size < budget_bytes or not pieces):  # any number of files may have but a header
+            limit = budget_bytes - size if pieces else budget_bytes
+            piece, used = self._read_piece(self._splits[self._ready[0]], limit)
             if piece:
                 pieces.append(piece)
             size += used
@@ -164,9 +167,12 @@ class LineSource:
         infos = self._base.fs.get_file_info([location.path for location in locations])
         for split, location, info in zip(growing, locations, infos, strict=True):
             if info.type == pafs.FileType.NotFound:
-                if split.offset < self._sizes.get(split.split, 0) or not split.offset:
+                if split.offset < self._sizes.get(split.split, 0):
                     raise UserError(f"the source file {location.uri} has vanished before it was read to its end")
-                continue  # read whole, then removed
+                if not split.offset and split.split not in self._sizes:
+                    LOG.warning("the source file %s was removed before anything was seen in it", location.uri)
+                self._sizes[split.split] = split.offset
+                continue  # empty, or read whole and then removed
             if info.size < split.offset:
                 raise UserError(
                     f"the source file {location.uri} has shrunk to {info.size} bytes, below the offset"

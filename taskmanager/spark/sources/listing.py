@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,8 +13,9 @@ import pyarrow.parquet as pq
 from lockgate_proto.messages import FileFormat, FileSource, SplitState
 
 from taskmanager.state.filesystem import Location, locate
-from taskmanager.task.program import UserError
+from taskmanager.task.program import ProgramError, UserError
 
+LOG = logging.getLogger(__name__)
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".snappy", ".deflate", ".zip")
 
 
@@ -25,27 +27,33 @@ class SourceFile:
     size: int
 
 
-def base_of(source: FileSource) -> Location:
-    """The folder that split names are relative to. Raises UserError when the path is not there."""
-    location = _located(source.path)
-    kind = _info(location, source.path).type
-    if kind == pafs.FileType.NotFound:
-        raise UserError(f"the source path {source.path} does not exist, or not on this machine")
+class SourceUnavailable(ProgramError):
+    """A continuous source cannot be listed now. It was well once or may become so: a fault, not the job's error."""
+
+
+def base_of(source: FileSource, known: bool = False) -> Location:
+    """The folder that split names are relative to.
+
+    known: files of it were found before. Raises UserError or SourceUnavailable when the path is not there.
+    """
+    location = _located(source)
+    kind = _info(location, source, known).type
     return location.parent() if kind == pafs.FileType.File else location
 
 
-def files_of(source: FileSource) -> tuple[SourceFile, ...]:
-    """All files of a source in the order of their names; hidden ones (a part starting with . or _) are left out."""
-    location = _located(source.path)
-    info = _info(location, source.path)
-    if info.type == pafs.FileType.NotFound:
-        raise UserError(f"the source path {source.path} does not exist, or not on this machine")
+def files_of(source: FileSource, known: bool = False) -> tuple[SourceFile, ...]:
+    """All files of a source in the order of their names; hidden ones (a part starting with . or _) are left out.
+
+    known: files of it were found before. Raises UserError, SourceUnavailable.
+    """
+    location = _located(source)
+    info = _info(location, source, known)
     if info.type == pafs.FileType.File:
         return (SourceFile(info.base_name, info.size),)
     try:
         found = location.fs.get_file_info(pafs.FileSelector(location.path, recursive=True))
     except OSError as error:
-        raise UserError(f"the source path {source.path} cannot be listed: {_plain(error)}") from error
+        raise _failed(source, f"cannot be listed: {_plain(error)}") from error
     root = location.path.rstrip("/") + "/"
     names = ((one.path.removeprefix(root), one) for one in found if one.type == pafs.FileType.File)
     kept = (SourceFile(name, one.size) for name, one in names if _wanted(name, source.include))
@@ -53,13 +61,12 @@ def files_of(source: FileSource) -> tuple[SourceFile, ...]:
 
 
 def discover(source: FileSource, known: Iterable[str]) -> tuple[tuple[SplitState, ...], bool]:
-    """Splits beyond `known`, and whether these are the last. Raises UserError."""
+    """Splits beyond `known`, and whether these are the last. Raises UserError, SourceUnavailable."""
     seen = frozenset(known)
-    fresh = [one for one in files_of(source) if one.name not in seen]
+    fresh = [one for one in files_of(source, bool(seen)) if one.name not in seen]
     if source.format == FileFormat.PARQUET:
-        base = base_of(source)
-        splits = tuple(SplitState(split=one.name, end=_parquet_rows(base.child(one.name))) for one in fresh)
-        return splits, not source.continuous
+        base = base_of(source, bool(seen))
+        return tuple(_parquet_splits(base, fresh, source.continuous)), not source.continuous
     for one in fresh:
         if one.name.lower().endswith(_COMPRESSED):
             raise UserError(
@@ -71,18 +78,39 @@ def discover(source: FileSource, known: Iterable[str]) -> tuple[tuple[SplitState
     )
 
 
-def _located(path: str) -> Location:
+def _located(source: FileSource) -> Location:
     try:
-        return locate(path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"the source path {path} cannot be opened: {_plain(error)}") from error
-
-
-def _info(location: Location, path: str) -> pafs.FileInfo:
-    try:
-        return location.fs.get_file_info(location.path)
+        return locate(source.path)
+    except ValueError as error:
+        raise UserError(f"the source path {source.path} cannot be opened: {_plain(error)}") from error
     except OSError as error:
-        raise UserError(f"the source path {path} cannot be read: {_plain(error)}") from error
+        raise _failed(source, f"cannot be opened: {_plain(error)}") from error
+
+
+def _info(location: Location, source: FileSource, known: bool) -> pafs.FileInfo:
+    try:
+        info = location.fs.get_file_info(location.path)
+    except OSError as error:
+        raise _failed(source, f"cannot be read: {_plain(error)}") from error
+    if info.type == pafs.FileType.NotFound:
+        text = "does not exist, or not on this machine"
+        raise _failed(source, text) if known else UserError(f"the source path {source.path} {text}")
+    return info
+
+
+def _failed(source: FileSource, text: str) -> ProgramError:
+    """A source that is read for ever outlives an outage of its storage; a bounded one says at once what is wrong."""
+    return (SourceUnavailable if source.continuous else UserError)(f"the source path {source.path} {text}")
+
+
+def _parquet_splits(base: Location, files: Iterable[SourceFile], continuous: bool) -> Iterator[SplitState]:
+    for one in files:
+        try:
+            yield SplitState(split=one.name, end=_parquet_rows(base.child(one.name)))
+        except UserError as error:
+            if not continuous:
+                raise
+            LOG.info("%s; it is skipped until it is complete", error)  # its footer is written last
 
 
 def _wanted(name: str, include: str) -> bool:

@@ -19,7 +19,11 @@ _WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64
 
 
 class ParquetSource:
-    """See the module. The schema is the declared one, or else that of the first file."""
+    """See the module. The schema is the declared one, or else that of the first file.
+
+    When a restored source finds that the first file now has other columns or types than the files it is reading, the
+    schema is that of the first of these: the first file has come since.
+    """
 
     def __init__(self, source: FileSource, declared: pa.Schema | None) -> None:
         self._source = source
@@ -38,17 +42,21 @@ class ParquetSource:
 
     def spec(self) -> LeafSpec | None:
         """See Source."""
-        self._base = base_of(self._source)
+        self._base = base_of(self._source, known=bool(self._splits))
         if self._schema is None:
-            files = files_of(self._source)
-            if not files:
-                return None
-            self._schema = _spark_types(self._opened(files[0].name).schema_arrow)
+            self._schema = self._derived_schema()
+        if self._schema is None:
+            if self._ready:
+                location = self._base.child(self._ready[0])
+                raise UserError(f"the source file {location.uri} has vanished before it was read to its end")
+            return None
         return LeafSpec(Form.TABLE, table=self._schema)
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
         """See Source."""
         for split in splits:
+            if split.split in self._splits:
+                continue  # said twice
             self._splits[split.split] = split
             if split.offset < split.end:
                 self._ready.append(split.split)
@@ -76,6 +84,25 @@ class ParquetSource:
         if self._file:
             self._file[1].close()
         self._file = self._group = None
+
+    def _derived_schema(self) -> pa.Schema | None:
+        """See the class; None while there is no file to take it from."""
+        names = [one.name for one in files_of(self._source, known=bool(self._splits))]
+        first = self._schema_of_first(names)
+        mine = self._schema_of_first([name for name in names if name in self._splits])
+        if first is None or mine is None:
+            return first
+        is_older = all(field.name in mine.names and mine.field(field.name).type == field.type for field in first)
+        return first if is_older else mine
+
+    def _schema_of_first(self, names: Sequence[str]) -> pa.Schema | None:
+        for name in names:
+            try:
+                return _spark_types(self._opened(name).schema_arrow)
+            except UserError:
+                if not self._source.continuous:
+                    raise
+        return None  # continuous: what is there is still being written
 
     def _slice(self, split: SplitState, budget_bytes: int) -> tuple[pa.Table, int]:
         """Rows of one row group from the offset on; moves the offset."""

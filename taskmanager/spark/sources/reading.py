@@ -35,7 +35,7 @@ class Source(Protocol):
         ...
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
-        """Adds splits, also those of a restored state."""
+        """Adds splits, also those of a restored state. One that is here already goes on where it is."""
         ...
 
     def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:

@@ -94,6 +94,10 @@ class FakeTaskManager:
             self._fleet.members.remove(self)
         self._hang_up()
 
+    def stop_listening(self) -> None:
+        """The port refuses; the stream stands, as after a SIGKILL that the network has not told yet."""
+        self._listener.close()
+
     def break_stream(self) -> None:
         """The network forgets the connection; the process lives."""
         self._hang_up()

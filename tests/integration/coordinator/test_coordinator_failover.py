@@ -15,7 +15,7 @@ from lockgate_proto.messages import JobEventKind, JobState
 from coordinator.recovery.effects import DiscardCheckpoint, PersistCheckpoint
 from coordinator.runtime import persistence
 from coordinator.runtime.errors import Stopped
-from coordinator.runtime.metadata_files import MetadataFiles
+from coordinator.runtime.metadata_files import MetadataFiles, Run
 from coordinator.runtime.persistence import Persistence, Tenure
 from coordinator.runtime.process import Coordinator
 from ha.embedded import EmbeddedZooKeeper
@@ -117,10 +117,29 @@ def test_a_new_process_under_an_old_id_counts_as_a_loss(
     one = new_task_manager("same", pid=1).connect(leader.address)
     api("Submit", m.SubmitRequest("job", graph()))
     api.state("job", JobState.RUNNING)
+    one.stop_listening()  # it has died, and its stream has not noticed
     new_task_manager("same", pid=2).connect(leader.address)
     one.wait(lambda: one.status)
     assert "process 2" in one.details
     assert api.until("job", lambda status: status.attempt == 2 and status.state is JobState.RUNNING).restarts == 1
+
+
+def test_two_living_processes_under_one_id_do_not_evict_each_other(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    one = new_task_manager("same", pid=1).connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.state("job", JobState.RUNNING)
+    other = new_task_manager("same", pid=2)
+    other.connect(leader.address)
+    other.wait(lambda: other.status)
+    assert other.status is grpc.StatusCode.ALREADY_EXISTS
+    assert "task_manager_id" in other.details
+    done = api.status("job").checkpoints_completed
+    status = api.until("job", lambda status: status.checkpoints_completed > done + 1)
+    assert (status.attempt, one.status) == (1, None)
 
 
 def test_attempts_of_jobs_that_ended_are_cancelled_on_registering(
@@ -250,7 +269,7 @@ def test_the_writes_of_a_zombie_are_refused_one_by_one(server: EmbeddedZooKeeper
     job = m.JobRecord("job", "run", graph=b"x", token=grant.token)
     records.submit(grant, job)
     files = MetadataFiles(str(storage), "default")
-    stored = files.write(m.CheckpointMetadata(1, "job", "run", 1), b"the first")
+    stored = files.write(Run("job", "run"), m.CheckpointMetadata(1, "job", "run", 1), b"the first")
     first = m.CompletedCheckpoint(1, stored.pointer, stored.checksum, token=grant.token)
     records.add_checkpoint(grant, "job", first)
     server.lead("default", "new")
@@ -261,7 +280,7 @@ def test_the_writes_of_a_zombie_are_refused_one_by_one(server: EmbeddedZooKeeper
     writes: list[Callable[[], object]] = [
         lambda: old.write_attempt("job", m.AttemptRecord(1)),
         lambda: old.write_checkpoint_id("job", 1),
-        lambda: old.write_checkpoint("job", checkpoint),
+        lambda: old.write_checkpoint(Run("job", "run"), checkpoint),
         lambda: old.write_result(m.JobResult("job", "run")),
         lambda: old.submit(m.JobRecord("late", "run"), b"graph"),
         lambda: old.discard_checkpoint("job", DiscardCheckpoint(first)),
@@ -272,7 +291,7 @@ def test_the_writes_of_a_zombie_are_refused_one_by_one(server: EmbeddedZooKeeper
             write()
     assert len(told) == len(writes)
     assert _everything(server) == before
-    old.clean_up("job", "run", ())
+    old.clean_up("job", "run")
     assert (storage / "default" / "job" / "run" / "chk-1" / "_metadata").read_bytes() == b"the first"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
 import grpc
 import pytest
@@ -18,7 +19,7 @@ from coordinator.recovery import effects as do
 from coordinator.recovery import events as ev
 from coordinator.recovery.job_master import JobMaster
 from coordinator.runtime.process import Coordinator
-from tests.integration.coordinator.conftest import Caller, graph, leading
+from tests.integration.coordinator.conftest import SECRET, Caller, graph, leading
 from tests.integration.coordinator.fake_task_manager import FakeTaskManager
 
 pytestmark = pytest.mark.integration
@@ -91,20 +92,74 @@ def test_what_cannot_run_is_refused_with_every_problem(
     assert api("List", m.ListRequest()).jobs == ()
 
 
-def test_pickled_functions_need_the_secret_and_the_rest_does_not(leader: Coordinator, caller: NewCaller) -> None:
+def test_writes_need_the_secret_and_reads_do_not(leader: Coordinator, caller: NewCaller) -> None:
     stranger = caller(leader, Credentials())
-    source, count = graph().vertices
-    pickled = dataclasses.replace(
-        source, operators=(*source.operators, m.Operator("code", kind=m.PythonTransform(b"pickle")))
-    )
-    code = dataclasses.replace(graph(), vertices=(pickled, count))
-    refused = stranger.fails("Submit", m.SubmitRequest("job", code))
-    assert refused.code() is grpc.StatusCode.UNAUTHENTICATED
-    assert "LOCKGATE_SECRET_FILE" in refused.details()
-    assert stranger("Submit", m.SubmitRequest("plain", graph())).created
-    assert caller(leader)("Submit", m.SubmitRequest("job", code)).created
+    assert caller(leader)("Submit", m.SubmitRequest("job", graph())).created
+    for method, request in (
+        ("Submit", m.SubmitRequest("other", graph())),
+        ("Cancel", m.CancelRequest("job")),
+        ("TriggerSavepoint", m.TriggerSavepointRequest("job")),
+    ):
+        refused = stranger.fails(method, request)
+        assert refused.code() is grpc.StatusCode.UNAUTHENTICATED, method
+        for way_out in ("authorization: Bearer", "~/.config/lockgate/secret", "LOCKGATE_SECRET_FILE"):
+            assert way_out in refused.details()
+    wrong = caller(leader, Credentials(secret="some other secret"))
+    assert wrong.fails("Cancel", m.CancelRequest("job")).code() is grpc.StatusCode.UNAUTHENTICATED
+    assert stranger.status("job").state is JobState.WAITING_FOR_SLOTS
+    assert [one.job_key for one in stranger("List", m.ListRequest()).jobs] == ["job"]
+    assert stranger("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints == ()
+    assert stranger("GetLeader", m.GetLeaderRequest()).address == leader.address
+    assert stranger("GetCluster", m.GetClusterRequest()).coordinators
+    next(stream := stranger("Watch", m.WatchRequest("job")))
+    stream.cancel()
     follow = stranger.fails("Follow", m.FollowRequest("me", 1), "FollowService")
     assert follow.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_job_with_a_storage_of_its_own_keeps_everything_there(
+    leader: Coordinator,
+    api: Caller,
+    caller: NewCaller,
+    new_coordinator: NewCoordinator,
+    new_task_manager: NewTaskManager,
+    storage: Path,
+    tmp_path: Path,
+    retain: bool,
+) -> None:
+    one = new_task_manager().connect(leader.address)
+    own = tmp_path / "own storage"
+    backend = m.StateBackend(m.FilesystemBackend(str(own)))
+    wanted = dataclasses.replace(graph(retain_after_end=retain), state_backend=backend)
+    run_id = api("Submit", m.SubmitRequest("job", wanted)).run_id
+    deploy = one.expect(m.Deploy)
+    assert isinstance(deploy, m.Deploy)
+    run = own / "default" / "job" / run_id
+    assert deploy.checkpoint_directory == run.as_uri()
+    api.until("job", lambda status: status.checkpoints_completed >= 4)
+    assert 1 <= len(list(run.glob("chk-*/_metadata"))) <= 3  # subsumed ones go
+    leader.stop()
+    successor = leading(new_coordinator())
+    one.connect(successor.address)
+    after = caller(successor)
+    done = after.until("job", lambda status: status.checkpoints_completed >= 1 and status.attempt == 2)
+    assert done.last_checkpoint is not None
+    assert done.last_checkpoint.pointer.startswith(run.as_uri())
+    after("Cancel", m.CancelRequest("job"))
+    after.state("job", JobState.CANCELED)
+    successor.stop()  # joins the worker that cleans up
+    assert not list(storage.rglob("chk-*"))
+    assert len(list(own.rglob("chk-*/_metadata"))) == int(retain)
+    assert run.exists() is retain
+
+
+def test_a_storage_that_cannot_be_used_is_told_at_submission(api: Caller, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    backend = m.StateBackend(m.FilesystemBackend(str(tmp_path / "file" / "below")))
+    refused = api.fails("Submit", m.SubmitRequest("job", dataclasses.replace(graph(), state_backend=backend)))
+    assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "filesystem backend" in refused.details()
 
 
 def test_task_managers_need_the_secret(leader: Coordinator, new_task_manager: NewTaskManager) -> None:
@@ -265,14 +320,14 @@ def test_a_fault_of_the_coordinator_breaks_off_one_job_only(
     done = api.status("good").checkpoints_completed
     api.until("good", lambda status: status.checkpoints_completed > done + 1)
     assert [tm.free_slots for tm in api("GetCluster", m.GetClusterRequest()).task_managers] == [3]
-    assert api("Cancel", m.CancelRequest("bad")).state is JobState.CANCELING
+    assert api("Cancel", m.CancelRequest("bad")).state is JobState.CANCELED
     api.state("bad", JobState.CANCELED)
 
 
 def test_malformed_requests_are_told_so(api: Caller) -> None:
     method = api._channel.unary_unary("/lockgate.v1.JobService/Submit")
     with pytest.raises(grpc.RpcError) as caught:
-        method(b"\xff\xff\xff", timeout=5)
+        method(b"\xff\xff\xff", timeout=5, metadata=SECRET.metadata())
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "SubmitRequest" in caught.value.details()
 

@@ -16,7 +16,7 @@ from lockgate_proto.codec import encode
 from coordinator.runtime import link as links
 from coordinator.runtime.actor import Actor, monotonic_ms
 from coordinator.runtime.errors import SettingsError, Stopped, StorageError
-from coordinator.runtime.metadata_files import MetadataFiles, crc32, graph_checksum, metadata_uri
+from coordinator.runtime.metadata_files import MetadataFiles, Run, crc32, graph_checksum, metadata_uri
 from coordinator.runtime.settings import CoordinatorSettings
 from coordinator.runtime.watch import KEPT_EVENTS, WatchEnd, WatchHub
 from coordinator.runtime.workers import KeyedWorkers
@@ -109,8 +109,11 @@ def test_closing_fails_what_waits() -> None:
 METADATA = m.CheckpointMetadata(1, "job", "run", 3, m.CheckpointKind.CHECKPOINT, 5)
 
 
+RUN = Run("job", "run")
+
+
 def write(files: MetadataFiles, metadata: m.CheckpointMetadata = METADATA) -> tuple[str, str]:
-    stored = files.write(metadata, encode(metadata))
+    stored = files.write(RUN, metadata, encode(metadata))
     return stored.pointer, stored.checksum
 
 
@@ -121,12 +124,12 @@ def test_metadata_comes_back_and_nothing_else_is_left(tmp_path: Path) -> None:
     folder = tmp_path / "with space" / "c" / "job" / "run" / "chk-3"
     assert [one.name for one in folder.iterdir()] == ["_metadata"]
     assert files.read(str(folder)) == files.read(str(folder / "_metadata")) == METADATA
-    assert files.checkpoint_ids("job", "run") == (3,)
+    assert files.checkpoint_ids(RUN) == (3,)
     files.delete_pointed(pointer)
     assert not folder.exists()
     files.delete_pointed(pointer)
-    files.delete_run("job", "run")
-    assert files.checkpoint_ids("job", "run") == ()
+    files.delete_run(RUN)
+    assert files.checkpoint_ids(RUN) == ()
     assert list((tmp_path / "with space" / "c").iterdir()) == []
 
 
@@ -167,7 +170,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("coordinator.runtime.metadata_files.os.fsync", full)
     with pytest.raises(StorageError, match="No space left on device") as caught:
-        files.write(METADATA, b"other")
+        files.write(RUN, METADATA, b"other")
     assert caught.value.retryable
     assert files.read(pointer, checksum) == METADATA
     assert [one.name for one in (tmp_path / "c" / "job" / "run" / "chk-3").iterdir()] == ["_metadata"]

@@ -26,7 +26,7 @@ from lockgate_proto.messages import (
 
 from taskmanager.runtime.task_manager import TaskManager
 from taskmanager.task.program import SnapshotTooLarge, StateUnreadable, UserError
-from tests.integration.taskmanager_runtime.fake_programs import World, expected, word_count_graph
+from tests.integration.taskmanager_runtime.fake_programs import FakeFactory, World, expected, word_count_graph
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
 
 pytestmark = pytest.mark.integration
@@ -294,6 +294,28 @@ def test_splits_are_listed_or_the_reason_is_told(bench: Bench) -> None:
     assert [one.split for one in answers["words"].splits] == ["1"]
     assert answers["words"].complete
     assert answers["elsewhere"].error == "no vertex elsewhere"
+    assert answers["elsewhere"].cause is FailureCause.USER_ERROR
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (OSError("the share is away"), FailureCause.FAULT),
+        (StateUnreadable("a list is corrupt"), FailureCause.STATE_UNREADABLE),
+    ],
+)
+def test_a_listing_that_breaks_tells_whether_a_restart_can_help(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception, cause: FailureCause
+) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(FakeFactory, "discover", broken)
+    bench.start()
+    bench.coordinator.send("tm-0", DiscoverSplits(bench.leader.attempt, "words"))
+    (answer,) = bench.coordinator.wait_for(SplitsDiscovered)
+    assert str(error) in answer.error
+    assert answer.cause is cause
 
 
 def test_heartbeats_carry_the_counters(bench: Bench) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from lockgate_proto.messages import (
     AttemptRecord,
@@ -13,6 +15,7 @@ from lockgate_proto.messages import (
     Deploy,
     FailureCause,
     FixedDelayRestart,
+    GeneratorSource,
     JobEventKind,
     JobState,
     NoRestart,
@@ -26,7 +29,7 @@ from lockgate_proto.messages import (
 from coordinator.graph.slots import SlotOffer
 from coordinator.recovery import effects, events
 from tests.unit.coordinator.driver import Driver
-from tests.unit.coordinator.jobs import SUBTASKS, ack, subtask, word_count
+from tests.unit.coordinator.jobs import RECORD, SUBTASKS, ack, subtask, word_count
 
 KEEP = CheckpointOptions(retain_after_end=True)
 NEVER = RestartStrategy(strategy=NoRestart())
@@ -330,7 +333,7 @@ def test_suspended_before_recovery_counts_too() -> None:
 
 
 def test_a_checkpoint_collected_while_suspended_is_written_on_resume() -> None:
-    driver = Driver().run()
+    driver = Driver(word_count(GeneratorSource())).run()
     number = driver.trigger()
     driver.give(events.Suspended())
     driver.acknowledge(number)
@@ -341,6 +344,14 @@ def test_a_checkpoint_collected_while_suspended_is_written_on_resume() -> None:
 
 
 # cancel
+
+
+def test_a_cancel_that_was_marked_is_carried_out_by_the_next_leader() -> None:
+    driver = Driver(record=replace(RECORD, cancel_requested=True))
+    driver.give(events.Recovered(AttemptRecord(attempt=2, task_manager_ids=("tm-a", "tm-b")), (), None, 3))
+    assert [name for name, _ in driver.sent(CancelAttempt)] == ["tm-a", "tm-b"]
+    assert not driver.of(effects.RequestSlots)
+    assert driver.result().outcome == "CANCELED"
 
 
 def test_cancel_stops_the_subtasks_before_the_result_is_written() -> None:

@@ -17,6 +17,7 @@ from lockgate_proto.messages import (
     FileFormat,
     FileSink,
     FileSource,
+    FilesystemBackend,
     FixedDelayRestart,
     ForeachBatchSink,
     GeneratorSource,
@@ -309,6 +310,20 @@ def test_bad_restart_strategies(strategy: Any, expected: str) -> None:
 def test_a_negative_state_limit() -> None:
     graph = replace(word_count(), state_backend=StateBackend(backend=MemoryBackend(max_state_bytes=-1)))
     assert "max_state_bytes is -1" in only_problem(graph)
+
+
+def test_memory_state_has_to_fit_into_messages() -> None:
+    for size, problems in ((32 * 2**20, 0), (32 * 2**20 + 1, 1)):
+        graph = replace(word_count(), state_backend=StateBackend(backend=MemoryBackend(max_state_bytes=size)))
+        assert len(validate(graph)) == problems
+    assert "Use the filesystem backend" in only_problem(graph)
+
+
+def test_a_storage_of_the_jobs_own_means_the_same_for_every_process() -> None:
+    for uri in ("", "/state", "file:///state", "s3://bucket/state"):
+        assert not validate(replace(word_count(), state_backend=StateBackend(backend=FilesystemBackend(uri=uri))))
+    relative = replace(word_count(), state_backend=StateBackend(backend=FilesystemBackend(uri="state/here")))
+    assert "'state/here'" in only_problem(relative)
 
 
 # defaults

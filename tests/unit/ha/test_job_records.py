@@ -113,7 +113,7 @@ def test_a_checkpoint_id_never_names_two_contents(place: Place) -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-@pytest.mark.parametrize("method", ["submit", "attempt", "checkpoint_id", "add", "remove", "result", "clean"])
+@pytest.mark.parametrize("method", ["submit", "cancel", "attempt", "checkpoint_id", "add", "remove", "result", "clean"])
 def test_an_unknown_outcome_is_read_back(place: Place, applied: bool, method: str) -> None:
     records, grant = place.records, place.grant
     if method != "submit":
@@ -126,6 +126,9 @@ def test_an_unknown_outcome_is_read_back(place: Place, applied: bool, method: st
     if method == "submit":
         records.submit(grant, JOB)
         assert records.job("k") == JOB
+    elif method == "cancel":
+        records.request_cancel(grant, JOB)
+        assert records.job("k") == dataclasses.replace(JOB, cancel_requested=True)
     elif method == "attempt":
         records.write_attempt(grant, "k", AttemptRecord(4))
         assert records.attempt("k") == AttemptRecord(4)
@@ -179,6 +182,7 @@ def test_a_superseded_leader_can_write_nothing(place: Place) -> None:
     place.server.lead("c", "b")
     writes: list[Callable[[], None]] = [
         lambda: place.records.submit(place.grant, dataclasses.replace(JOB, job_key="k2")),
+        lambda: place.records.request_cancel(place.grant, JOB),
         lambda: place.records.write_attempt(place.grant, "k", AttemptRecord(9)),
         lambda: place.records.write_checkpoint_id(place.grant, "k", 9),
         lambda: place.records.add_checkpoint(place.grant, "k", checkpoint(9)),
@@ -190,6 +194,17 @@ def test_a_superseded_leader_can_write_nothing(place: Place) -> None:
         with pytest.raises(Fenced):
             write()
     assert place.records.checkpoint_id("k") == 0
+
+
+def test_a_cancel_stays_marked_and_needs_a_job(place: Place) -> None:
+    with pytest.raises(Conflict):
+        place.records.request_cancel(place.grant, JOB)
+    place.records.submit(place.grant, JOB)
+    for _ in range(2):
+        place.records.request_cancel(place.grant, JOB)
+    place.records.write_attempt(place.grant, "k", AttemptRecord(3))
+    place.records.submit(place.grant, JOB)  # the same run again: nothing is unmarked
+    assert place.records.jobs() == (dataclasses.replace(JOB, cancel_requested=True),)
 
 
 def test_cleaning_deletes_the_job_and_keeps_the_result(place: Place) -> None:

@@ -359,6 +359,19 @@ def test_a_token_that_was_given_up_is_never_taken_up_again(leading: Driver) -> N
     assert effects[-1] == Claim(1, MINE.name, 8, 9, True)
 
 
+def test_what_was_said_of_an_earlier_grant_does_not_end_a_later_one(leading: Driver) -> None:
+    assert leading(StepDown("fenced, long ago", 0, token=7)) == []
+    assert leading(StepDown("a task manager had seen token 8", 8, token=7)) == []
+    assert leading.phase is Phase.LEADING
+    assert leading(StepDown("fenced", 0, token=8))[0] == Revoked("fenced")
+
+
+def test_a_token_above_the_own_ends_the_grant_whoever_was_asked(leading: Driver) -> None:
+    assert leading(StepDown("a task manager has seen token 40", 40, token=7))[0] == Revoked(
+        "a task manager has seen token 40"
+    )
+
+
 def test_step_down_of_a_standby_does_nothing(standby: Driver) -> None:
     assert standby(StepDown("late", 3)) == []
 

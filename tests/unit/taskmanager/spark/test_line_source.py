@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow.fs as pafs
 import pytest
-from lockgate_proto.messages import FileFormat, FileSource, SplitState
+from lockgate_proto.messages import FailureCause, FileFormat, FileSource, SplitState
 
+from taskmanager.runtime.failures import cause_of
+from taskmanager.spark.sources import listing
 from taskmanager.spark.sources.lines import LineSource
-from taskmanager.spark.sources.listing import discover
+from taskmanager.spark.sources.listing import SourceUnavailable, discover
 from taskmanager.spark.sources.reading import Reading
+from taskmanager.state.filesystem import Location
 from taskmanager.task.program import Exhausted, Idle, UserError
 
 
@@ -119,11 +123,47 @@ def test_a_file_that_was_read_may_go_but_one_that_was_not_may_not(tmp_path: Path
     assert read_all(reader) == b"x\n"
     path.unlink()
     assert isinstance(reader.read(10, 5000), Idle)
+    assert isinstance(reader.read(10, 10_000), Idle)
     path.write_text("unread\n")
     bounded = opened(text(tmp_path))
     path.unlink()
     with pytest.raises(UserError, match="a has vanished"):
         bounded.read(10, 0)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_an_empty_file_that_is_deleted_after_discovery_is_no_error(tmp_path: Path, continuous: bool) -> None:
+    source = text(tmp_path, continuous=continuous)
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "b").write_text("x\n")
+    reader = opened(source)
+    (tmp_path / "a").unlink()
+    assert read_all(reader) == b"x\n"
+    restored = LineSource(source, ())
+    restored.spec()
+    restored.assign(reader.splits(), complete=not continuous)
+    assert isinstance(restored.read(10, 0), Idle if continuous else Exhausted)
+
+
+def test_a_growing_file_that_goes_before_what_was_seen_is_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x\ny\n")
+    (tmp_path / "b").write_text("x\ny\n")
+    reader = opened(text(tmp_path, continuous=True))
+    assert isinstance(reader.read(2, 0), Reading)
+    (tmp_path / "b").unlink()
+    with pytest.raises(UserError, match="b has vanished"):
+        read_all(reader)
+
+
+def test_a_split_assigned_twice_is_not_read_twice(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x\ny\n")
+    source = text(tmp_path)
+    reader = opened(source)
+    assert isinstance(reader.read(2, 0), Reading)
+    reader.assign(*discover(source, ()))
+    assert read_all(reader) == b"y\n"
+    reader.assign(*discover(source, ()))
+    assert isinstance(reader.read(2, 0), Exhausted)
 
 
 def test_a_file_that_shrinks_is_an_error(tmp_path: Path) -> None:
@@ -148,6 +188,16 @@ def test_a_csv_header_is_taken_off_every_file(tmp_path: Path) -> None:
     (tmp_path / "3").write_bytes(b"a,b")
     reader = opened(csv_source(tmp_path, header="true"), ("a", "b"))
     assert read_all(reader, 5) == b"1,x\n2,y\n3,z\n"
+
+
+@pytest.mark.parametrize("budget", [10, 50_000])
+def test_any_number_of_files_with_but_a_header_hide_no_row_behind_them(tmp_path: Path, budget: int) -> None:
+    for number in range(2_000):
+        (tmp_path / f"{number:04}").write_bytes(b"a,b" + b"\n" * (number % 2))
+    (tmp_path / "9999").write_bytes(b"a,b\n1,x\n2,y\n")
+    reader = opened(csv_source(tmp_path, header="true"), ("a", "b"))
+    assert read_all(reader, budget) == b"1,x\n2,y\n"
+    assert isinstance(reader.read(budget, 0), Exhausted)
 
 
 def test_a_csv_header_that_does_not_fit_the_schema_is_an_error(tmp_path: Path) -> None:
@@ -186,6 +236,36 @@ def test_a_single_file_is_a_source(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_read_is_named(path: str) -> None:
     with pytest.raises(UserError, match=path):
         discover(FileSource(path=path, format=FileFormat.TEXT), ())
+
+
+@pytest.mark.parametrize("known", [(), ("a",)])
+def test_a_folder_that_cannot_be_listed_is_a_fault_of_a_continuous_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: tuple[str, ...]
+) -> None:
+    class Broken:
+        def get_file_info(self, what: object) -> object:
+            if isinstance(what, str):
+                return pafs.FileInfo(what, pafs.FileType.Directory)
+            raise OSError("stale file handle")
+
+    monkeypatch.setattr(listing, "locate", lambda path: Location(path, Broken(), path))
+    with pytest.raises(SourceUnavailable, match="cannot be listed: stale file handle") as raised:
+        discover(text(tmp_path, continuous=True), known)
+    assert cause_of(raised.value) is FailureCause.FAULT
+    with pytest.raises(UserError, match="cannot be listed: stale file handle"):
+        discover(text(tmp_path), known)
+
+
+def test_a_continuous_path_that_was_there_and_is_gone_is_a_fault(tmp_path: Path) -> None:
+    source = text(tmp_path / "gone", continuous=True)
+    with pytest.raises(UserError, match="gone does not exist"):
+        discover(source, ())
+    with pytest.raises(SourceUnavailable, match="gone does not exist"):
+        discover(source, ("a",))
+    restored = LineSource(source, ())
+    restored.assign((SplitState("a", 5, -1),), complete=False)
+    with pytest.raises(SourceUnavailable):
+        restored.spec()
 
 
 def test_compressed_text_is_refused(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from taskmanager.spark.sources.reading import BatchSizer, Reading
 from taskmanager.task.program import Exhausted, Idle, UserError
 
 
-def parquet(path: Path) -> FileSource:
-    return FileSource(path=str(path), format=FileFormat.PARQUET)
+def parquet(path: Path, continuous: bool = False) -> FileSource:
+    return FileSource(path=str(path), format=FileFormat.PARQUET, continuous=continuous)
 
 
 def rows_of(source: ParquetSource, budget: int) -> list[int]:
@@ -84,6 +84,64 @@ def test_parquet_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
         discover(parquet(tmp_path), ())
 
 
+def test_a_half_written_file_of_a_continuous_folder_is_left_out_until_it_is_readable(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "b.parquet")
+    whole = (tmp_path / "b.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(whole[:-10])
+    folder = parquet(tmp_path, continuous=True)
+    source = ParquetSource(folder, None)
+    assert source.spec() is not None, "the schema comes from a file that can be read"
+    assert discover(folder, ()) == ((SplitState("b.parquet", 0, 1),), False)
+    (tmp_path / "a.parquet").write_bytes(whole)
+    assert discover(folder, ("b.parquet",)) == ((SplitState("a.parquet", 0, 1),), False)
+
+
+def test_a_restored_source_whose_folder_was_emptied_has_lost_files(tmp_path: Path) -> None:
+    source = ParquetSource(parquet(tmp_path), None)
+    source.assign((SplitState("a.parquet", 2, 2), SplitState("b.parquet", 1, 2)), complete=True)
+    with pytest.raises(UserError, match=r"b\.parquet has vanished before it was read to its end"):
+        source.spec()
+    done = ParquetSource(parquet(tmp_path), None)
+    done.assign((SplitState("a.parquet", 2, 2),), complete=True)
+    assert done.spec() is None
+    assert done.complete
+
+
+@pytest.mark.parametrize("newcomer", [{"x": ["text"]}, {"x": [1], "y": [2]}, {"z": [1]}])
+def test_a_file_that_sorts_before_the_assigned_ones_does_not_change_the_schema(
+    tmp_path: Path, newcomer: dict[str, list[object]]
+) -> None:
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "b.parquet")
+    before = ParquetSource(parquet(tmp_path), None).spec()
+    pq.write_table(pa.table(newcomer), tmp_path / "a.parquet")
+    source = ParquetSource(parquet(tmp_path), None)
+    source.assign((SplitState("b.parquet", 1, 2),), complete=True)
+    assert source.spec() == before
+    assert rows_of(source, 100) == [2]
+
+
+def test_subtasks_agree_on_the_schema_after_a_restart_though_later_files_are_wider(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": [1], "y": [2]}), tmp_path / "b.parquet")
+    specs = []
+    for name in ("a.parquet", "b.parquet"):
+        source = ParquetSource(parquet(tmp_path), None)
+        source.assign((SplitState(name, 0, 1),), complete=True)
+        specs.append(source.spec())
+    assert specs[0] == specs[1] == ParquetSource(parquet(tmp_path), None).spec()
+
+
+def test_a_parquet_split_assigned_twice_is_not_read_twice(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "a.parquet")
+    source = ParquetSource(parquet(tmp_path), None)
+    source.spec()
+    for _ in range(2):
+        source.assign((SplitState("a.parquet", 0, 2),), complete=True)
+    assert isinstance(source.read(1, 0), Reading)
+    source.assign((SplitState("a.parquet", 0, 2),), complete=True)
+    assert rows_of(source, 100) == [2]
+
+
 def made(source: RangeSource, budget: int, now_ms: int) -> list[tuple[int, int]]:
     batch = source.read(budget, now_ms)
     if not isinstance(batch, Reading):
@@ -102,6 +160,14 @@ def test_the_generator_makes_every_number_once() -> None:
         rows += new
     assert sorted(rows) == [(0, n) for n in range(1000)] + [(1, n) for n in range(990, 1000)]
     assert isinstance(source.read(100, 0), Exhausted)
+
+
+def test_a_partition_assigned_twice_is_not_made_twice() -> None:
+    source = RangeSource(GeneratorSource(rows_per_partition=4))
+    for _ in range(2):
+        source.assign((SplitState("0", 0, 4),), complete=True)
+        rows = made(source, 16 * 2, 0)
+    assert rows == [(0, 2), (0, 3)]
 
 
 def test_the_generator_keeps_its_rate() -> None:

@@ -12,16 +12,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lockgate_proto.messages import ConsoleSink, FileFormat, FileSink, SinkTransaction, SqlSink
+from lockgate_proto.messages import ConsoleSink, FailureCause, FileFormat, FileSink, SinkTransaction, SqlSink
+from pyspark.errors import AnalysisException, PythonException
 
+from taskmanager.runtime.failures import cause_of
 from taskmanager.spark.sinks import files, jsonlines
 from taskmanager.spark.sinks.console import ConsoleSink as ConsoleWriter
 from taskmanager.spark.sinks.files import FileSink as FileWriter
+from taskmanager.spark.sinks.foreach import ForeachBatchSink as ForeachBatchCaller
+from taskmanager.spark.sinks.foreach import FunctionFailed
 from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
 from taskmanager.spark.sinks.sql import last_per_key
 from taskmanager.spark.sinks.transaction import SinkContext
 from taskmanager.state.backend import InlineBackend
-from taskmanager.task.program import UserError
+from taskmanager.task.program import StateUnreadable, UserError
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
@@ -46,13 +50,18 @@ def persisted(sink: Any, checkpoint_id: int) -> tuple[SinkTransaction, ...]:
 
 def test_file_names_and_an_empty_staging_folder_goes_away(tmp_path: Path) -> None:
     sink = writer(tmp_path)
+    (tmp_path / "_staging" / "run").mkdir(parents=True)
+    sink.close()
+    assert list(tmp_path.iterdir()) == []
     sink.write(rows(("a", 1)))
     (stored,) = persisted(sink, 7)
     assert stored.files == ("_staging/run/a1-op-0-0.parquet",)
     assert stored.targets == ("part-run-7-op-0-0.parquet",)
+    assert stored.folder == tmp_path.as_uri()
     sink.commit(7)
     sink.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["part-run-7-op-0-0.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_staging", "part-run-7-op-0-0.parquet"]
+    assert [path.name for path in (tmp_path / "_staging" / "run").iterdir()] == ["committed-op-0"]
 
 
 def test_sealing_writes_no_file(tmp_path: Path) -> None:
@@ -78,6 +87,76 @@ def test_a_file_that_is_neither_staged_nor_committed_is_an_error_that_names_it(t
     lost = SinkTransaction(1, 0, ("_staging/run/a1-op-0-0.parquet",), None, ("part-run-1-op-0-0.parquet",))
     with pytest.raises(UserError, match=r"a1-op-0-0\.parquet is gone and .*part-run-1-op-0-0\.parquet does not exist"):
         sink.restore([lost])
+
+
+def test_a_committed_file_that_a_consumer_has_taken_away_is_no_error(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    stored = persisted(sink, 7)
+    sink.commit(7)
+    (tmp_path / "part-run-7-op-0-0.parquet").unlink()
+    writer(tmp_path, attempt=2).restore(stored)
+    assert not list(tmp_path.glob("part-*"))
+    later = SinkTransaction(8, 0, ("_staging/run/a1-op-0-1.parquet",), None, ("part-run-8-op-0-0.parquet",))
+    with pytest.raises(UserError, match="is gone"):
+        writer(tmp_path, attempt=3).restore([later])
+
+
+def test_a_late_commit_of_a_replaced_attempt_does_not_lower_the_marker(tmp_path: Path) -> None:
+    zombie, fresh = writer(tmp_path), writer(tmp_path, attempt=2)
+    for sink, checkpoint in ((zombie, 1), (fresh, 2)):
+        sink.write(rows(("a", checkpoint)))
+        persisted(sink, checkpoint)
+    fresh.commit(2)
+    zombie.commit(1)
+    assert (tmp_path / "_staging/run/committed-op-0").read_text() == "2"
+
+
+def other_run(path: Path) -> FileWriter:
+    where = SinkContext("job", "other", 1, "v", 0, "op", "operator 'op'")
+    return FileWriter(where, FileSink(str(path), FileFormat.PARQUET))
+
+
+def test_another_run_commits_what_the_savepoint_had_staged_and_accepts_what_was_taken_away(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    stored = persisted(sink, 7)
+    other_run(tmp_path).restore(stored)
+    (tmp_path / "part-run-7-op-0-0.parquet").unlink()
+    other_run(tmp_path).restore(stored)
+    assert not list(tmp_path.glob("part-*"))
+
+
+def test_another_run_with_another_path_is_told_which_path_it_needs(tmp_path: Path) -> None:
+    sink = writer(tmp_path / "old")
+    sink.write(rows(("a", 1)))
+    stored = persisted(sink, 7)
+    moved = other_run(tmp_path / "new")
+    with pytest.raises(UserError, match=r"start with the path file://.*/old$"):
+        moved.restore(stored)
+    sink.commit(7)
+    moved.restore(stored)  # all of it is visible where it was staged
+    (tmp_path / "old" / "part-run-7-op-0-0.parquet").unlink()
+    moved.restore(stored)
+
+
+@pytest.mark.parametrize(
+    ("staged", "target"),
+    [
+        ("_staging/run/../../a1-op-0-0.parquet", "part-run-1-op-0-0.parquet"),
+        ("_staging/../a1-op-0-0.parquet", "part-run-1-op-0-0.parquet"),
+        ("/etc/passwd", "part-run-1-op-0-0.parquet"),
+        ("_staging/run/a1-op-0-0.parquet", "../part-run-1-op-0-0.parquet"),
+        ("_staging/run/a1-op-0-0.parquet", "/tmp/part-run-1-op-0-0.parquet"),
+        ("_staging/run/a1-op-0-0.parquet", ""),
+    ],
+)
+def test_a_forged_snapshot_moves_no_file(tmp_path: Path, staged: str, target: str) -> None:
+    forged = SinkTransaction(1, 0, (staged,), None, (target,))
+    with pytest.raises(StateUnreadable, match="names files that no file sink has staged"):
+        writer(tmp_path).restore([forged])
+    with pytest.raises(StateUnreadable):
+        writer(tmp_path).restore([SinkTransaction(1, 0, ("_staging/run/a1-op-0-0.parquet",))])
 
 
 def test_a_new_attempt_removes_what_older_ones_left_and_nothing_else(tmp_path: Path) -> None:
@@ -248,6 +327,40 @@ def test_a_wrong_key_and_a_null_key_are_refused(tmp_path: Path) -> None:
     sink.prepare(SCHEMA)
     with pytest.raises(UserError, match="NULL in key column 'k'"):
         sink.write(rows((None, 1)))
+
+
+def test_a_port_that_is_no_number_is_an_error_of_the_job_and_shows_no_password() -> None:
+    with pytest.raises(UserError, match=r"operator 'op': .* its port is not a number") as raised:
+        SqlWriter(context(), SqlSink("postgresql://user:secret@host:54x2/db", "t", ("k",)))
+    assert "secret" not in str(raised.value)
+
+
+def test_a_function_that_raises_is_a_fault_that_keeps_its_message() -> None:
+    def failing(_: object, checkpoint_id: int) -> None:
+        raise ConnectionError(f"no route for {checkpoint_id}")
+
+    sink = ForeachBatchCaller(context(), failing, lambda table: table)
+    sink.write(rows(("a", 1)))
+    persisted(sink, 7)
+    with pytest.raises(FunctionFailed, match=r"operator 'op': .* raised ConnectionError: no route for 7") as raised:
+        sink.commit(7)
+    assert cause_of(raised.value) is FailureCause.FAULT
+
+
+def test_a_function_whose_task_raises_is_a_fault_and_a_wrong_query_is_not() -> None:
+    raising: list[Exception] = [PythonException("ConnectionError: no route"), AnalysisException("no such column")]
+
+    def failing(*_: object) -> None:
+        raise raising[0]
+
+    sink = ForeachBatchCaller(context(), failing, lambda table: table)
+    sink.write(rows(("a", 1)))
+    sink.seal(7)
+    with pytest.raises(FunctionFailed, match="no route"):
+        sink.commit(7)
+    raising.pop(0)
+    with pytest.raises(UserError, match="no such column"):
+        sink.commit(7)
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "nosuch://x"])

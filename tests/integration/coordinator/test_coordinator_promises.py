@@ -1,0 +1,241 @@
+"""What a leader has promised or does not know: later leaders keep to it, and no file is deleted on a guess."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from lockgate_proto import messages as m
+from lockgate_proto.messages import JobState
+
+from coordinator.graph.story import IllegalTransition
+from coordinator.recovery import effects as do
+from coordinator.recovery import events as ev
+from coordinator.recovery.job_master import JobMaster
+from coordinator.runtime import job_runner
+from coordinator.runtime.errors import StorageError
+from coordinator.runtime.metadata_files import MetadataFiles, Run
+from coordinator.runtime.persistence import Persistence, Tenure
+from coordinator.runtime.process import Coordinator
+from ha.embedded import EmbeddedZooKeeper
+from ha.errors import StoreUnavailable
+from ha.paths import Paths
+from ha.records import JobRecords
+from ha.store import Put
+from tests.integration.coordinator.conftest import Caller, graph, leading
+from tests.integration.coordinator.fake_task_manager import WAIT_S, FakeTaskManager
+
+pytestmark = pytest.mark.integration
+
+NewCoordinator = Callable[..., Coordinator]
+NewTaskManager = Callable[..., FakeTaskManager]
+NewCaller = Callable[..., Caller]
+
+
+def _no_master(_self: JobMaster, event: ev.Event, _now_ms: int) -> list[do.Effect]:
+    raise IllegalTransition(f"a mistake at {type(event).__name__}")
+
+
+def test_giving_a_broken_job_up_deletes_no_file_now_or_under_a_later_leader(
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    new_task_manager: NewTaskManager,
+    server: EmbeddedZooKeeper,
+    storage: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    one = new_task_manager().connect(leader.address)
+    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
+    api.until("job", lambda status: status.checkpoints_completed >= 2)
+    leader.stop()
+    kept = sorted(storage.rglob("_metadata"))
+    assert kept
+    monkeypatch.setattr(JobMaster, "handle", _no_master)
+    second = leading(new_coordinator())
+    one.connect(second.address)
+    after = caller(second)
+    after.state("job", JobState.FAILED)
+    cancel = one.expect(m.CancelAttempt)  # what it said that it still runs
+    assert isinstance(cancel, m.CancelAttempt)
+    assert cancel.attempt == m.AttemptId("job", run_id, 1)
+    monkeypatch.setattr(Persistence, "clean_up", lambda *_: None)  # the leader dies before it comes to that
+    after("Cancel", m.CancelRequest("job"))
+    assert after.state("job", JobState.CANCELED).run_id == run_id
+    listed = after("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
+    assert {Path(one.pointer.removeprefix("file://")) for one in listed} == set(kept)
+    second.stop()
+    monkeypatch.undo()
+    third = leading(new_coordinator())
+    session, done = server.open(), threading.Event()
+    while session.get(Paths("default").job("job")) is not None:
+        assert not done.wait(0.02)
+    assert caller(third).status("job").state is JobState.CANCELED
+    assert sorted(storage.rglob("_metadata")) == kept
+
+
+def test_a_result_without_a_run_deletes_nothing(server: EmbeddedZooKeeper, storage: Path) -> None:
+    """Of a job whose record could not be read the run is not known; "" would be the folder of all its runs."""
+    store, grant = server.lead("default", "c")
+    records, files = JobRecords(store, "default"), MetadataFiles(str(storage), "default")
+    files.write(Run("job", "run"), m.CheckpointMetadata(1, "job", "run", 1), b"precious")
+    records.submit(grant, m.JobRecord("job"))
+    records.write_result(grant, m.JobResult("job", dirty=True))
+    Persistence(Tenure(grant, threading.Event(), lambda _: None), store, "default", files).clean_up("job", "")
+    assert records.job("job") is None
+    assert len(list(storage.rglob("_metadata"))) == 1
+    with pytest.raises(StorageError, match="nothing was deleted"):
+        files.delete_run(Run("job", ""))
+
+
+def test_a_result_that_keeps_files_keeps_those_that_it_does_not_name(server: EmbeddedZooKeeper, storage: Path) -> None:
+    """Which checkpoints there are could not be read when the result was written."""
+    store, grant = server.lead("default", "c")
+    records, files = JobRecords(store, "default"), MetadataFiles(str(storage), "default")
+    stored = files.write(Run("job", "run"), m.CheckpointMetadata(1, "job", "run", 1), b"precious")
+    records.submit(grant, m.JobRecord("job", "run"))
+    records.add_checkpoint(grant, "job", m.CompletedCheckpoint(1, stored.pointer, stored.checksum))
+    records.write_result(grant, m.JobResult("job", "run", dirty=True, keep_files=True))
+    Persistence(Tenure(grant, threading.Event(), lambda _: None), store, "default", files).clean_up("job", "run")
+    assert records.job("job") is None
+    assert len(list(storage.rglob("_metadata"))) == 1
+
+
+def test_a_corrupt_attempt_record_fails_the_job_and_deletes_nothing(
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    new_task_manager: NewTaskManager,
+    server: EmbeddedZooKeeper,
+    storage: Path,
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    leader.stop()
+    kept = sorted(storage.rglob("_metadata"))
+    server.open().transact([Put(Paths("default").attempt("job"), b"\xff")])
+    successor = leading(new_coordinator())
+    assert "corrupt" in caller(successor).state("job", JobState.FAILED).error
+    successor.stop()  # joins the worker that cleans up
+    assert sorted(storage.rglob("_metadata")) == kept != []
+
+
+def test_a_fenced_write_of_an_earlier_term_does_not_end_the_present_one(
+    new_coordinator: NewCoordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = leading(new_coordinator())
+    dispatcher, elector = leader.leadership.dispatcher, leader.leadership.elector
+    first = dispatcher.wait_leading(WAIT_S)
+    elector.step_down("the test wants it")
+    assert first.tenure.over.wait(WAIT_S)
+    second = dispatcher.wait_leading(WAIT_S)
+    assert second.token > first.token
+    first.tenure.step_down("this write of the first term was fenced")
+    second.tenure.step_down("and this one of the second")  # behind it: what ends the term is this
+    assert second.tenure.over.wait(WAIT_S)
+    assert "no longer leads: and this one" in caplog.text
+    assert "no longer leads: this write of the first" not in caplog.text
+
+
+def test_an_acknowledged_cancel_survives_the_leader(
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    new_task_manager: NewTaskManager,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader = leading(new_coordinator())
+    one = new_task_manager().connect(leader.address)
+    api = caller(leader)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    never = m.JobResult("job")
+    monkeypatch.setattr(Persistence, "write_result", lambda *_: ev.PersistFailed(ev.PersistKind.RESULT, str(never)))
+    assert api("Cancel", m.CancelRequest("job")).state is JobState.CANCELING
+    leader.stop()
+    monkeypatch.undo()
+    successor = leading(new_coordinator())
+    one.connect(successor.address)
+    after = caller(successor)
+    after.state("job", JobState.CANCELED)
+    assert len(one.bodies(m.Deploy)) == 1
+
+
+def test_a_cancel_that_cannot_be_written_is_not_acknowledged(
+    new_coordinator: NewCoordinator, caller: NewCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = caller(leading(new_coordinator()))
+    api("Submit", m.SubmitRequest("job", graph()))
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("ZooKeeper is away")
+
+    monkeypatch.setattr(JobRecords, "request_cancel", away)
+    assert api.fails("Cancel", m.CancelRequest("job")).code() is grpc.StatusCode.UNAVAILABLE
+
+
+def _large() -> m.JobGraph:
+    """Too large for ZooKeeper."""
+    source, count = graph().vertices
+    code = m.Operator("code", kind=m.PythonTransform(b"x" * 1_000_000))
+    large = dataclasses.replace(source, operators=(*source.operators, code))
+    return dataclasses.replace(graph(), vertices=(large, count))
+
+
+def test_a_graph_that_cannot_be_read_for_a_while_is_read_again(
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    new_task_manager: NewTaskManager,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader = leading(new_coordinator())
+    one = new_task_manager().connect(leader.address)
+    api = caller(leader)
+    for key in ("job", "unwanted"):
+        api("Submit", m.SubmitRequest(key, _large()))
+        api.until(key, lambda status: status.checkpoints_completed >= 1)
+    leader.stop()
+    kept = one.bodies(m.Deploy)
+    whole = MetadataFiles.read_graph
+
+    def away(*_: object) -> bytes:
+        raise StorageError("the storage is away", retryable=True)
+
+    monkeypatch.setattr(MetadataFiles, "read_graph", away)
+    successor = leading(new_coordinator())
+    one.connect(successor.address)
+    after = caller(successor)
+    status = after.until("job", lambda status: "next try" in status.message)
+    assert "the storage is away" in status.message
+    after.until("unwanted", lambda status: "next try" in status.message)
+    assert after("Cancel", m.CancelRequest("unwanted")).state is JobState.CANCELED  # nobody has to wait for it
+    monkeypatch.setattr(MetadataFiles, "read_graph", whole)
+    after.until("job", lambda status: status.state is JobState.RUNNING and status.attempt == 2)
+    assert {one.attempt.job_key for one in one.bodies(m.Deploy)[len(kept) :]} == {"job"}  # type: ignore[attr-defined]
+
+
+def test_late_uploads_of_aborted_checkpoints_are_deleted_now_and_then(
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    new_task_manager: NewTaskManager,
+    storage: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(job_runner, "_ORPHANS_EVERY", 3)
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    new_task_manager().connect(leader.address)
+    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
+    api.until("job", lambda status: status.checkpoints_completed >= 2)
+    late = storage / "default" / "job" / run_id / "chk-1"
+    late.mkdir(exist_ok=True)
+    (late / "late.state").write_bytes(b"x")
+    done = api.status("job").checkpoints_completed
+    api.until("job", lambda status: status.checkpoints_completed >= done + 5)
+    assert not late.exists()
