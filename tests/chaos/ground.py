@@ -38,7 +38,9 @@ class Ground:
     def __init__(self, directory: Path, **options: Any) -> None:
         self.environment: dict[str, str] = {}
         self.directory = directory
-        self.cluster = LocalCluster(directory / "cluster", environment=self.environment, **options)
+        self.cluster = LocalCluster(
+            directory / "cluster", environment=self.environment, max_restart_delay_ms=2_000, **options
+        )
         self._never = threading.Event()
         self._jobs = 0
         self._client: Client | None = None
