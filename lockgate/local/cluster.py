@@ -52,6 +52,7 @@ class LocalCluster:
         self._condition = threading.Condition()
         self._events: queue.SimpleQueue[ChildProcess | None] = queue.SimpleQueue()
         self._children: dict[str, ChildProcess] = {}
+        self._announced: set[int] = set()  # pids whose ready line has been taken note of, port and description included
         self._ports: dict[str, int] = {}
         self._starts: dict[str, int] = {}
         self._backoffs: dict[str, Backoff] = {}
@@ -163,7 +164,7 @@ class LocalCluster:
 
         def ready() -> bool:
             child = self._children.get(name)
-            return bool(child and child.is_running and child.ready is not None and child.main_pid != other_than)
+            return bool(child and child.is_running and child.pid in self._announced and child.main_pid != other_than)
 
         with self._condition:
             if not self._condition.wait_for(ready, timeout_s):
@@ -275,8 +276,10 @@ class LocalCluster:
         with self._condition:
             if address:
                 self._ports[child.name] = int(address.rpartition(":")[2])
-            self._condition.notify_all()
         self._write_description()
+        with self._condition:
+            self._announced.add(child.pid)
+            self._condition.notify_all()
         if child.name.startswith("zookeeper-") and self._all_ready("zookeeper") and "coordinator-0" not in self._starts:
             self._start_role("coordinator")
         if all(self._all_ready(role) for role in ROLES):
@@ -350,7 +353,7 @@ class LocalCluster:
     def _all_ready(self, role: str) -> bool:
         with self._condition:
             found = [self._children.get(f"{role}-{number}") for number in range(self.options.count(role))]
-            return all(child is not None and child.is_running and child.ready is not None for child in found)
+            return all(child is not None and child.is_running and child.pid in self._announced for child in found)
 
     def _await_registration(self) -> None:
         """Until a job that needs every slot would be taken."""
