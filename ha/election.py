@@ -22,12 +22,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 from lockgate_proto.messages import LeaderRecord
 
 from ha.election_messages import (
+    AnswerChallenge,
+    Challenged,
     Changed,
     Claim,
     Claimed,
@@ -47,7 +48,6 @@ from ha.election_messages import (
     LeaderGone,
     NotLeading,
     OpenSession,
-    Probe,
     Probed,
     ReadView,
     Release,
@@ -61,7 +61,9 @@ from ha.election_messages import (
     Viewed,
     WakeAt,
 )
+from ha.election_timing import ElectionTiming
 from ha.grant import LeadershipGrant
+from ha.suspicion import Suspicion
 
 
 class Phase(Enum):
@@ -96,32 +98,6 @@ class IllegalTransition(Exception):
     """The machine was driven where its table does not allow. The message tells how it came there."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionTiming:
-    """All in milliseconds.
-
-    rank_delay_ms: how much later each further place in line claims
-    not_leading_grace_ms: age of a leader's term below which "I do not lead" from its process is not believed
-    penalty_ms, penalty_max_ms: how long a coordinator that lost leadership lets others go first; doubles each time
-    stable_ms: a term this long makes the penalty start again from the beginning
-    retry_ms: pause before a failed request to a connected ZooKeeper is made again
-    """
-
-    rank_delay_ms: int = 150
-    not_leading_grace_ms: int = 1_000
-    penalty_ms: int = 500
-    penalty_max_ms: int = 30_000
-    stable_ms: int = 60_000
-    retry_ms: int = 100
-
-
-@dataclass(frozen=True, slots=True)
-class _Suspicion:
-    token: int
-    unix_us: int
-    confirmed: bool
-
-
 class LeaderElection:
     """One coordinator's part in the election.
 
@@ -141,8 +117,7 @@ class LeaderElection:
         self._told = False  # whether the listener has heard of any leader yet
         self._known_token = 0  # of the last leader seen
         self._leader_since_ms = 0
-        self._suspicion: _Suspicion | None = None
-        self._probing: int | None = None  # token of the leader being probed
+        self._suspicion = Suspicion(self._timing)
         self._loss_unix_us: int | None = None  # when the loss of the last known leader was first seen
         self._reason: tuple[str, int] | None = None  # why to claim, and since when
         self._reason_since_ms = 0
@@ -169,6 +144,7 @@ class LeaderElection:
             LeaderGone: self._leader_gone,
             NotLeading: self._not_leading,
             Probed: self._probed,
+            Challenged: self._was_challenged,
             StepDown: self._step_down,
             Tick: self._tick,
             Stop: self._stop,
@@ -211,6 +187,8 @@ class LeaderElection:
 
     def _disconnected(self, _event: Disconnected, _now_ms: int) -> None:
         self._request, self._repeat_at_ms = None, None
+        if self._suspicion.is_open:
+            self._suspicion.drop()  # a challenge proves nothing while ZooKeeper is away
         if self.phase is Phase.LEADING:
             self._to(Phase.PAUSED)
             self._effects.append(Suspended())
@@ -259,8 +237,7 @@ class LeaderElection:
                 self._ask(self._request)
                 return
             self._effects.append(WakeAt(self._repeat_at_ms))
-        if self.phase is Phase.STANDBY and self.view is not None:
-            self._consider(self.view, now_ms)
+        self._reconsider(now_ms)
 
     # -- what ZooKeeper says ------------------------------------------------------------------------------------------
 
@@ -279,6 +256,8 @@ class LeaderElection:
             self._verify(event, now_ms)
             return
         self._note_leader(event.view, event.unix_us, now_ms)
+        if self._suspicion.awaits_verdict and not event.view.challenged:
+            self._suspicion.acquit(now_ms)
         if self.phase is Phase.JOINING:
             self._to(Phase.STANDBY)
         self._consider(event.view, now_ms)
@@ -294,7 +273,7 @@ class LeaderElection:
             self._leader_since_ms = now_ms
             self._known_token = view.leader.token
         if view.leader is not None and self._is_my_former_self(view):
-            self._suspicion = _Suspicion(view.leader.token, unix_us, confirmed=True)
+            self._suspicion.confirm(view.leader.token, unix_us)
         if not self._told or former != view.leader:
             self._told = True
             self._effects.append(LeaderChanged(view.leader))
@@ -304,13 +283,15 @@ class LeaderElection:
         leader = view.leader
         if leader is None or view.leader_is_mine or leader.address != self._me.address or self.phase in HOLDING:
             return False
-        return self._suspicion is None or self._suspicion.token != leader.token or not self._suspicion.confirmed
+        return self._suspicion.token != leader.token or not self._suspicion.confirmed
 
     def _verify(self, event: Viewed, now_ms: int) -> None:
         view, grant = event.view, self.grant
         assert grant is not None  # in HOLDING phases
         if view.leader is not None and view.leader_is_mine and view.leader.token == view.epoch == grant.token:
             self._note_leader(view, event.unix_us, now_ms)
+            if view.challenged:
+                self._effects.append(AnswerChallenge(self._generation))
             if self.phase is Phase.VERIFYING:
                 self._to(Phase.LEADING)
                 self._effects.append(Resumed())
@@ -325,8 +306,7 @@ class LeaderElection:
     def _leader_gone(self, event: LeaderGone, now_ms: int) -> None:
         if self.phase in HOLDING or event.token < self._known_token:
             return
-        if self._suspicion is None or self._suspicion.token != event.token:
-            self._suspicion = _Suspicion(event.token, event.unix_us, confirmed=False)
+        self._suspicion.raise_against(event.token, event.unix_us)
         if self.phase is not Phase.STANDBY or self.view is None:
             return  # considered with the next view
         if event.token > self._known_token:
@@ -340,28 +320,22 @@ class LeaderElection:
             return
         if now_ms - self._leader_since_ms < self._timing.not_leading_grace_ms:
             return
-        self._confirm(event.token, event.unix_us, now_ms)
+        self._suspicion.confirm(event.token, event.unix_us)
+        self._reconsider(now_ms)
 
     def _probed(self, event: Probed, now_ms: int) -> None:
-        if event.token != self._probing:
-            return
-        self._probing = None
-        suspicion = self._suspicion
-        if suspicion is None or suspicion.token != event.token or suspicion.confirmed:
-            return
-        if event.refused:
-            self._confirm(event.token, suspicion.unix_us, now_ms)
-        else:
-            self._suspicion = None  # alive, or silent: its session decides
+        self._suspicion.probed(event.token, event.answer, now_ms)
+        self._reconsider(now_ms)
 
-    def _confirm(self, token: int, unix_us: int, now_ms: int) -> None:
-        if self._suspicion is not None and self._suspicion.token == token:
-            unix_us = self._suspicion.unix_us
-        self._suspicion = _Suspicion(token, unix_us, confirmed=True)
-        if self.phase is Phase.STANDBY and self.view is not None:
-            self._consider(self.view, now_ms)
+    def _was_challenged(self, event: Challenged, now_ms: int) -> None:
+        self._suspicion.challenged(event.token, event.posted, now_ms)
+        self._reconsider(now_ms)
 
     # -- claiming -----------------------------------------------------------------------------------------------------
+
+    def _reconsider(self, now_ms: int) -> None:
+        if self.phase is Phase.STANDBY and self.view is not None:
+            self._consider(self.view, now_ms)
 
     def _consider(self, view: View, now_ms: int) -> None:
         """In STANDBY: claims, probes or waits, whatever the view and the evidence call for."""
@@ -371,19 +345,17 @@ class LeaderElection:
             self._take_office(view.leader.token, now_ms)  # a claim whose answer was lost
         elif view.leader is None or view.leader_is_mine:
             self._claim_in_turn("nobody leads", view, now_ms)
-        elif self._suspicion is not None and self._suspicion.token == view.leader.token:
-            self._act_on(self._suspicion, view, view.leader, now_ms)
+        elif self._suspicion.token == view.leader.token:
+            self._act_on_suspicion(view, view.leader, now_ms)
         else:
             self._reason = None
 
-    def _act_on(self, suspicion: _Suspicion, view: View, leader: LeaderRecord, now_ms: int) -> None:
-        if suspicion.confirmed:
+    def _act_on_suspicion(self, view: View, leader: LeaderRecord, now_ms: int) -> None:
+        self._effects += self._suspicion.pursue(leader, self._generation, now_ms)
+        if self._suspicion.confirmed:
             if self._loss_unix_us is None:
-                self._loss_unix_us = suspicion.unix_us
+                self._loss_unix_us = self._suspicion.unix_us
             self._claim_in_turn("the leader is gone", view, now_ms)
-        elif self._probing != leader.token:
-            self._probing = leader.token
-            self._effects.append(Probe(leader.token, leader.address))
 
     def _claim_in_turn(self, why: str, view: View, now_ms: int) -> None:
         if self._reason != (why, view.epoch):
@@ -430,7 +402,8 @@ class LeaderElection:
         self.grant = LeadershipGrant(token, self._me.coordinator_id, self._session)
         self._granted_ms = now_ms
         self._effects.append(Granted(self.grant, self._loss_unix_us))
-        self._loss_unix_us, self._suspicion, self._probing, self._reason = None, None, None, None
+        self._loss_unix_us, self._reason = None, None
+        self._suspicion.forget()
         self._ask(ReadView(self._generation))
 
     def _step_down(self, event: StepDown, now_ms: int) -> None:

@@ -31,7 +31,7 @@ class View:
     """What ZooKeeper holds, read at one moment.
 
     epoch, epoch_version: content and version of `/epoch`; leader: `/leader` or None; leader_is_mine: its ephemeral
-    node belongs to the session that read it; contenders: in line order.
+    node belongs to the session that read it; contenders: in line order; challenged: `/challenge` exists.
     """
 
     epoch: int
@@ -39,6 +39,15 @@ class View:
     leader: LeaderRecord | None
     leader_is_mine: bool
     contenders: tuple[Contender, ...]
+    challenged: bool = False
+
+
+class ProbeAnswer(Enum):
+    """What a TCP connection to the leader's address met."""
+
+    REFUSED = "refused"  # nobody listens: its process is gone
+    ACCEPTED = "accepted"  # the process is there, or at least its kernel
+    NONE = "none"  # unreachable, unknown or silent: proves nothing
 
 
 class ClaimFailure(Enum):
@@ -139,10 +148,19 @@ class NotLeading:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """The TCP probe of the leader of `token` has an answer. Anything but `refused` proves nothing."""
+    """The TCP probe of the leader of `token` is over."""
 
     token: int
-    refused: bool
+    answer: ProbeAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Challenged:
+    """`/challenge` exists, by this coordinator or another one; or it could not be made (`posted` is False)."""
+
+    generation: int
+    token: int
+    posted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +201,7 @@ Event = (
     | LeaderGone
     | NotLeading
     | Probed
+    | Challenged
     | StepDown
     | Tick
     | Stop
@@ -227,6 +246,21 @@ class Probe:
 
     token: int
     address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Make `/challenge`, unless it exists: the leader of `token` is to prove by way of ZooKeeper that it lives."""
+
+    generation: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerChallenge:
+    """Delete `/challenge`: the leader lives."""
+
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +331,8 @@ Effect = (
     | Join
     | ReadView
     | Probe
+    | Challenge
+    | AnswerChallenge
     | Claim
     | Release
     | WakeAt

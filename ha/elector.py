@@ -17,7 +17,8 @@ from lockgate_proto.messages import LeaderRecord
 
 from ha import election_messages as m
 from ha import steps
-from ha.election import ElectionTiming, LeaderElection
+from ha.election import LeaderElection
+from ha.election_timing import ElectionTiming
 from ha.errors import Conflict, OutcomeUnknown, SessionLost, StoreError
 from ha.grant import LeadershipGrant
 from ha.paths import Paths
@@ -97,6 +98,8 @@ class Elector:
             m.Join: self._join,
             m.ReadView: self._read_view,
             m.Probe: self._probe,
+            m.Challenge: self._challenge,
+            m.AnswerChallenge: self._answer_challenge,
             m.Claim: self._claim,
             m.Release: self._release,
             m.WakeAt: self._wake,
@@ -153,8 +156,9 @@ class Elector:
     def report_leader_gone(self, token: int) -> None:
         """Evidence: the stream to the leader of `token` broke, or it cannot be reached. Returns at once.
 
-        The elector itself tries a TCP connection to the leader's address. Only a refusal counts: then the first in
-        line takes over, the others a little later if it does not. Report again as long as the leader is unreachable.
+        The elector itself tries a TCP connection to the leader's address. When it is refused, or when there is no
+        answer and the leader does not answer a challenge by way of ZooKeeper either, the first in line takes over,
+        the others a little later if it does not. Report again as long as the leader is unreachable.
         """
         self._queue.put(m.LeaderGone(token, _unix_us()))
 
@@ -298,9 +302,23 @@ class Elector:
 
     def _probe(self, effect: m.Probe) -> None:
         def probe() -> None:
-            self._queue.put(m.Probed(effect.token, _is_refused(effect.address)))
+            self._queue.put(m.Probed(effect.token, _knock(effect.address)))
 
         threading.Thread(target=probe, name=f"leader-probe-{effect.token}", daemon=True).start()
+
+    def _challenge(self, effect: m.Challenge) -> m.Event:
+        try:
+            steps.challenge(self._current(), self._paths, effect.token)
+        except StoreError as error:
+            logger.info("the leader of token %s could not be challenged: %s", effect.token, error)
+            return m.Challenged(effect.generation, effect.token, posted=False)
+        return m.Challenged(effect.generation, effect.token, posted=True)
+
+    def _answer_challenge(self, _effect: m.AnswerChallenge) -> None:
+        try:
+            steps.answer_challenge(self._current(), self._paths)
+        except StoreError as error:
+            logger.info("a challenge was not answered: %s", error)
 
     def _wake(self, effect: m.WakeAt) -> None:
         self._wake_at_ms = effect.at_ms if self._wake_at_ms is None else min(self._wake_at_ms, effect.at_ms)
@@ -316,16 +334,16 @@ class Elector:
         return m.Failed(generation)
 
 
-def _is_refused(address: str) -> bool:
-    """Whether nobody listens at `host:port`. A timeout or an unreachable network proves nothing."""
+def _knock(address: str) -> m.ProbeAnswer:
+    """Tries a TCP connection to `host:port`."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), PROBE_TIMEOUT_S).close()
     except ConnectionRefusedError:
-        return True
+        return m.ProbeAnswer.REFUSED
     except (OSError, ValueError):
-        return False
-    return False
+        return m.ProbeAnswer.NONE
+    return m.ProbeAnswer.ACCEPTED
 
 
 def _now_ms() -> int:

@@ -48,6 +48,11 @@ class Paths:
         return f"{self.base}/leader"
 
     @property
+    def challenge(self) -> str:
+        """Ephemeral: a standby doubts the leader, who proves its life by deleting it."""
+        return f"{self.base}/challenge"
+
+    @property
     def jobs(self) -> str:
         """One node per job that is not cleaned up."""
         return f"{self.base}/jobs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from lockgate_proto.codec import MalformedMessage, decode, encode
@@ -51,8 +52,9 @@ def join(session: Session, paths: Paths, nonce: str, me: LeaderRecord, rejoin: b
 
 
 def read_view(session: Session, paths: Paths, known: dict[str, LeaderRecord], watch: Callable[[], None]) -> View:
-    """Reads `/epoch`, `/leader` and the line, and watches them. `known` caches contenders' records, which never change.
+    """Reads `/epoch`, `/leader`, `/challenge` and the line, and watches them.
 
+    known: caches contenders' records, which never change.
     The epoch is read first: a grant in between makes the view refuse to claim, never claim wrongly.
     """
     epoch = session.get(paths.epoch, watch)
@@ -63,6 +65,7 @@ def read_view(session: Session, paths: Paths, known: dict[str, LeaderRecord], wa
     except ValueError as error:
         raise CorruptRecord(paths.epoch, f"{epoch.data!r} is not a number") from error
     leader = session.get(paths.leader, watch)
+    challenge = session.get(paths.challenge, watch)
     names = session.children(paths.contenders, watch)
     for gone in known.keys() - set(names):
         del known[gone]
@@ -73,7 +76,8 @@ def read_view(session: Session, paths: Paths, known: dict[str, LeaderRecord], wa
                 known[name] = read_leader_record(node.data, node.owner)
     line = sorted((Contender(name, record) for name, record in known.items()), key=lambda one: one.position)
     record = None if leader is None else read_leader_record(leader.data, leader.owner)
-    return View(token, epoch.version, record, leader is not None and leader.owner == session.id, tuple(line))
+    mine = leader is not None and leader.owner == session.id
+    return View(token, epoch.version, record, mine, tuple(line), challenge is not None)
 
 
 def read_leader_record(data: bytes, owner: str) -> LeaderRecord:
@@ -99,6 +103,18 @@ def claim(
         operations.append(Delete(paths.leader))
     operations.append(Create(paths.leader, encode(record), ephemeral=True))
     session.transact(operations)
+
+
+def challenge(session: Session, paths: Paths, token: int) -> None:
+    """Makes `/challenge`, which says whom it is meant for, unless there is one."""
+    with contextlib.suppress(Conflict):
+        session.transact([Create(paths.challenge, str(token).encode(), ephemeral=True)])
+
+
+def answer_challenge(session: Session, paths: Paths) -> None:
+    """Deletes `/challenge`, if it is there."""
+    with contextlib.suppress(Conflict):
+        session.transact([Delete(paths.challenge)])
 
 
 def release(session: Session, paths: Paths, token: int, contender: str) -> None:

@@ -17,6 +17,7 @@ from coordinator.runtime.settings import CoordinatorSettings
 
 log = logging.getLogger(__name__)
 
+_SILENT_BEATS = 3  # a doubt, no more: the leader is asked by way of ZooKeeper before it loses its place
 _PAUSE_S = 0.1  # between two looks at a leader that does not answer
 
 
@@ -55,7 +56,7 @@ class Follower:
     ) -> None:
         """gone, not_leading: Elector.report_leader_gone and report_not_leading; both take the leader's token."""
         self._credentials: Credentials = settings.credentials
-        self._silence_s = settings.heartbeat_timeout_ms / 1000
+        self._silence_s = _SILENT_BEATS * settings.heartbeat_ms / 1000
         self._coordinator_id = coordinator_id
         self._gone = gone
         self._not_leading = not_leading

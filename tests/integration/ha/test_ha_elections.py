@@ -10,10 +10,13 @@ import pytest
 from lockgate_proto.messages import JobRecord, LeaderRecord
 
 from ha import elector as elector_module
+from ha.election_timing import ElectionTiming
 from ha.errors import Fenced
 from ha.grant import LeadershipGrant
+from ha.paths import Paths
 from ha.records import JobRecords
 from ha.retrieval import LeaderRetrieval
+from ha.session import Session
 
 from .conftest import WAIT_S, Recorder, World
 
@@ -51,6 +54,41 @@ def test_an_open_port_is_no_evidence(world: World) -> None:
             probes += 1
     assert probes == 2
     assert b.listener.count("granted") == 0
+    assert a.grant().token == 1
+
+
+UNREACHABLE = "vanished.invalid:7"
+"""A name that never resolves (RFC 6761): nothing answers there and nothing refuses."""
+
+
+def test_a_leader_that_vanished_with_its_host_does_not_answer_the_challenge(world: World) -> None:
+    a, b = world.candidate("a", address=UNREACHABLE).lead(), world.candidate("b").start()
+    a.elector.stop(release=False)
+    b.elector.report_leader_gone(1)
+    grant, _ = b.listener.wait("granted")  # type: ignore[misc]
+    assert grant.token == 2
+
+
+def test_a_live_leader_that_cannot_be_reached_keeps_its_place_by_answering_the_challenge(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Semaphore(0)
+    answer = elector_module.steps.answer_challenge
+
+    def counted(session: Session, paths: Paths) -> None:
+        answer(session, paths)
+        answers.release()
+
+    monkeypatch.setattr(elector_module.steps, "answer_challenge", counted)
+    a, b = world.candidate("a", address=UNREACHABLE).lead(), world.candidate("b").start()
+    patient = ElectionTiming(challenge_ms=5_000, spare_ms=0)  # whatever else the machine is busy with
+    b.elector._machine._suspicion._timing = patient
+    for _ in range(3):
+        deadline = time.monotonic() + WAIT_S
+        while not answers.acquire(timeout=0.1):
+            assert time.monotonic() < deadline
+            b.elector.report_leader_gone(1)
+    assert b.listener.count("granted") == a.listener.count("revoked") == 0
     assert a.grant().token == 1
 
 

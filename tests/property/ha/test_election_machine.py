@@ -56,7 +56,7 @@ class Coordinator:
                 self.grants.append(effect.grant)
             elif isinstance(effect, m.Probe):
                 self.world.probes.append((self, effect.token))
-            elif isinstance(effect, m.Join | m.ReadView | m.Claim | m.Release):
+            elif isinstance(effect, m.Join | m.ReadView | m.Claim | m.Release | m.Challenge | m.AnswerChallenge):
                 self.ask(effect)
 
     def open(self, generation: int) -> None:
@@ -76,7 +76,7 @@ class Coordinator:
         self.session = self.world.server.open(listen)
         self.store.attach(self.session)
 
-    def ask(self, effect: m.Join | m.ReadView | m.Claim | m.Release) -> None:
+    def ask(self, effect: m.Join | m.ReadView | m.Claim | m.Release | m.Challenge | m.AnswerChallenge) -> None:
         session, generation = self.session, effect.generation
         assert session is not None
         try:
@@ -87,12 +87,19 @@ class Coordinator:
             elif isinstance(effect, m.ReadView):
                 view = steps.read_view(session, PATHS, self.known, self.watch)
                 self.events.append(m.Viewed(generation, view, 1))
+            elif isinstance(effect, m.Challenge):
+                steps.challenge(session, PATHS, effect.token)
+                self.events.append(m.Challenged(generation, effect.token, posted=True))
+            elif isinstance(effect, m.AnswerChallenge):
+                steps.answer_challenge(session, PATHS)
             elif isinstance(effect, m.Release):
                 steps.release(session, PATHS, effect.token, effect.contender)
             else:
                 self.claim(effect, session)
         except StoreError:
-            if not isinstance(effect, m.Release):
+            if isinstance(effect, m.Challenge):
+                self.events.append(m.Challenged(generation, effect.token, posted=False))
+            elif not isinstance(effect, m.Release | m.AnswerChallenge):
                 self.events.append(m.Failed(generation))
 
     def claim(self, effect: m.Claim, session: EmbeddedSession) -> None:
@@ -146,7 +153,7 @@ class Elections(RuleBasedStateMachine):
         for one in self.nodes:
             one.deliver(m.LeaderGone(self.epoch(), 1))
         while self.probes:
-            self.answer_probe(refused=True)
+            self.answer_probe(m.ProbeAnswer.REFUSED)
         self.wait(100_000)
 
     @rule(number=node, place=st.integers(0, 5), again=st.booleans())
@@ -212,11 +219,11 @@ class Elections(RuleBasedStateMachine):
     def report_not_leading(self, number: int) -> None:
         self.nodes[number].deliver(m.NotLeading(self.epoch(), 1))
 
-    @rule(refused=st.booleans())
-    def answer_probe(self, refused: bool) -> None:
+    @rule(answer=st.sampled_from(m.ProbeAnswer))
+    def answer_probe(self, answer: m.ProbeAnswer) -> None:
         if self.probes:
             one, token = self.probes.pop(0)
-            one.deliver(m.Probed(token, refused))
+            one.deliver(m.Probed(token, answer))
 
     @rule(number=node, ahead=st.integers(0, 3))
     def step_down(self, number: int, ahead: int) -> None:
@@ -254,7 +261,7 @@ class Elections(RuleBasedStateMachine):
             for one in self.nodes:
                 self.drain(one)
             while self.probes:
-                self.answer_probe(refused=False)
+                self.answer_probe(m.ProbeAnswer.ACCEPTED)
             self.wait(50_000)
         for one in self.nodes:
             self.drain(one)

@@ -7,48 +7,15 @@ import dataclasses
 import pytest
 from lockgate_proto.messages import LeaderRecord
 
-from ha.election import ElectionTiming, IllegalTransition, LeaderElection, Phase
-from ha.election_messages import (
-    Changed,
-    Claim,
-    Claimed,
-    ClaimFailed,
-    ClaimFailure,
-    CloseSession,
-    Connected,
-    Contender,
-    Disconnected,
-    Effect,
-    Event,
-    Expired,
-    Failed,
-    Granted,
-    Join,
-    Joined,
-    LeaderChanged,
-    LeaderGone,
-    NotLeading,
-    OpenSession,
-    Probe,
-    Probed,
-    ReadView,
-    Release,
-    Resumed,
-    Revoked,
-    StepDown,
-    Stop,
-    Suspended,
-    Tick,
-    View,
-    Viewed,
-    WakeAt,
-)
+from ha import election_messages as msg
+from ha.election import IllegalTransition, LeaderElection, Phase
+from ha.election_timing import ElectionTiming
 from ha.grant import LeadershipGrant
 
 ME = LeaderRecord(coordinator_id="me", address="me:1", pid=1)
-MINE = Contender("c-me-0000000005", LeaderRecord(coordinator_id="me", address="me:1", session="5"))
-OLD_LEADER = Contender("c-old-0000000001", LeaderRecord(coordinator_id="old", address="old:1", session="1"))
-FIRST = Contender("c-first-0000000002", LeaderRecord(coordinator_id="first", address="first:1", session="2"))
+MINE = msg.Contender("c-me-0000000005", LeaderRecord(coordinator_id="me", address="me:1", session="5"))
+OLD_LEADER = msg.Contender("c-old-0000000001", LeaderRecord(coordinator_id="old", address="old:1", session="1"))
+FIRST = msg.Contender("c-first-0000000002", LeaderRecord(coordinator_id="first", address="first:1", session="2"))
 LEADER = LeaderRecord(token=7, address="old:1", session="1", coordinator_id="old")
 TIMING = ElectionTiming()
 
@@ -58,9 +25,10 @@ def view(
     *,
     epoch: int = 7,
     mine: bool = False,
-    line: tuple[Contender, ...] = (OLD_LEADER, MINE),
-) -> View:
-    return View(epoch, epoch, leader, mine, line)
+    line: tuple[msg.Contender, ...] = (OLD_LEADER, MINE),
+    challenged: bool = False,
+) -> msg.View:
+    return msg.View(epoch, epoch, leader, mine, line, challenged)
 
 
 class Driver:
@@ -69,34 +37,39 @@ class Driver:
     def __init__(self) -> None:
         self.machine = LeaderElection(ME)
         self.now_ms = 10_000
-        assert self.machine.start() == [OpenSession(1)]
+        assert self.machine.start() == [msg.OpenSession(1)]
 
-    def __call__(self, *events: Event) -> list[Effect]:
-        effects: list[Effect] = []
+    def __call__(self, *events: msg.Event) -> list[msg.Effect]:
+        effects: list[msg.Effect] = []
         for event in events:
             effects += self.machine.handle(event, self.now_ms)
         return effects
 
-    def later(self, ms: int) -> list[Effect]:
+    def later(self, ms: int) -> list[msg.Effect]:
         self.now_ms += ms
-        return self(Tick())
+        return self(msg.Tick())
 
     @property
     def phase(self) -> Phase:
         return self.machine.phase
 
 
+def doubts(drive: Driver, token: int = 7) -> list[msg.Effect]:
+    """What a first doubt about the leader brings about."""
+    return [msg.Probe(token, "old:1"), msg.WakeAt(drive.now_ms + TIMING.knock_ms)]
+
+
 @pytest.fixture
 def joined() -> Driver:
     drive = Driver()
-    assert drive(Connected(1, "5")) == [Join(1, rejoin=False)]
-    assert drive(Joined(1, MINE.name)) == [ReadView(1)]
+    assert drive(msg.Connected(1, "5")) == [msg.Join(1, rejoin=False)]
+    assert drive(msg.Joined(1, MINE.name)) == [msg.ReadView(1)]
     return drive
 
 
 @pytest.fixture
 def standby(joined: Driver) -> Driver:
-    assert joined(Viewed(1, view(), 1)) == [LeaderChanged(LEADER)]
+    assert joined(msg.Viewed(1, view(), 1)) == [msg.LeaderChanged(LEADER)]
     assert joined.phase is Phase.STANDBY
     return joined
 
@@ -104,9 +77,9 @@ def standby(joined: Driver) -> Driver:
 @pytest.fixture
 def leading(joined: Driver) -> Driver:
     own = view(None, line=(MINE,))
-    assert joined(Viewed(1, own, 1)) == [LeaderChanged(None), Claim(1, MINE.name, 7, 8, False)]
-    granted = Granted(LeadershipGrant(8, "me", "5"), None)
-    assert joined(Claimed(1, 8)) == [granted, ReadView(1)]
+    assert joined(msg.Viewed(1, own, 1)) == [msg.LeaderChanged(None), msg.Claim(1, MINE.name, 7, 8, False)]
+    granted = msg.Granted(LeadershipGrant(8, "me", "5"), None)
+    assert joined(msg.Claimed(1, 8)) == [granted, msg.ReadView(1)]
     return joined
 
 
@@ -114,7 +87,7 @@ def my_leader(token: int = 8) -> LeaderRecord:
     return LeaderRecord(token=token, address="me:1", session="5", coordinator_id="me")
 
 
-def my_view(token: int = 8) -> View:
+def my_view(token: int = 8) -> msg.View:
     return view(my_leader(token), epoch=token, mine=True, line=(MINE,))
 
 
@@ -126,10 +99,10 @@ def test_first_in_line_claims_a_vacancy_at_once(leading: Driver) -> None:
 
 
 def test_second_in_line_waits_its_turn_and_then_claims(joined: Driver) -> None:
-    effects = joined(Viewed(1, view(None, line=(FIRST, MINE)), 1))
-    assert effects == [LeaderChanged(None), WakeAt(joined.now_ms + TIMING.rank_delay_ms)]
-    assert joined.later(TIMING.rank_delay_ms - 1)[-1] == WakeAt(joined.now_ms + 1)
-    assert joined.later(1) == [Claim(1, MINE.name, 7, 8, False)]
+    effects = joined(msg.Viewed(1, view(None, line=(FIRST, MINE)), 1))
+    assert effects == [msg.LeaderChanged(None), msg.WakeAt(joined.now_ms + TIMING.rank_delay_ms)]
+    assert joined.later(TIMING.rank_delay_ms - 1)[-1] == msg.WakeAt(joined.now_ms + 1)
+    assert joined.later(1) == [msg.Claim(1, MINE.name, 7, 8, False)]
 
 
 def test_no_claim_while_a_leader_is_there(standby: Driver) -> None:
@@ -137,120 +110,202 @@ def test_no_claim_while_a_leader_is_there(standby: Driver) -> None:
 
 
 def test_losing_the_race_looks_again_and_stands_by(joined: Driver) -> None:
-    joined(Viewed(1, view(None), 1))
+    joined(msg.Viewed(1, view(None), 1))
     assert joined.phase is Phase.STANDBY  # the other contender is first
     joined.later(TIMING.rank_delay_ms)
-    assert joined(ClaimFailed(1, ClaimFailure.REFUSED)) == [ReadView(1)]
-    assert joined(Viewed(1, view(dataclasses.replace(LEADER, token=8), epoch=8), 1))[0].leader.token == 8  # type: ignore[union-attr]
+    assert joined(msg.ClaimFailed(1, msg.ClaimFailure.REFUSED)) == [msg.ReadView(1)]
+    assert joined(msg.Viewed(1, view(dataclasses.replace(LEADER, token=8), epoch=8), 1))[0].leader.token == 8  # type: ignore[union-attr]
     assert joined.later(1_000_000) == []
 
 
 def test_a_refused_claim_is_never_repeated_hot(joined: Driver) -> None:
     vacancy = view(None, line=(MINE,))
-    joined(Viewed(1, vacancy, 1), ClaimFailed(1, ClaimFailure.REFUSED))
-    assert joined(Viewed(1, vacancy, 1)) == [WakeAt(joined.now_ms + TIMING.retry_ms)]
+    joined(msg.Viewed(1, vacancy, 1), msg.ClaimFailed(1, msg.ClaimFailure.REFUSED))
+    assert joined(msg.Viewed(1, vacancy, 1)) == [msg.WakeAt(joined.now_ms + TIMING.retry_ms)]
 
 
 def test_an_own_contender_that_is_gone_is_made_again(standby: Driver) -> None:
-    assert standby(Viewed(1, view(line=(OLD_LEADER,)), 1)) == [Join(1, rejoin=True)]
+    assert standby(msg.Viewed(1, view(line=(OLD_LEADER,)), 1)) == [msg.Join(1, rejoin=True)]
 
 
 # -- evidence ---------------------------------------------------------------------------------------------------------
 
 
 def test_refused_connection_is_evidence_and_the_first_in_line_claims_at_once(standby: Driver) -> None:
-    assert standby(LeaderGone(7, 123)) == [Probe(7, "old:1")]
-    assert standby(Probed(7, refused=True)) == [Claim(1, MINE.name, 7, 8, True)]
-    assert standby(Claimed(1, 8))[0] == Granted(LeadershipGrant(8, "me", "5"), 123)
+    assert standby(msg.LeaderGone(7, 123)) == doubts(standby)
+    assert standby(msg.Probed(7, msg.ProbeAnswer.REFUSED)) == [msg.Claim(1, MINE.name, 7, 8, True)]
+    assert standby(msg.Claimed(1, 8))[0] == msg.Granted(LeadershipGrant(8, "me", "5"), 123)
 
 
 def test_evidence_makes_the_second_in_line_wait(joined: Driver) -> None:
-    joined(Viewed(1, view(line=(OLD_LEADER, FIRST, MINE)), 1), LeaderGone(7, 123))
-    assert joined(Probed(7, refused=True)) == [WakeAt(joined.now_ms + TIMING.rank_delay_ms)]
+    joined(msg.Viewed(1, view(line=(OLD_LEADER, FIRST, MINE)), 1), msg.LeaderGone(7, 123))
+    assert joined(msg.Probed(7, msg.ProbeAnswer.REFUSED)) == [msg.WakeAt(joined.now_ms + TIMING.rank_delay_ms)]
     taken = dataclasses.replace(LEADER, token=8, address="first:1", session="2")
-    joined(Viewed(1, view(taken, epoch=8, line=(FIRST, MINE)), 1))
+    joined(msg.Viewed(1, view(taken, epoch=8, line=(FIRST, MINE)), 1))
     assert joined.later(TIMING.rank_delay_ms) == []
 
 
 def test_an_earlier_process_at_the_dead_leaders_address_is_not_waited_for(joined: Driver) -> None:
     earlier = dataclasses.replace(OLD_LEADER, record=dataclasses.replace(OLD_LEADER.record, session="77"))
-    joined(Viewed(1, view(line=(earlier, OLD_LEADER, MINE)), 1), LeaderGone(7, 123))
-    assert joined(Probed(7, refused=True)) == [Claim(1, MINE.name, 7, 8, True)]
+    joined(msg.Viewed(1, view(line=(earlier, OLD_LEADER, MINE)), 1), msg.LeaderGone(7, 123))
+    assert joined(msg.Probed(7, msg.ProbeAnswer.REFUSED)) == [msg.Claim(1, MINE.name, 7, 8, True)]
 
 
 def test_an_answering_leader_is_left_alone(standby: Driver) -> None:
-    standby(LeaderGone(7, 123))
-    assert standby(Probed(7, refused=False)) == []
+    standby(msg.LeaderGone(7, 123))
+    assert standby(msg.Probed(7, msg.ProbeAnswer.ACCEPTED)) == []
     assert standby.later(1_000_000) == []
 
 
 def test_repeated_reports_probe_once_at_a_time(standby: Driver) -> None:
-    assert standby(LeaderGone(7, 1), LeaderGone(7, 2)) == [Probe(7, "old:1")]
-    standby(Probed(7, refused=False))
-    assert standby(LeaderGone(7, 3)) == [Probe(7, "old:1")]
+    probe, wake = doubts(standby)
+    assert standby(msg.LeaderGone(7, 1), msg.LeaderGone(7, 2)) == [probe, wake, wake]
+    standby(msg.Probed(7, msg.ProbeAnswer.ACCEPTED))
+    assert standby(msg.LeaderGone(7, 3)) == [probe, wake]
 
 
 def test_late_report_of_a_former_leader_is_ignored(standby: Driver) -> None:
-    assert standby(LeaderGone(6, 1)) == []
+    assert standby(msg.LeaderGone(6, 1)) == []
 
 
 def test_late_probe_answer_about_a_former_leader_is_ignored(standby: Driver) -> None:
-    standby(LeaderGone(7, 1))
-    standby(Viewed(1, view(dataclasses.replace(LEADER, token=8), epoch=8), 1))
-    assert standby(Probed(7, refused=True)) == []
+    standby(msg.LeaderGone(7, 1))
+    standby(msg.Viewed(1, view(dataclasses.replace(LEADER, token=8), epoch=8), 1))
+    assert standby(msg.Probed(7, msg.ProbeAnswer.REFUSED)) == []
 
 
 def test_second_probe_answer_does_nothing(standby: Driver) -> None:
-    standby(LeaderGone(7, 1), Probed(7, refused=True))
-    assert standby(Probed(7, refused=True)) == []
+    standby(msg.LeaderGone(7, 1), msg.Probed(7, msg.ProbeAnswer.REFUSED))
+    assert standby(msg.Probed(7, msg.ProbeAnswer.REFUSED)) == []
 
 
 def test_report_about_a_leader_not_yet_seen_makes_it_look_first(standby: Driver) -> None:
-    assert standby(LeaderGone(8, 1)) == [ReadView(1)]
+    assert standby(msg.LeaderGone(8, 1)) == [msg.ReadView(1)]
     newer = dataclasses.replace(LEADER, token=8)
-    assert standby(Viewed(1, view(newer, epoch=8), 1)) == [LeaderChanged(newer), Probe(8, "old:1")]
+    assert standby(msg.Viewed(1, view(newer, epoch=8), 1)) == [msg.LeaderChanged(newer), *doubts(standby, 8)]
 
 
 def test_not_leading_counts_only_after_the_grace(standby: Driver) -> None:
-    assert standby(NotLeading(7, 5)) == []
+    assert standby(msg.NotLeading(7, 5)) == []
     standby.now_ms += TIMING.not_leading_grace_ms
-    assert standby(NotLeading(6, 5)) == []
-    assert standby(NotLeading(7, 5)) == [Claim(1, MINE.name, 7, 8, True)]
+    assert standby(msg.NotLeading(6, 5)) == []
+    assert standby(msg.NotLeading(7, 5)) == [msg.Claim(1, MINE.name, 7, 8, True)]
 
 
 def test_a_restarted_coordinator_replaces_its_former_self_without_waiting(joined: Driver) -> None:
-    former = Contender("c-x-0000000001", LeaderRecord(coordinator_id="x", address="me:1", session="1"))
+    former = msg.Contender("c-x-0000000001", LeaderRecord(coordinator_id="x", address="me:1", session="1"))
     held = dataclasses.replace(LEADER, address="me:1")
-    effects = joined(Viewed(1, view(held, line=(former, MINE)), 1))
-    assert effects == [LeaderChanged(held), Claim(1, MINE.name, 7, 8, True)]
+    effects = joined(msg.Viewed(1, view(held, line=(former, MINE)), 1))
+    assert effects == [msg.LeaderChanged(held), msg.Claim(1, MINE.name, 7, 8, True)]
 
 
 def test_a_report_while_suspended_is_acted_on_when_the_view_is_back(standby: Driver) -> None:
-    standby(Disconnected(1))
-    assert standby(LeaderGone(7, 9)) == []
-    standby(Connected(1, "5"), Joined(1, MINE.name))
-    assert standby(Viewed(1, view(), 1)) == [Probe(7, "old:1")]
+    standby(msg.Disconnected(1))
+    assert standby(msg.LeaderGone(7, 9)) == []
+    standby(msg.Connected(1, "5"), msg.Joined(1, MINE.name))
+    assert standby(msg.Viewed(1, view(), 1)) == doubts(standby)
 
 
 def test_the_leader_ignores_reports_about_itself(leading: Driver) -> None:
-    leading(Viewed(1, my_view(), 1))
-    assert leading(LeaderGone(8, 1), NotLeading(8, 1), Probed(8, refused=True)) == []
+    leading(msg.Viewed(1, my_view(), 1))
+    assert leading(msg.LeaderGone(8, 1), msg.NotLeading(8, 1), msg.Probed(8, msg.ProbeAnswer.REFUSED)) == []
+
+
+# -- the challenge ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def challenging(standby: Driver) -> Driver:
+    """The leader's address does not answer, so it was challenged."""
+    standby(msg.LeaderGone(7, 123))
+    assert standby.later(TIMING.knock_ms - 1) == [msg.WakeAt(standby.now_ms + 1)]
+    assert standby.later(1) == [msg.Challenge(1, 7)]
+    assert standby(msg.Challenged(1, 7, posted=True)) == [msg.WakeAt(standby.now_ms + TIMING.challenge_ms)]
+    assert standby(msg.Viewed(1, view(challenged=True), 1)) == [msg.WakeAt(standby.now_ms + TIMING.challenge_ms)]
+    return standby
+
+
+def test_a_leader_that_answers_nowhere_is_replaced(challenging: Driver) -> None:
+    assert challenging.later(TIMING.challenge_ms) == [msg.Claim(1, MINE.name, 7, 8, True)]
+    assert challenging(msg.Claimed(1, 8))[0] == msg.Granted(LeadershipGrant(8, "me", "5"), 123)
+
+
+def test_an_unreachable_network_does_not_wait_for_the_knock(standby: Driver) -> None:
+    standby(msg.LeaderGone(7, 123))
+    assert standby(msg.Probed(7, msg.ProbeAnswer.NONE)) == [msg.Challenge(1, 7)]
+
+
+def test_a_leader_that_answers_the_challenge_keeps_its_place(challenging: Driver) -> None:
+    assert challenging(msg.Viewed(1, view(), 1)) == []
+    assert challenging.later(1_000_000) == []
+
+
+def test_a_leader_that_has_answered_is_spared_for_a_while_but_still_knocked_at(challenging: Driver) -> None:
+    challenging(msg.Viewed(1, view(), 1), msg.Probed(7, msg.ProbeAnswer.NONE))
+    assert msg.Probe(7, "old:1") in challenging(msg.LeaderGone(7, 124))
+    assert challenging.later(TIMING.knock_ms) == []
+    assert challenging(msg.Probed(7, msg.ProbeAnswer.NONE)) == []
+    challenging.now_ms += TIMING.spare_ms
+    challenging(msg.LeaderGone(7, 125))
+    assert challenging(msg.Probed(7, msg.ProbeAnswer.NONE)) == [msg.Challenge(1, 7)]
+
+
+def test_a_refused_connection_counts_while_the_challenge_stands(challenging: Driver) -> None:
+    assert challenging(msg.Probed(7, msg.ProbeAnswer.REFUSED)) == [msg.Claim(1, MINE.name, 7, 8, True)]
+
+
+def test_an_accepted_connection_counts_while_the_challenge_stands(challenging: Driver) -> None:
+    assert challenging(msg.Probed(7, msg.ProbeAnswer.ACCEPTED)) == []
+    assert challenging.later(1_000_000) == []
+
+
+def test_a_challenge_that_could_not_be_made_proves_nothing(standby: Driver) -> None:
+    standby(msg.LeaderGone(7, 123), msg.Probed(7, msg.ProbeAnswer.NONE))
+    assert standby(msg.Challenged(1, 7, posted=False)) == []
+    assert standby.later(1_000_000) == []
+
+
+def test_a_challenge_counts_for_nothing_after_a_loss_of_zookeeper(challenging: Driver) -> None:
+    challenging(msg.Disconnected(1), msg.Connected(1, "5"), msg.Joined(1, MINE.name))
+    challenging.now_ms += TIMING.challenge_ms
+    assert challenging(msg.Viewed(1, view(challenged=True), 1)) == []
+
+
+def test_a_late_challenge_of_a_former_leader_does_not_hit_the_next_one(challenging: Driver) -> None:
+    newer = dataclasses.replace(LEADER, token=8)
+    challenging(msg.Viewed(1, view(newer, epoch=8, challenged=True), 1))
+    assert challenging.later(TIMING.challenge_ms) == []
+    assert challenging(msg.LeaderGone(8, 1)) == doubts(challenging, 8)
+
+
+def test_the_leader_answers_a_challenge(leading: Driver) -> None:
+    leading(msg.Viewed(1, my_view(), 1))
+    assert leading(msg.Changed(1)) == [msg.ReadView(1)]
+    own = dataclasses.replace(my_view(), challenged=True)
+    assert leading(msg.Viewed(1, own, 1)) == [msg.AnswerChallenge(1)]
+
+
+def test_a_leader_that_was_replaced_answers_nothing(leading: Driver) -> None:
+    leading(msg.Viewed(1, my_view(), 1))
+    newer = dataclasses.replace(LEADER, token=9)
+    effects = leading(msg.Viewed(1, view(newer, epoch=9, challenged=True), 1))
+    assert msg.AnswerChallenge(1) not in effects
 
 
 # -- holding on -------------------------------------------------------------------------------------------------------
 
 
 def test_suspended_leader_keeps_its_grant_however_long(leading: Driver) -> None:
-    assert leading(Disconnected(1)) == [Suspended()]
+    assert leading(msg.Disconnected(1)) == [msg.Suspended()]
     assert leading.later(10_000_000) == []
     assert leading.machine.grant == LeadershipGrant(8, "me", "5")
 
 
 def test_resumed_only_after_verifying(leading: Driver) -> None:
-    leading(Disconnected(1))
-    assert leading(Connected(1, "5")) == [ReadView(1)]
+    leading(msg.Disconnected(1))
+    assert leading(msg.Connected(1, "5")) == [msg.ReadView(1)]
     assert leading.phase is Phase.VERIFYING
-    assert leading(Viewed(1, my_view(), 1))[-1] == Resumed()
+    assert leading(msg.Viewed(1, my_view(), 1))[-1] == msg.Resumed()
 
 
 @pytest.mark.parametrize(
@@ -264,36 +319,36 @@ def test_resumed_only_after_verifying(leading: Driver) -> None:
     ids=["another leader", "no leader node", "a higher epoch", "a node of another session"],
 )
 @pytest.mark.parametrize("away", [True, False], ids=["after suspension", "while connected"])
-def test_a_leader_that_no_longer_holds_everything_is_revoked(leading: Driver, now_there: View, away: bool) -> None:
+def test_a_leader_that_no_longer_holds_everything_is_revoked(leading: Driver, now_there: msg.View, away: bool) -> None:
     if away:
-        leading(Disconnected(1), Connected(1, "5"))
-    effects = leading(Viewed(1, now_there, 1))
-    assert isinstance(effects[0], Revoked)
-    assert effects[-1] == Join(1, rejoin=True)
+        leading(msg.Disconnected(1), msg.Connected(1, "5"))
+    effects = leading(msg.Viewed(1, now_there, 1))
+    assert isinstance(effects[0], msg.Revoked)
+    assert effects[-1] == msg.Join(1, rejoin=True)
     assert leading.machine.grant is None
 
 
 def test_expired_session_revokes_and_contends_in_a_new_one(leading: Driver) -> None:
-    leading(Disconnected(1))
-    assert leading(Expired(1)) == [Revoked("ZooKeeper has expired the session"), OpenSession(2)]
-    assert leading(Connected(2, "6")) == [Join(2, rejoin=False)]
+    leading(msg.Disconnected(1))
+    assert leading(msg.Expired(1)) == [msg.Revoked("ZooKeeper has expired the session"), msg.OpenSession(2)]
+    assert leading(msg.Connected(2, "6")) == [msg.Join(2, rejoin=False)]
 
 
 def test_suspension_while_verifying_is_not_told_twice(leading: Driver) -> None:
-    leading(Disconnected(1), Connected(1, "5"))
-    assert leading(Disconnected(1)) == []
+    leading(msg.Disconnected(1), msg.Connected(1, "5"))
+    assert leading(msg.Disconnected(1)) == []
     assert leading.phase is Phase.PAUSED
 
 
 def test_failed_verification_read_is_repeated_after_a_pause(leading: Driver) -> None:
-    leading(Disconnected(1), Connected(1, "5"))
-    assert leading(Failed(1)) == [WakeAt(leading.now_ms + TIMING.retry_ms)]
-    assert leading.later(TIMING.retry_ms) == [ReadView(1)]
+    leading(msg.Disconnected(1), msg.Connected(1, "5"))
+    assert leading(msg.Failed(1)) == [msg.WakeAt(leading.now_ms + TIMING.retry_ms)]
+    assert leading.later(TIMING.retry_ms) == [msg.ReadView(1)]
 
 
 def test_a_view_older_than_the_grant_revokes_nothing(leading: Driver) -> None:
-    effects = leading(Viewed(1, view(), 1))
-    assert not any(isinstance(one, Revoked) for one in effects)
+    effects = leading(msg.Viewed(1, view(), 1))
+    assert not any(isinstance(one, msg.Revoked) for one in effects)
     assert leading.phase is Phase.LEADING
 
 
@@ -301,39 +356,44 @@ def test_a_view_older_than_the_grant_revokes_nothing(leading: Driver) -> None:
 
 
 def test_a_claim_with_unknown_outcome_is_taken_up_when_the_node_is_ours(joined: Driver) -> None:
-    joined(Viewed(1, view(None, line=(MINE,)), 1))
-    joined(ClaimFailed(1, ClaimFailure.UNKNOWN), Disconnected(1), Connected(1, "5"), Joined(1, MINE.name))
-    assert Granted(LeadershipGrant(8, "me", "5"), None) in joined(Viewed(1, my_view(), 1))
+    joined(msg.Viewed(1, view(None, line=(MINE,)), 1))
+    joined(
+        msg.ClaimFailed(1, msg.ClaimFailure.UNKNOWN),
+        msg.Disconnected(1),
+        msg.Connected(1, "5"),
+        msg.Joined(1, MINE.name),
+    )
+    assert msg.Granted(LeadershipGrant(8, "me", "5"), None) in joined(msg.Viewed(1, my_view(), 1))
 
 
 def test_a_claim_with_unknown_outcome_is_made_again_when_nobody_leads(joined: Driver) -> None:
-    joined(Viewed(1, view(None, line=(MINE,)), 1), ClaimFailed(1, ClaimFailure.UNKNOWN))
-    assert joined.later(TIMING.retry_ms) == [ReadView(1)]
-    assert joined(Viewed(1, view(None, line=(MINE,)), 1)) == [Claim(1, MINE.name, 7, 8, False)]
+    joined(msg.Viewed(1, view(None, line=(MINE,)), 1), msg.ClaimFailed(1, msg.ClaimFailure.UNKNOWN))
+    assert joined.later(TIMING.retry_ms) == [msg.ReadView(1)]
+    assert joined(msg.Viewed(1, view(None, line=(MINE,)), 1)) == [msg.Claim(1, MINE.name, 7, 8, False)]
 
 
 def test_a_late_claim_answer_after_disconnection_waits_for_the_view(joined: Driver) -> None:
-    joined(Viewed(1, view(None, line=(MINE,)), 1), Disconnected(1))
-    assert joined(Claimed(1, 8)) == []
+    joined(msg.Viewed(1, view(None, line=(MINE,)), 1), msg.Disconnected(1))
+    assert joined(msg.Claimed(1, 8)) == []
     assert joined.machine.grant is None
 
 
 def test_a_second_claim_answer_does_nothing(leading: Driver) -> None:
-    assert leading(Claimed(1, 8), ClaimFailed(1, ClaimFailure.REFUSED)) == []
+    assert leading(msg.Claimed(1, 8), msg.ClaimFailed(1, msg.ClaimFailure.REFUSED)) == []
 
 
 def test_events_of_an_earlier_session_do_nothing(leading: Driver) -> None:
-    leading(Expired(1))
-    late: list[Event] = [
-        Connected(1, "5"),
-        Disconnected(1),
-        Expired(1),
-        Joined(1, MINE.name),
-        Viewed(1, my_view(), 1),
-        Failed(1),
-        Changed(1),
-        Claimed(1, 8),
-        ClaimFailed(1, ClaimFailure.REFUSED),
+    leading(msg.Expired(1))
+    late: list[msg.Event] = [
+        msg.Connected(1, "5"),
+        msg.Disconnected(1),
+        msg.Expired(1),
+        msg.Joined(1, MINE.name),
+        msg.Viewed(1, my_view(), 1),
+        msg.Failed(1),
+        msg.Changed(1),
+        msg.Claimed(1, 8),
+        msg.ClaimFailed(1, msg.ClaimFailure.REFUSED),
     ]
     assert leading(*late) == []
     assert leading.phase is Phase.OFFLINE
@@ -343,87 +403,87 @@ def test_events_of_an_earlier_session_do_nothing(leading: Driver) -> None:
 
 
 def test_step_down_releases_rejoins_and_goes_above_the_seen_token(leading: Driver) -> None:
-    effects = leading(StepDown("a task manager has seen token 40", 40))
+    effects = leading(msg.StepDown("a task manager has seen token 40", 40))
     assert effects == [
-        Revoked("a task manager has seen token 40"),
-        Release(1, 8, MINE.name),
-        Join(1, rejoin=True),
+        msg.Revoked("a task manager has seen token 40"),
+        msg.Release(1, 8, MINE.name),
+        msg.Join(1, rejoin=True),
     ]
-    leading(Joined(1, MINE.name))
-    assert leading(Viewed(1, view(None, epoch=8, line=(MINE,)), 1))[-1] == Claim(1, MINE.name, 8, 41, False)
+    leading(msg.Joined(1, MINE.name))
+    assert leading(msg.Viewed(1, view(None, epoch=8, line=(MINE,)), 1))[-1] == msg.Claim(1, MINE.name, 8, 41, False)
 
 
 def test_a_token_that_was_given_up_is_never_taken_up_again(leading: Driver) -> None:
-    leading(StepDown("fenced", 0), Joined(1, MINE.name))
-    effects = leading(Viewed(1, my_view(), 1))  # the release did not come through
-    assert effects[-1] == Claim(1, MINE.name, 8, 9, True)
+    leading(msg.StepDown("fenced", 0), msg.Joined(1, MINE.name))
+    effects = leading(msg.Viewed(1, my_view(), 1))  # the release did not come through
+    assert effects[-1] == msg.Claim(1, MINE.name, 8, 9, True)
 
 
 def test_what_was_said_of_an_earlier_grant_does_not_end_a_later_one(leading: Driver) -> None:
-    assert leading(StepDown("fenced, long ago", 0, token=7)) == []
-    assert leading(StepDown("a task manager had seen token 8", 8, token=7)) == []
+    assert leading(msg.StepDown("fenced, long ago", 0, token=7)) == []
+    assert leading(msg.StepDown("a task manager had seen token 8", 8, token=7)) == []
     assert leading.phase is Phase.LEADING
-    assert leading(StepDown("fenced", 0, token=8))[0] == Revoked("fenced")
+    assert leading(msg.StepDown("fenced", 0, token=8))[0] == msg.Revoked("fenced")
 
 
 def test_a_token_above_the_own_ends_the_grant_whoever_was_asked(leading: Driver) -> None:
-    assert leading(StepDown("a task manager has seen token 40", 40, token=7))[0] == Revoked(
+    assert leading(msg.StepDown("a task manager has seen token 40", 40, token=7))[0] == msg.Revoked(
         "a task manager has seen token 40"
     )
 
 
 def test_step_down_of_a_standby_does_nothing(standby: Driver) -> None:
-    assert standby(StepDown("late", 3)) == []
+    assert standby(msg.StepDown("late", 3)) == []
 
 
 def test_step_down_while_suspended_is_made_good_after_reconnecting(leading: Driver) -> None:
-    leading(Disconnected(1))
-    assert leading(StepDown("fenced", 0)) == [Revoked("fenced")]
-    assert leading(Connected(1, "5")) == [Join(1, rejoin=False)]
+    leading(msg.Disconnected(1))
+    assert leading(msg.StepDown("fenced", 0)) == [msg.Revoked("fenced")]
+    assert leading(msg.Connected(1, "5")) == [msg.Join(1, rejoin=False)]
 
 
 def test_who_lost_leadership_lets_others_go_first_longer_each_time(leading: Driver) -> None:
     waits = []
     for token in (8, 9, 10):
-        leading(StepDown("fenced", 0), Joined(1, MINE.name))
+        leading(msg.StepDown("fenced", 0), msg.Joined(1, MINE.name))
         vacancy = view(None, epoch=token, line=(MINE, FIRST))
-        effect = leading(Viewed(1, vacancy, 1))[-1]
-        assert isinstance(effect, WakeAt)
+        effect = leading(msg.Viewed(1, vacancy, 1))[-1]
+        assert isinstance(effect, msg.WakeAt)
         waits.append(effect.at_ms - leading.now_ms)
-        assert leading.later(waits[-1])[-1] == Claim(1, MINE.name, token, token + 1, False)
-        leading(Claimed(1, token + 1))
+        assert leading.later(waits[-1])[-1] == msg.Claim(1, MINE.name, token, token + 1, False)
+        leading(msg.Claimed(1, token + 1))
     assert waits == [TIMING.penalty_ms, 2 * TIMING.penalty_ms, 4 * TIMING.penalty_ms]
 
 
 def test_nobody_else_in_line_means_no_penalty(leading: Driver) -> None:
-    leading(StepDown("fenced", 0), Joined(1, MINE.name))
-    assert isinstance(leading(Viewed(1, view(None, epoch=8, line=(MINE,)), 1))[-1], Claim)
+    leading(msg.StepDown("fenced", 0), msg.Joined(1, MINE.name))
+    assert isinstance(leading(msg.Viewed(1, view(None, epoch=8, line=(MINE,)), 1))[-1], msg.Claim)
 
 
 def test_stop_with_release_revokes_before_it_lets_go(leading: Driver) -> None:
-    assert leading(Stop(release=True)) == [
-        Revoked("the coordinator stops"),
-        Release(1, 8, MINE.name),
-        CloseSession(abandon=False),
+    assert leading(msg.Stop(release=True)) == [
+        msg.Revoked("the coordinator stops"),
+        msg.Release(1, 8, MINE.name),
+        msg.CloseSession(abandon=False),
     ]
-    assert leading(Connected(1, "5"), Tick(), Stop(release=True)) == []
+    assert leading(msg.Connected(1, "5"), msg.Tick(), msg.Stop(release=True)) == []
 
 
 def test_stop_without_release_leaves_the_session_to_expire(leading: Driver) -> None:
-    assert leading(Stop(release=False))[-1] == CloseSession(abandon=True)
+    assert leading(msg.Stop(release=False))[-1] == msg.CloseSession(abandon=True)
 
 
 def test_failed_join_is_repeated_after_a_pause() -> None:
     drive = Driver()
-    drive(Connected(1, "5"))
-    assert drive(Failed(1)) == [WakeAt(drive.now_ms + TIMING.retry_ms)]
-    assert drive.later(TIMING.retry_ms) == [Join(1, rejoin=False)]
+    drive(msg.Connected(1, "5"))
+    assert drive(msg.Failed(1)) == [msg.WakeAt(drive.now_ms + TIMING.retry_ms)]
+    assert drive.later(TIMING.retry_ms) == [msg.Join(1, rejoin=False)]
 
 
 def test_changes_are_looked_at(standby: Driver) -> None:
-    assert standby(Changed(1)) == [ReadView(1)]
-    standby(Disconnected(1))
-    assert standby(Changed(1)) == []
+    assert standby(msg.Changed(1)) == [msg.ReadView(1)]
+    standby(msg.Disconnected(1))
+    assert standby(msg.Changed(1)) == []
 
 
 def test_a_forbidden_transition_tells_the_story(standby: Driver) -> None:

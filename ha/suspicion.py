@@ -1,0 +1,126 @@
+"""Suspicion: what a standby holds against the leader in office, and how it is proved. Pure; a part of `ha.election`.
+
+```
+   NONE --raise_against--> RAISED --Probe--> KNOCKING --silent--> CHALLENGED --verdict--> CONFIRMED
+    ^                                          | |  refused: CONFIRMED at once    |
+    +------- the port accepts -----------------+ +--------------------------------+
+    +------- the challenge is answered -------------------------------------------+
+```
+
+A dead process refuses a knock at its port at once. A host that is gone, or cut off, stays silent: then the leader is
+asked by way of ZooKeeper, where the leader that can still write there answers (DECISIONS.md, 15).
+"""
+
+from __future__ import annotations
+
+from lockgate_proto.messages import LeaderRecord
+
+from ha.election_messages import Challenge, Effect, Probe, ProbeAnswer, WakeAt
+from ha.election_timing import ElectionTiming
+
+
+class Suspicion:
+    """Of one leader at a time, named by its token.
+
+    token: of the suspected leader, None for nobody; unix_us: when it was first suspected; confirmed: it is gone
+    """
+
+    def __init__(self, timing: ElectionTiming) -> None:
+        self._timing = timing
+        self.token: int | None = None
+        self.unix_us = 0
+        self.confirmed = False
+        self._probing: int | None = None  # token of the leader whose port is being knocked at
+        self._challenge_at_ms: int | None = None  # when it is to be challenged
+        self._verdict_at_ms: int | None = None  # when a challenge that was posted counts as not answered
+        self._spared_until_ms = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Somebody is suspected, and nothing is proved."""
+        return self.token is not None and not self.confirmed
+
+    @property
+    def awaits_verdict(self) -> bool:
+        """A challenge was posted and its time is not over."""
+        return self._verdict_at_ms is not None
+
+    def raise_against(self, token: int, unix_us: int) -> None:
+        """The leader of `token` was lost from sight at `unix_us`. What is held against it already stays."""
+        if self.token != token:
+            self.drop()
+            self.token, self.unix_us = token, unix_us
+
+    def confirm(self, token: int, unix_us: int) -> None:
+        """The leader of `token` is gone. `unix_us` counts unless it was suspected before."""
+        self.raise_against(token, unix_us)
+        self.confirmed = True
+        self._challenge_at_ms = self._verdict_at_ms = None
+
+    def drop(self) -> None:
+        """Nothing is held against anybody."""
+        self.token, self.confirmed = None, False
+        self._challenge_at_ms = self._verdict_at_ms = None
+
+    def forget(self) -> None:
+        """As `drop`, and the answer to a knock that is under way is no longer of interest."""
+        self.drop()
+        self._probing = None
+
+    def pursue(self, leader: LeaderRecord, generation: int, now_ms: int) -> list[Effect]:
+        """The next step against `leader`, which is the suspected one; none when the suspicion is confirmed."""
+        if self.confirmed:
+            return []
+        if self._verdict_at_ms is None:
+            return self._question(leader, generation, now_ms)
+        if now_ms < self._verdict_at_ms:
+            return [WakeAt(self._verdict_at_ms)]
+        self.confirm(leader.token, self.unix_us)
+        return []
+
+    def _question(self, leader: LeaderRecord, generation: int, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if self._probing != leader.token and self._challenge_at_ms is None:
+            self._probing = leader.token
+            self._challenge_at_ms = now_ms + self._timing.knock_ms
+            effects.append(Probe(leader.token, leader.address))
+        if self._challenge_at_ms is None:
+            return effects
+        if now_ms < self._challenge_at_ms:
+            effects.append(WakeAt(self._challenge_at_ms))
+        elif now_ms >= self._spared_until_ms:
+            self._challenge_at_ms = None
+            effects.append(Challenge(generation, leader.token))
+        return effects
+
+    def probed(self, token: int, answer: ProbeAnswer, now_ms: int) -> None:
+        """What the knock at the port of the leader of `token` came to."""
+        if token != self._probing:
+            return
+        self._probing = None
+        if not self.is_open or self.token != token:
+            return
+        if answer is ProbeAnswer.REFUSED:
+            self.confirm(token, self.unix_us)
+        elif answer is ProbeAnswer.ACCEPTED:
+            self.drop()  # alive, or frozen: its session decides
+        elif now_ms < self._spared_until_ms:
+            self.drop()  # it has just answered a challenge
+        elif self._verdict_at_ms is None:
+            self._challenge_at_ms = now_ms
+
+    def challenged(self, token: int, posted: bool, now_ms: int) -> None:
+        """The challenge to the leader of `token` stands in ZooKeeper; or it could not be made."""
+        if not self.is_open or self.token != token:
+            return
+        if posted:
+            self._verdict_at_ms = now_ms + self._timing.challenge_ms
+        else:
+            self.drop()  # whoever lost the leader reports it again
+
+    def acquit(self, now_ms: int) -> None:
+        """The challenge was answered: the leader lives, though it cannot be reached from here."""
+        self._spared_until_ms = now_ms + self._timing.spare_ms
+        if self.is_open:
+            self.drop()
+        self._verdict_at_ms = None
