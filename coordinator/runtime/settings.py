@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lockgate_proto.security import Credentials
 
 from coordinator.runtime.errors import SettingsError
+from lockgate_process.addresses import address_problem
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -18,7 +19,8 @@ class CoordinatorSettings:
 
     zookeeper: `host:port[,host:port...]`; storage: a local path or a pyarrow.fs URI that every coordinator and
     task manager of the cluster reaches; bind: `host:port` of the gRPC server, port 0 picks a free one;
-    advertise: `host:port` that others use, empty means the bound address; coordinator_id: empty means one is made.
+    advertise: `host:port` that others use, empty means the bound address, which then has to be one that others can
+    connect to; coordinator_id: empty means one is made.
     Times in milliseconds.
     """
 
@@ -47,9 +49,9 @@ class CoordinatorSettings:
             raise SettingsError(
                 f"coordinator_id: {self.coordinator_id!r} is not a name; use 1 to 64 of A-Z a-z 0-9 . _ -"
             )
-        for name, address in (("bind", self.bind), ("advertise", self.advertise)):
-            if address:
-                _check_address(name, address)
+        problem = address_problem(self.bind, self.advertise)
+        if problem:
+            raise SettingsError(problem)
         self._check_numbers()
 
     def _check_numbers(self) -> None:
@@ -63,9 +65,3 @@ class CoordinatorSettings:
                 f"heartbeat_timeout_ms: {self.heartbeat_timeout_ms} is less than two heartbeats of "
                 f"{self.heartbeat_ms} ms; a single late beat would count as a loss"
             )
-
-
-def _check_address(name: str, address: str) -> None:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise SettingsError(f"{name}: {address!r} is not host:port")

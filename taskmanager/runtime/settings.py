@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from lockgate_proto.security import Credentials
 
+from lockgate_process.addresses import address_problem
 from taskmanager.runtime.errors import SettingsError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -19,7 +20,8 @@ class TaskManagerSettings:
     """Everything one task manager process needs to know.
 
     zookeeper: `host:port[,host:port...]`; bind: `host:port` of the data exchange, port 0 picks a free one;
-    advertise: `host:port` that other task managers use, empty means the bound address, port 0 the bound port;
+    advertise: `host:port` that other task managers use, empty means the bound address, which then has to be one that
+    others can connect to, port 0 the bound port;
     slots: how many subtasks of each vertex fit here; spark_master: empty means `local[<slots>]`;
     work_dir: folder for Spark's scratch files; target_batch_ms: work aimed at in one micro-batch;
     max_batch_bytes: upper bound of one micro-batch's input; task_manager_id: empty means one is made.
@@ -54,15 +56,10 @@ class TaskManagerSettings:
         for name, text in (("cluster", self.cluster), ("task_manager_id", self.task_manager_id or "tm")):
             if not _NAME.fullmatch(text):
                 raise SettingsError(f"{name}: {text!r} is not a name; use 1 to 64 of A-Z a-z 0-9 . _ -")
-        for name, address in (("bind", self.bind), ("advertise", self.advertise or self.bind)):
-            _check_address(name, address)
+        problem = address_problem(self.bind, self.advertise)
+        if problem:
+            raise SettingsError(problem)
         limits = {"slots": 1, "session_timeout_ms": 500, "heartbeat_ms": 20, "target_batch_ms": 10}
         for name, least in (limits | {"max_batch_bytes": 1024}).items():
             if getattr(self, name) < least:
                 raise SettingsError(f"{name}: {getattr(self, name)} is too small; use {least} or more")
-
-
-def _check_address(name: str, address: str) -> None:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise SettingsError(f"{name}: {address!r} is not host:port")

@@ -1,8 +1,7 @@
-"""The small parts of the runtime: settings, faults, failures, deliveries, wiring, outputs, uploads."""
+"""The small parts of the runtime: settings, failures, deliveries, wiring, outputs, uploads."""
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from concurrent import futures
@@ -29,12 +28,12 @@ from lockgate_proto.security import Credentials
 from taskmanager.exchange.elements import ChannelId, Element
 from taskmanager.exchange.errors import ChannelBroken, RecordTooLarge
 from taskmanager.exchange.gate import InputGate
+from taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS
 from taskmanager.exchange.peers import PeerChannels
-from taskmanager.runtime import faults
 from taskmanager.runtime.deliveries import Deliveries
 from taskmanager.runtime.errors import SettingsError
 from taskmanager.runtime.failures import LONGEST_TEXT, cause_of, text_of
-from taskmanager.runtime.output_set import ACCEPT_TIMEOUT_MS, OutputSet
+from taskmanager.runtime.output_set import OutputSet
 from taskmanager.runtime.process import USER_ERROR, run
 from taskmanager.runtime.settings import TaskManagerSettings
 from taskmanager.runtime.uploads import SnapshotUploads
@@ -59,6 +58,7 @@ def test_the_spark_master_follows_the_slots_unless_it_is_set() -> None:
         ({"cluster": "a/b"}, "cluster: 'a/b' is not a name"),
         ({"bind": "here"}, "bind: 'here' is not host:port"),
         ({"advertise": "h:99999"}, "advertise: 'h:99999' is not host:port"),
+        ({"bind": "[::]:0"}, "advertise: bind is [::]:0, every address of this machine"),
         ({"slots": 0}, "slots: 0 is too small; use 1 or more"),
         ({"max_batch_bytes": 1}, "max_batch_bytes: 1 is too small"),
     ],
@@ -81,20 +81,6 @@ def test_a_wrong_setting_ends_the_process_with_one_line(capsys: pytest.CaptureFi
         signal.signal(signal.SIGTERM, before[0])
         signal.signal(signal.SIGINT, before[1])
     assert capsys.readouterr().err == "error: slots: 0 is too small; use 1 or more\n"
-
-
-def test_fault_points_do_nothing_unless_named_and_kill_at_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    killed: list[tuple[int, int]] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append((pid, number)))
-    monkeypatch.setattr(faults, "_passed", {})
-    monkeypatch.delenv(faults.VARIABLE, raising=False)
-    faults.point("before-ack")
-    monkeypatch.setenv(faults.VARIABLE, "before-ack:2")
-    faults.point("after-commit")
-    faults.point("before-ack")
-    assert killed == []
-    faults.point("before-ack")
-    assert killed == [(os.getpid(), signal.SIGKILL)]
 
 
 @pytest.mark.parametrize(

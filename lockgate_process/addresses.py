@@ -1,0 +1,34 @@
+"""The two addresses of a server: where it listens (bind), and what others are told to connect to (advertise)."""
+
+from __future__ import annotations
+
+import ipaddress
+
+
+def address_problem(bind: str, advertise: str) -> str:
+    """What is wrong with the pair, as a sentence that begins with the setting's name; "" when nothing is.
+
+    bind, advertise: `host:port`; advertise may be empty, which means the address that is bound. That will not do where
+    every address of the machine is bound: what others connect to has to name one machine, and which of its names and
+    addresses they can reach only its operator knows.
+    """
+    for name, address in (("bind", bind), ("advertise", advertise or bind)):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or int(port) > 65535:
+            return f"{name}: {address!r} is not host:port"
+    if _names_one_machine(advertise or bind):
+        return ""
+    if advertise:
+        return f"advertise: nobody can connect to {advertise}; give the host:port under which others reach this process"
+    return (
+        f"advertise: bind is {bind}, every address of this machine, and others cannot connect to that; set advertise "
+        f"to the host:port under which they reach this process"
+    )
+
+
+def _names_one_machine(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return not ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return True  # a name

@@ -1,0 +1,46 @@
+"""Named points at which a chaos test makes this process die, as if the power had gone.
+
+Inert unless `LOCKGATE_FAULT` is set: `name` kills at the first passage of that point, `name:3` at the third.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Collection
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "LOCKGATE_FAULT"
+
+
+class FaultPoints:
+    """The points of one role. Thread-safe."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        """names: every point there is; the chaos tests try each of them."""
+        self._names = frozenset(names)
+        self._lock = threading.Lock()
+        self._passed: dict[str, int] = {}
+
+    def point(self, name: str) -> None:
+        """Kills this process with SIGKILL when the environment asks for it here; else does nothing.
+
+        Raises ValueError for a name that is not among the role's: no test would ever try it.
+        """
+        if name not in self._names:
+            raise ValueError(f"{name!r} is not one of the fault points {', '.join(sorted(self._names))}")
+        wanted = os.environ.get(VARIABLE)
+        if not wanted:
+            return
+        target, _, number = wanted.partition(":")
+        if target != name:
+            return
+        with self._lock:
+            self._passed[name] = self._passed.get(name, 0) + 1
+            is_reached = self._passed[name] >= int(number or "1")
+        if is_reached:
+            log.warning("fault point %s reached: this process kills itself (%s=%s)", name, VARIABLE, wanted)
+            os.kill(os.getpid(), signal.SIGKILL)
