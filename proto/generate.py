@@ -89,7 +89,9 @@ def _message(file: FileDescriptorProto, message: DescriptorProto, index: int) ->
     for position, item in enumerate(message.field):
         note = _comment(file, (4, index, 2, position))
         suffix = f"  # {note}" if note else ""
-        if item.HasField("oneof_index"):
+        if item.proto3_optional:
+            yield f"    {item.name}: {_type(item)} | None = None{suffix}"
+        elif item.HasField("oneof_index"):
             if item.oneof_index not in seen_oneofs:
                 seen_oneofs.add(item.oneof_index)
                 members = [

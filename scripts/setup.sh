@@ -62,5 +62,7 @@ fi
 echo "setting up $venv (the first time this downloads about 500 MB) ..."
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]' \
     || fail "pip could not install the dependencies; the message above says which"
+"$venv/bin/lockgate" prepare 2>/dev/null \
+    || echo "warning: task managers will start slowly; \`$venv/bin/lockgate prepare\` says why" >&2
 echo "$wanted" >"$stamp"
 echo "$venv is ready"

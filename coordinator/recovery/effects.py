@@ -19,6 +19,7 @@ from lockgate_proto.messages import (
     JobResult,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
+    PrepareJob,
     TriggerCheckpoint,
 )
 
@@ -38,6 +39,7 @@ ControlBody = (
     | NotifyCheckpointAborted
     | DiscoverSplits
     | AssignSplits
+    | PrepareJob
 )
 
 

@@ -72,6 +72,7 @@ class Ending:
             restarts=attempt.restarts,
             token=attempt.token,
             storage=record.storage,
+            restore_from=record.restore_from,
             keep_files=self._keep_all,  # also where the records that would name them cannot be read
             retained=retained_after_end(
                 completed,

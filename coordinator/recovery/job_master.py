@@ -25,6 +25,7 @@ from lockgate_proto.messages import (
     JobState,
     JobStatus,
     NoRestart,
+    PrepareJob,
 )
 
 from coordinator.checkpoint.coordinator import CheckpointCoordinator
@@ -166,6 +167,12 @@ class JobMaster:
     def checkpoints(self) -> tuple[CompletedCheckpoint, ...]:
         """Completed checkpoints and savepoints, newest first, `metadata` empty."""
         return self._snapshots.completed.all() if self._snapshots is not None else ()
+
+    def preparation(self) -> PrepareJob | None:
+        """What task managers with free slots (their number is to be filled in) may prepare for; None unless it runs."""
+        if self._state is not JobState.RUNNING or self._attempt is None:
+            return None
+        return PrepareJob(self._attempt.id, self._graph)
 
     @property
     def ended(self) -> bool:

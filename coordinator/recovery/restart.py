@@ -57,7 +57,7 @@ class RestartPolicy:
             if delay >= strategy.max_ms:
                 break
         self._consecutive += 1
-        delay *= 1 + strategy.jitter * (2 * noise - 1)
+        delay *= 1 + (strategy.jitter or 0.0) * (2 * noise - 1)
         return max(MIN_DELAY_MS, round(min(delay, float(strategy.max_ms))))
 
     def _failure_rate(self, strategy: FailureRateRestart, now_ms: int) -> RestartAfter | GiveUp:

@@ -29,6 +29,7 @@ from lockgate_proto.messages import (
     JobResult,
     JobState,
     JobStatus,
+    PrepareJob,
 )
 
 from coordinator.graph.slots import SlotsReleased, SlotsRequested
@@ -74,6 +75,10 @@ class Surroundings(Protocol):
 
     def slots(self, event: SlotsRequested | SlotsReleased) -> None:
         """To the SlotPool; its answer comes later."""
+        ...
+
+    def prepare_spares(self, runner: JobRunner) -> None:
+        """Every subtask of the job runs; task managers with free slots may prepare for it."""
         ...
 
     def ended_job(self, runner: JobRunner) -> None:
@@ -218,6 +223,7 @@ class JobRunner:
             graph_checksum=record.graph_checksum,
             token=self._token,
             storage=record.storage,
+            restore_from=record.restore_from,
         )
 
         def written(done: Future[JobResult]) -> None:
@@ -368,6 +374,10 @@ class JobRunner:
         log.error("job %s: the coordinator made a mistake while writing", self.key, exc_info=error)
         self.break_off(f"An internal fault of the coordinator, see its log: {type(error).__name__}: {error}")
 
+    def preparation(self) -> PrepareJob | None:
+        """What task managers with free slots may prepare for, while the job runs."""
+        return self._master.preparation() if self._master is not None and self.stage is Stage.RUNNING else None
+
     # -- what clients ask ---------------------------------------------------------------------------------------------
 
     def status(self) -> JobStatus:
@@ -437,6 +447,8 @@ class JobRunner:
 
     def _emit(self, event: JobEvent) -> None:
         self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us(), token=event.token or self._token))
+        if event.kind is JobEventKind.ATTEMPT_DEPLOYED:
+            self._tools.surroundings.prepare_spares(self)
         if event.kind is JobEventKind.CHECKPOINT_COMPLETED:
             # The first time for what a dead leader left, later for late uploads of checkpoints that were aborted.
             if self._completed % _ORPHANS_EVERY == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -92,6 +93,7 @@ class Coordinator:
             if waited_s - told_s >= _TELL_EVERY_S:
                 told_s = waited_s
                 log.warning("waiting for ZooKeeper at %s, %.0f of %.0f s", hosts, waited_s, limit_s)
+        self._health.ready()
 
     def stop(self) -> None:
         """Hands leadership over, ends every stream, joins every thread. Idempotent."""
@@ -121,6 +123,7 @@ def run(settings: CoordinatorSettings) -> int:
     try:
         coordinator = Coordinator(settings)
         coordinator.start(stopping)
+        gc.freeze()  # what is here now stays; a takeover is not to wait for a full collection
         if not stopping.is_set():
             print(
                 f"lockgate coordinator ready: id={coordinator.coordinator_id} address={coordinator.address} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
@@ -202,6 +203,18 @@ class LeaderTerm:
         """See job_runner.Surroundings."""
         return self.task_managers.send(task_manager_id, body)
 
+    def prepare_spares(self, runner: JobRunner) -> None:
+        """See job_runner.Surroundings."""
+        self._prepare(runner, {one.task_manager_id for one in self._pool.task_managers()})
+
+    def _prepare(self, runner: JobRunner, task_manager_ids: set[str]) -> None:
+        advice = runner.preparation()
+        if advice is None:
+            return
+        for one in self._pool.task_managers():
+            if one.free_slots > 0 and one.task_manager_id in task_manager_ids:
+                self.send(one.task_manager_id, dataclasses.replace(advice, slots=one.free_slots))
+
     def _settle_running(self, one: TaskManager) -> None:
         """What still runs there: its job's master decides; of jobs that have ended it is cancelled at once."""
         for attempt in list(one.running):
@@ -220,6 +233,8 @@ class LeaderTerm:
             runner = self.jobs.get(attempt.job_key)
             if runner is not None and runner.attempt == attempt:
                 runner.tell(ev.TaskManagerLost(name, "it does not run the attempt any more"))
+        for runner in self.jobs.values():
+            self._prepare(runner, {name})
 
     def task_manager_lost(self, task_manager: TaskManager, reason: str) -> None:
         """See task_managers.Listener."""

@@ -109,12 +109,11 @@ class Round:
 
     def _one_kill(self, number: int, observer: JobObserver, account: Account, end: float) -> bool:
         """False when this round is over: too little input is left, or something is wrong."""
-        pause_s = self._every_s + self._random.uniform(0, self._interval_ms / 1000)
-        observer.wait_for(lambda: False, pause_s)
         if not self._arena.wait_whole(_SURVIVAL_LIMIT_S):
             account.problems.append(f"before kill {number} the cluster was not whole after {_SURVIVAL_LIMIT_S:g} s")
             return False
         observer.wait_for(lambda: _state(observer) == JobState.RUNNING, _SURVIVAL_LIMIT_S)
+        observer.wait_for(lambda: False, self._every_s + self._random.uniform(0, self._interval_ms / 1000))
         if time.monotonic() > end or _state(observer) in (JobState.FINISHING, JobState.FINISHED):
             return False
         if _state(observer) != JobState.RUNNING:

@@ -1,8 +1,8 @@
 """The one place where pb2 objects and frozen messages meet.
 
 Frozen messages (`lockgate_proto.messages`) mirror the protobuf messages name by name, so one mapping serves all:
-scalars and enums as they are, repeated fields as tuples, message fields as the message or None, a oneof as one
-field of the oneof's name that holds whichever member is set.
+scalars and enums as they are (an optional one that is left out as None), repeated fields as tuples, message fields as
+the message or None, a oneof as one field of the oneof's name that holds whichever member is set.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def to_pb(message: Any) -> Message:
         elif item.is_message:
             if value is not None:
                 getattr(pb, item.name).CopyFrom(to_pb(value))
-        else:
+        elif not item.is_optional or value is not None:
             setattr(pb, item.name, value)
     return pb
 
@@ -97,8 +97,10 @@ def from_pb(kind: type[M], pb: Message) -> M:
         elif item.is_repeated:
             found = getattr(pb, item.name)
             values[item.name] = tuple(_decoded(one) if item.is_message else item.convert(one) for one in found)
+        elif (item.is_message or item.is_optional) and not pb.HasField(item.name):
+            values[item.name] = None
         elif item.is_message:
-            values[item.name] = _decoded(getattr(pb, item.name)) if pb.HasField(item.name) else None
+            values[item.name] = _decoded(getattr(pb, item.name))
         else:
             values[item.name] = item.convert(getattr(pb, item.name))
     return kind(**values)
@@ -110,6 +112,7 @@ class _Field:
     is_message: bool = False
     is_repeated: bool = False
     is_map: bool = False
+    is_optional: bool = False  # a scalar that may be left out
     members: Mapping[str, str] = dataclasses.field(default_factory=dict)  # oneof: message name to pb field name
     convert: Callable[[Any], Any] = lambda value: value
 
@@ -167,7 +170,9 @@ def _field(item: Any) -> _Field:
     is_message = item.type == FieldDescriptor.TYPE_MESSAGE
     is_map = is_message and item.message_type.GetOptions().map_entry
     convert = _enum_converter(item.enum_type.name) if item.type == FieldDescriptor.TYPE_ENUM else lambda value: value
-    return _Field(item.name, is_message and not is_map, item.is_repeated and not is_map, is_map, convert=convert)
+    is_optional = item.has_presence and not is_message
+    is_repeated = item.is_repeated and not is_map
+    return _Field(item.name, is_message and not is_map, is_repeated, is_map, is_optional, convert=convert)
 
 
 def _enum_converter(name: str) -> Callable[[int], IntEnum]:

@@ -272,6 +272,7 @@ class JobResult:
     retained: tuple[CompletedCheckpoint, ...] = ()  # newest first, `metadata` empty; their folders stay after the cleanup
     storage: str = ""  # as in JobRecord
     keep_files: bool = False  # the job was given up unread: the cleanup deletes records only, never a file
+    restore_from: str = ""  # as in JobRecord; tells 'submitted again' from 'submitted with another start'
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,27 +432,27 @@ class FixedDelayRestart:
     """See the .proto file."""
 
     attempts: int = 0  # 0 means unlimited
-    delay_ms: int = 0
+    delay_ms: int = 0  # 0 means 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialRestart:
     """See the .proto file."""
 
-    initial_ms: int = 0
-    max_ms: int = 0
-    multiplier: float = 0.0
-    jitter: float = 0.0  # fraction of the delay, 0..1
-    reset_after_ms: int = 0  # running so long without failure starts over at initial_ms
+    initial_ms: int = 0  # 0 means 50
+    max_ms: int = 0  # 0 means 10000, or initial_ms where that is more
+    multiplier: float = 0.0  # 0 means 2
+    jitter: float | None = None  # fraction of the delay, 0..1; left out: 0.2
+    reset_after_ms: int = 0  # running so long without failure starts over at initial_ms; 0 means 30000
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRateRestart:
     """See the .proto file."""
 
-    failures: int = 0  # more failures than this within interval_ms fail the job
-    interval_ms: int = 0
-    delay_ms: int = 0
+    failures: int = 0  # more failures than this within interval_ms fail the job; 0 means 3
+    interval_ms: int = 0  # 0 means 60000
+    delay_ms: int = 0  # 0 means 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -538,7 +539,7 @@ class CoordinatorMessage:
     """See the .proto file."""
 
     token: int = 0
-    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | None = None
+    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -660,6 +661,15 @@ class Deploy:
     restore: tuple[SubtaskState, ...] = ()  # for the subtasks placed on the receiver
     restored_checkpoint_id: int = 0  # 0: starts from nothing
     checkpoint_directory: str = ""  # URI under which chk-<id>/ folders are made
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareJob:
+    """To a task manager with free slots while a job runs: the job may have to go on in them, so it makes the plans now. Advice only: it is not answered, and nothing depends on it."""
+
+    attempt: AttemptId | None = None  # that runs now
+    graph: JobGraph | None = None
+    slots: int = 0  # that are free
 
 
 @dataclass(frozen=True, slots=True)

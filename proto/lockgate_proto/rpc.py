@@ -12,6 +12,10 @@ from lockgate_proto import messages
 from lockgate_proto.codec import deserializer, serializer
 from lockgate_proto.v1 import control_pb2, exchange_pb2, job_pb2
 
+# Services of grpc.health.v1 beside `""`, which only says that a process is up: it is ready to do its part; it leads.
+READY = "lockgate.ready"
+LEADER = "lockgate.leader"
+
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 # grpcio's defaults reconnect after up to 2 minutes and refuse messages over 4 MiB.

@@ -44,6 +44,15 @@ SILENCE_BEATS = 6  # a leader that has sent heartbeats and is silent for so many
 CLOSE_WAIT_S = 1.0
 REPEAT_S = 10.0  # a leader that has not heard from here for longer counts this task manager as lost
 REPEATED = 1_000
+# What trying again does not mend: somebody has to change a setting (a duplicate id, a wrong secret).
+REFUSALS = frozenset(
+    {
+        grpc.StatusCode.ALREADY_EXISTS,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+    }
+)
 
 
 class LeaderConnection:
@@ -113,6 +122,7 @@ class ControlClient:
         self._stop_beating = threading.Event()
         self._recent: deque[tuple[float, int, Any]] = deque(maxlen=REPEATED)  # when, under which token, body
         self._heard_beat_at = 0.0  # of the present connection; 0: none yet
+        self._told_refusal = ""  # the refusal that was logged last; "" since a leader took this task manager
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._beater = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
@@ -224,7 +234,7 @@ class ControlClient:
             self._heard_beat_at = 0.0
             if self._is_stopping or self._leader != record:
                 connection.abort()
-        has_answered = False
+        has_answered, is_refusal = False, False
         reason = "the leader ended it"
         try:
             for message in connection.messages():
@@ -233,12 +243,23 @@ class ControlClient:
                     connection.abort()
         except grpc.RpcError as error:
             reason = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
+            is_refusal = isinstance(error, grpc.Call) and error.code() in REFUSALS and not has_answered
         finally:
             with self._changed:
                 self._connection = None
             connection.close()
-        log.log(logging.INFO if has_answered else logging.DEBUG, "stream to %s ended: %s", record.address, reason)
+        self._tell_end(record, reason, has_answered, is_refusal)
         return has_answered
+
+    def _tell_end(self, record: LeaderRecord, reason: str, has_answered: bool, is_refusal: bool) -> None:
+        """The retries go on twice a second for hours: a refusal is for the operator once, until it is another one."""
+        if has_answered:
+            self._told_refusal = ""
+        if is_refusal and reason != self._told_refusal:
+            self._told_refusal = reason
+            log.warning("the leader at %s refuses this task manager: %s", record.address, reason)
+            return
+        log.log(logging.INFO if has_answered else logging.DEBUG, "stream to %s ended: %s", record.address, reason)
 
     def _receive(self, message: CoordinatorMessage) -> bool:
         """False when the message comes from a leader that has been replaced."""

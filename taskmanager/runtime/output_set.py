@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskmanager.exchange.elements import Element
-from taskmanager.exchange.errors import ChannelBroken
-from taskmanager.exchange.outputs import OutputChannel
-
-ACCEPT_TIMEOUT_MS = 15_000  # the receiver itself waits 10 s for its deployment
+from taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS, OutputChannel, not_accepted
 
 
 class OutputSet:
@@ -32,7 +29,7 @@ class OutputSet:
         if self._pending:
             self._pending = [channel for channel in self._pending if not channel.is_accepted]
             if self._pending and now_ms > self._deadline_ms:
-                raise ChannelBroken(f"a downstream subtask did not take its channel in {ACCEPT_TIMEOUT_MS // 1000} s")
+                raise not_accepted(ACCEPT_TIMEOUT_MS)
         return not self._pending
 
     def emit(self, edge: int, target: int, element: Element) -> None:

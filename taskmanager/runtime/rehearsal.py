@@ -1,4 +1,4 @@
-"""A rehearsal: an idle task manager runs a small job of its own, so that a real one never meets a cold process.
+"""Rehearsals: a task manager with free slots performs jobs, so that a real one never meets a cold process.
 
 A task manager that was just started is the spare on which a job may have to go on within a second. The first plan and
 the first micro-batches in a fresh JVM take seconds (classes to load, code to compile), the tenth takes milliseconds.
@@ -7,144 +7,120 @@ the first micro-batches in a fresh JVM take seconds (classes to load, code to co
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from lockgate_proto.messages import (
-    Aggregate,
-    AggregateFunction,
-    AttemptId,
-    Edge,
-    FileFormat,
-    FileSink,
-    GeneratorSource,
-    JobGraph,
-    KeyedAggregate,
-    Operator,
-    Partitioning,
-    SplitState,
-    SqlSink,
-    SqlTransform,
-    SubtaskId,
-    Vertex,
-)
+from lockgate_proto.messages import AttemptId, PrepareJob
 
-from taskmanager.task.program import Batch, ProgramContext, ProgramFactory, SubtaskProgram
+from taskmanager.runtime.performances import perform_job, perform_sample
+from taskmanager.task.program import ProgramFactory
 
 log = logging.getLogger(__name__)
 
 FIRST_AFTER_S = 1.0
-PERFORMANCES = 6
-ROWS = 30_000  # a few micro-batches, which grow from small ones
+SAMPLES = 6
+BUSY_PAUSE_S = 1.0
+STOP_S = 5.0
+JOBS = 16
+
+Running = tuple[AttemptId, ...]
 
 
 class Rehearsal:
-    """Performs on a thread of its own, and only while `is_idle()`; stops between two micro-batches otherwise."""
+    """Performs on a thread of its own and stops, between two micro-batches, when something is deployed.
 
-    def __init__(self, factory: ProgramFactory, work_dir: str, is_idle: Callable[[], bool]) -> None:
+    The sample is performed only while nothing runs here; a job also beside the subtasks that do, once each.
+    """
+
+    def __init__(self, factory: ProgramFactory, work_dir: str, running: Callable[[], Running]) -> None:
+        """running: attempts deployed here."""
         self._factory = factory
         self._work_dir = work_dir
-        self._is_idle = is_idle
-        self._stopping = threading.Event()
+        self._running = running
+        self._changed = threading.Condition()
+        self._is_stopping = False
+        self._samples = SAMPLES
+        self._jobs: OrderedDict[tuple[str, str], PrepareJob] = OrderedDict()  # job key and run: to be performed
         self._thread = threading.Thread(target=self._run, name="rehearsal", daemon=True)
 
     def start(self) -> None:
-        """Begins a second from now."""
+        """Begins a second from now, or when there is a job to perform."""
         self._thread.start()
 
+    def learn(self, job: PrepareJob) -> None:
+        """A job to perform soon. Returns at once; of very many the newest are kept."""
+        if job.attempt is None:
+            return
+        with self._changed:
+            self._jobs[job.attempt.job_key, job.attempt.run_id] = job
+            while len(self._jobs) > JOBS:
+                self._jobs.popitem(last=False)
+            self._changed.notify_all()
+
     def stop(self) -> None:
-        """Ends it and waits for its end: at most one micro-batch."""
-        self._stopping.set()
+        """Ends it and waits for its end: at most one micro-batch, or STOP_S where an author's function hangs."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(STOP_S)
+            if self._thread.is_alive():
+                log.warning("the rehearsal did not end in %g s and is left behind", STOP_S)
 
     def _run(self) -> None:
-        if self._stopping.wait(FIRST_AFTER_S):
-            return
-        folder = Path(tempfile.mkdtemp(prefix="rehearsal-", dir=self._work_dir))
+        self._wait(lambda: bool(self._jobs), FIRST_AFTER_S)
+        with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=self._work_dir, ignore_cleanup_errors=True) as folder:
+            while not self._is_stopping:
+                is_busy = bool(self._running())
+                if is_busy:
+                    self._samples = 0  # a real job has warmed what a sample would
+                if self._jobs:
+                    if is_busy:
+                        self._wait(lambda: False, BUSY_PAUSE_S)  # what has just been deployed goes first
+                    self._perform_job(Path(folder), self._running())
+                elif self._samples:
+                    self._perform_sample(Path(folder))
+                else:
+                    self._wait(lambda: bool(self._jobs))
+
+    def _wait(self, condition: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Until the condition holds, the time is over or the end has come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_stopping or condition(), timeout_s)
+
+    def _may_go_on(self, running: Running) -> bool:
+        """Until something is deployed beside `running`; what ends there is in nobody's way."""
+        return not self._is_stopping and set(self._running()) <= set(running)
+
+    def _perform_sample(self, folder: Path) -> None:
+        number, self._samples = self._samples, self._samples - 1
         try:
-            for number in range(PERFORMANCES):
-                if not self._may_go_on():
-                    return
-                self._perform(folder, f"rehearsal-{number}")
-            log.info("rehearsed: plans and operators are warm")
+            perform_sample(self._factory, folder, f"sample-{number}", partial(self._may_go_on, ()))
         except Exception as error:  # a nicety: a real job will tell what is wrong in its own words
             log.info("the rehearsal failed: %s", error)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            log.info("rehearsed the sample, %d more performances to come", self._samples)
 
-    def _may_go_on(self) -> bool:
-        return not self._stopping.is_set() and self._is_idle()
-
-    def _perform(self, folder: Path, run_id: str) -> None:
-        """One attempt of the job, from fresh plans to a commit."""
-        graph = _graph(folder)
-        programs: dict[str, SubtaskProgram] = {}
+    def _perform_job(self, folder: Path, running: Running) -> None:
+        with self._changed:
+            if self._is_stopping:
+                return
+            run, job = self._jobs.popitem(last=False)
         try:
-            for vertex in reversed(graph.vertices):
-                subtask = SubtaskId(AttemptId("rehearsal", run_id, 1), vertex.id, 0)
-                parallelism = {one.id: one.parallelism for one in graph.vertices}
-                context = ProgramContext(subtask, graph, (folder / run_id).as_uri(), parallelism=parallelism)
-                programs[vertex.id] = self._factory.build(context)
-                _deliver(programs[vertex.id].open(), graph, programs)
-            programs["rows"].assign((SplitState(split="0", end=ROWS),), True)
-            while isinstance(polled := programs["rows"].poll(), Batch):
-                if not self._may_go_on():
-                    return
-                _deliver(polled, graph, programs)
-            for program in programs.values():
-                program.snapshot(1).persist()
-                program.commit(1)
-        finally:
-            for program in programs.values():
-                program.close()
+            done = perform_job(self._factory, job, folder, partial(self._may_go_on, running))
+        except Exception as error:
+            log.info("the rehearsal of job %s failed: %s", run[0], error)
+        else:
+            log.info("rehearsed job %s: %s", run[0], "its plans are warm" if done else "stopped by a deployment")
+            if not done:
+                self._put_back(run, job)
 
-
-def _deliver(batch: Batch, graph: JobGraph, programs: dict[str, SubtaskProgram]) -> None:
-    for emission in batch.emissions:
-        edge = graph.edges[emission.edge]
-        _deliver(programs[edge.target].process(edge.source, emission.table), graph, programs)
-
-
-def _graph(folder: Path) -> JobGraph:
-    shape = "SELECT partition, sequence, CAST(sequence % 500 AS STRING) AS word FROM input"
-    count = KeyedAggregate(("word",), (Aggregate("n", AggregateFunction.COUNT),))
-    return JobGraph(
-        name="rehearsal",
-        vertices=(
-            Vertex(
-                "rows",
-                "rows",
-                1,
-                128,
-                (
-                    _operator("read", GeneratorSource(1, ROWS)),
-                    _operator("shape", SqlTransform(shape)),
-                ),
-            ),
-            Vertex(
-                "files", "files", 1, 128, (_operator("write", FileSink(str(folder / "files"), FileFormat.PARQUET)),)
-            ),
-            Vertex(
-                "totals",
-                "totals",
-                1,
-                128,
-                (
-                    _operator("count", count),
-                    _operator("upsert", SqlSink(f"sqlite:///{folder / 'totals.db'}", "totals", ("word",))),
-                ),
-            ),
-        ),
-        edges=(
-            Edge("rows", "files", Partitioning.HASH, ("word",)),
-            Edge("rows", "totals", Partitioning.HASH, ("word",)),
-        ),
-    )
-
-
-def _operator(name: str, kind: GeneratorSource | SqlTransform | KeyedAggregate | FileSink | SqlSink) -> Operator:
-    return Operator(name, name, kind)
+    def _put_back(self, run: tuple[str, str], job: PrepareJob) -> None:
+        """Another job was deployed: this one's turn comes again. Of its own new attempt the leader tells anew."""
+        if run not in {(one.job_key, one.run_id) for one in self._running()}:
+            with self._changed:
+                self._jobs.setdefault(run, job)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import uuid
+from collections.abc import Callable
 from typing import Any
 
-from lockgate_proto.messages import LeaderRecord, Register
+from lockgate_proto.messages import LeaderRecord, PrepareJob, Register
 
 from taskmanager.exchange.fencing import TokenFence
 from taskmanager.exchange.peers import PeerChannels
@@ -27,6 +28,7 @@ class TaskManager:
     """One task manager. start() opens the exchange; on_leader(record) makes it register there; stop() ends all."""
 
     def __init__(self, settings: TaskManagerSettings, factory: ProgramFactory) -> None:
+        self.on_prepare: Callable[[PrepareJob], None] = lambda _job: None  # fast, on the control client's thread
         self.id = settings.task_manager_id or f"tm-{uuid.uuid4().hex[:8]}"
         self.exchange_address = ""
         self.fence = TokenFence()
@@ -40,7 +42,7 @@ class TaskManager:
             settings.credentials,
             self.fence,
             register=self._register,
-            handle=self.deployments.handle,
+            handle=self._handle,
             counters=self.deployments.counters,
             heartbeat_ms=settings.heartbeat_ms,
         )
@@ -62,6 +64,12 @@ class TaskManager:
         if not self.deployments.stop(STOP_S):
             log.warning("some subtasks did not end in %g s and are left behind", STOP_S)
         self._peers.close()
+
+    def _handle(self, body: Any) -> None:
+        if isinstance(body, PrepareJob):
+            self.on_prepare(body)
+        else:
+            self.deployments.handle(body)
 
     def _register(self) -> Register:
         return Register(self.exchange_address, self._settings.slots, os.getpid(), self.deployments.running())

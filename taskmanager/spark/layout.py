@@ -59,6 +59,11 @@ class SparkStage:
         self._plan = self._bench.plan(self._name, spec, build, where)
         return self._plan.schema
 
+    def rehearse(self) -> None:
+        """Runs the job over nothing."""
+        assert self._plan is not None, "compile comes first"
+        self._plan.rehearse()
+
     def run(self, content: Content) -> pa.Table:
         """Runs the job."""
         assert self._plan is not None, "compile comes first"

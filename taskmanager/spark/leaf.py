@@ -63,6 +63,10 @@ class Leaf(Protocol):
         """Call before `frame` when the frame is to be used for later loads."""
         ...
 
+    def nothing(self) -> Content:
+        """Content without a record."""
+        ...
+
     def load(self, content: Content) -> None:
         """Replaces the content. Raises OSError."""
         ...
@@ -97,6 +101,10 @@ class SlotLeaf:
         os.ftruncate(self._file, 0)
         os.ftruncate(self._file, PLANNED_LENGTH)
         self._stretched = True
+
+    def nothing(self) -> Content:
+        """See Leaf."""
+        return _nothing(self._spec)
 
     def load(self, content: Content) -> None:
         """See Leaf."""
@@ -156,8 +164,11 @@ class TableLeaf:
 
     def prepare(self) -> None:
         """See Leaf."""
-        empty = self._spec.table.empty_table() if self._spec.table is not None else ()
-        self.load(empty)
+        self.load(self.nothing())
+
+    def nothing(self) -> Content:
+        """See Leaf."""
+        return _nothing(self._spec)
 
     def load(self, content: Content) -> None:
         """See Leaf."""
@@ -199,6 +210,10 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
     schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
     # Every column may be NULL: what another vertex of a union sends is not known here
     return pa.schema([pa.field(field_.name, field_.type) for field_ in schema])
+
+
+def _nothing(spec: LeafSpec) -> Content:
+    return spec.table.empty_table() if spec.table is not None else ()
 
 
 def _exploded(ranges: DataFrame) -> DataFrame:

@@ -116,6 +116,11 @@ class Outputs:
             for target in self._targets(edge)
         )
 
+    def rehearse(self) -> None:
+        """Runs the plans of the edges over nothing."""
+        for plan in (*([self._groups] if self._groups else ()), *self._partials.values()):
+            plan.rehearse()
+
     def emit(self, table: pa.Table) -> tuple[tuple[Emission, ...], int]:
         """Splits a result; also says how many rows the chain put out (before partial aggregation)."""
         if self._partial_is_fused and not self._partials:

@@ -70,6 +70,10 @@ class Plan:
         if not self.repeatable:
             LOG.info("%s: its plan keeps results or fixed values, so it is made anew for every micro-batch", where)
 
+    def rehearse(self) -> None:
+        """Executes the job over nothing: its code is generated and compiled then."""
+        self.run(self._leaf.nothing())
+
     def run(self, content: Content) -> pa.Table:
         """Executes the job. Raises UserError, EngineError, OSError."""
         self._leaf.load(content)

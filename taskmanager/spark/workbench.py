@@ -1,19 +1,20 @@
 """What a subtask keeps in Spark between micro-batches and between attempts: a session and its plans.
 
-Making a plan takes 100 ms and more, so a redeployed subtask takes over the workbench of the attempt before it, if
-that one has let go of it.
+Making a plan takes 100 ms and more, so a redeployed subtask takes over a workbench that the attempt before it, or a
+rehearsal, has made for its vertex and let go of.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from taskmanager.spark.leaf import Leaf, LeafSpec, Session
 from taskmanager.spark.plan import Build, Plan
+from taskmanager.spark.session import release
 
 LOG = logging.getLogger(__name__)
 MakeLeaf = Callable[[Session, LeafSpec], Leaf]
@@ -45,49 +46,52 @@ class Workbench:
         return plan
 
     def close(self) -> None:
-        """Removes the plans' slots."""
+        """Removes the plans' slots and gives the session back."""
         for _, plan in self._plans.values():
             plan.close()
         self._plans.clear()
+        release(self.session)
 
 
 class WorkbenchCache:
-    """Check-out and check-in of workbenches, one for each subtask of a job run."""
+    """Check-out and check-in of workbenches. A vertex's serve any of its subtasks: their plans are the same."""
 
     def __init__(self, make: Callable[[], Workbench], limit: int) -> None:
         """limit: workbenches kept that nobody uses."""
         self._make = make
         self._limit = limit
-        self._idle: OrderedDict[Key, Workbench] = OrderedDict()
-        self._in_use: dict[Key, int] = {}
+        self._idle: deque[tuple[Key, Workbench]] = deque()  # least recently used first
+        self._in_use: dict[tuple[Key, int], int] = {}
         self._changed = threading.Condition()
         self._closed = False
 
-    def check_out(self, key: Key, wait_s: float) -> Workbench:
-        """The workbench of `key`. One that another attempt still uses is waited for; then a new one is made."""
+    def check_out(self, key: Key, subtask: int, wait_s: float) -> Workbench:
+        """A workbench of `key`, the vertex of a run. What another attempt of `subtask` still uses is waited for.
+
+        When there is none then, a new one is made.
+        """
+        owner = (key, subtask)
         with self._changed:
-            self._changed.wait_for(lambda: key in self._idle or not self._in_use.get(key), wait_s)
-            self._in_use[key] = self._in_use.get(key, 0) + 1
-            found = self._idle.pop(key, None)
-        if found is not None:
-            return found
+            self._changed.wait_for(lambda: self._find(key) is not None or not self._in_use.get(owner), wait_s)
+            self._in_use[owner] = self._in_use.get(owner, 0) + 1
+            found = self._find(key)
+            if found is not None:
+                self._idle.remove((key, found))
+                return found
         try:
             return self._make()
         except BaseException:
-            self._let_go(key)
+            self._let_go(owner)
             raise
 
-    def check_in(self, key: Key, bench: Workbench) -> None:
+    def check_in(self, key: Key, subtask: int, bench: Workbench) -> None:
         """Gives a workbench back; the least recently used ones beyond the limit are closed."""
         surplus = []
         with self._changed:
-            replaced = self._idle.pop(key, None)
-            if replaced is not None:
-                surplus.append(replaced)
-            self._idle[key] = bench
+            self._idle.append((key, bench))
             while len(self._idle) > (0 if self._closed else self._limit):
-                surplus.append(self._idle.popitem(last=False)[1])
-        self._let_go(key)
+                surplus.append(self._idle.popleft()[1])
+        self._let_go((key, subtask))
         for one in surplus:
             one.close()
 
@@ -95,14 +99,18 @@ class WorkbenchCache:
         """Closes the idle ones; the others when they are given back."""
         with self._changed:
             self._closed = True
-            idle = list(self._idle.values())
+            idle = [bench for _, bench in self._idle]
             self._idle.clear()
         for bench in idle:
             bench.close()
 
-    def _let_go(self, key: Key) -> None:
+    def _find(self, key: Key) -> Workbench | None:
+        """The one used last."""
+        return next((bench for known, bench in reversed(self._idle) if known == key), None)
+
+    def _let_go(self, owner: tuple[Key, int]) -> None:
         with self._changed:
-            self._in_use[key] -= 1
-            if not self._in_use[key]:
-                del self._in_use[key]
+            self._in_use[owner] -= 1
+            if not self._in_use[owner]:
+                del self._in_use[owner]
             self._changed.notify_all()

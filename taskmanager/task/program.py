@@ -79,6 +79,7 @@ class ProgramContext:
 
     checkpoint_directory: URI; the program writes state under `chk-<id>/` in it.
     restore: this subtask's part of the restored checkpoint, None on a fresh start.
+    is_rehearsal: the program is built to be warm for a later one: its sinks touch nothing.
     """
 
     subtask: SubtaskId
@@ -87,6 +88,7 @@ class ProgramContext:
     restore: SubtaskState | None = None
     restored_checkpoint_id: int = 0
     parallelism: Mapping[str, int] = field(default_factory=dict)  # vertex id to parallelism
+    is_rehearsal: bool = False
 
 
 class Snapshot(Protocol):
@@ -123,6 +125,10 @@ class SubtaskProgram(Protocol):
 
     def process(self, source_vertex: str, table: pa.Table) -> Batch:
         """Runs a received micro-batch through the chain. An empty table is a prologue: compile, emit the own one."""
+        ...
+
+    def rehearse(self) -> None:
+        """Runs what is compiled over no records, so that the first real batch finds it warm."""
         ...
 
     def finish(self) -> Batch:

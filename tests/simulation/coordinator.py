@@ -147,8 +147,11 @@ class SimulatedElector(Elector):
 
     def _probe(self, effect: m.Probe) -> None:
         process = self._process
-        refused = process.refuses(effect.address)
-        process.later(process.world.delay(0.5, 3), lambda: self._queue.put(m.Probed(effect.token, refused)))
+        answer = m.ProbeAnswer.REFUSED if process.refuses(effect.address) else m.ProbeAnswer.ACCEPTED
+        if process.world.chance(0.3):  # its host has vanished from the network
+            answer = m.ProbeAnswer.NONE
+        delay_ms = process.world.delay(0.5, 3) if answer is not m.ProbeAnswer.NONE else process.world.delay(3, 500)
+        process.later(delay_ms, lambda: self._queue.put(m.Probed(effect.token, answer)))
 
     def _wake(self, effect: m.WakeAt) -> None:
         self._process.later(effect.at_ms - self._process.world.now_ms, lambda: self._queue.put(m.Tick()))

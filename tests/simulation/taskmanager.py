@@ -21,6 +21,7 @@ from lockgate_proto.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     Placement,
+    PrepareJob,
     Register,
     Registered,
     SplitsDiscovered,
@@ -330,6 +331,9 @@ class SimulatedTaskManager(Process):
                     task.post(body)
                     if self.plan.repeats(self.world):
                         task.post(body)
+            case PrepareJob(attempt, graph, slots):  # advice: nothing may depend on it
+                if attempt is None or graph is None or not 0 < slots <= SLOTS:
+                    self.world.violate(f"{self.name} is to prepare {slots} slots for {attempt}")
 
     def _deploy(self, deploy: Deploy) -> None:
         attempt = deploy.attempt

@@ -214,7 +214,7 @@ class AttemptRecord(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ...) -> None: ...
 
 class JobResult(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained", "storage", "keep_files")
+    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained", "storage", "keep_files", "restore_from")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +232,7 @@ class JobResult(_message.Message):
     RETAINED_FIELD_NUMBER: _ClassVar[int]
     STORAGE_FIELD_NUMBER: _ClassVar[int]
     KEEP_FILES_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -249,7 +250,8 @@ class JobResult(_message.Message):
     retained: _containers.RepeatedCompositeFieldContainer[CompletedCheckpoint]
     storage: str
     keep_files: bool
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ...) -> None: ...
+    restore_from: str
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ..., restore_from: _Optional[str] = ...) -> None: ...
 
 class LeaderRecord(_message.Message):
     __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us")

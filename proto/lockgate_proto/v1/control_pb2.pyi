@@ -100,7 +100,7 @@ class TaskManagerMessage(_message.Message):
     def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ...) -> None: ...
 
 class CoordinatorMessage(_message.Message):
-    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign")
+    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +111,7 @@ class CoordinatorMessage(_message.Message):
     ABORTED_FIELD_NUMBER: _ClassVar[int]
     DISCOVER_FIELD_NUMBER: _ClassVar[int]
     ASSIGN_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_FIELD_NUMBER: _ClassVar[int]
     token: int
     registered: Registered
     heartbeat: Heartbeat
@@ -121,7 +122,8 @@ class CoordinatorMessage(_message.Message):
     aborted: NotifyCheckpointAborted
     discover: DiscoverSplits
     assign: AssignSplits
-    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ...) -> None: ...
+    prepare: PrepareJob
+    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ...) -> None: ...
 
 class Register(_message.Message):
     __slots__ = ("exchange_address", "slots", "pid", "running")
@@ -260,6 +262,16 @@ class Deploy(_message.Message):
     restored_checkpoint_id: int
     checkpoint_directory: str
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., restore: _Optional[_Iterable[_Union[_checkpoint_pb2.SubtaskState, _Mapping]]] = ..., restored_checkpoint_id: _Optional[int] = ..., checkpoint_directory: _Optional[str] = ...) -> None: ...
+
+class PrepareJob(_message.Message):
+    __slots__ = ("attempt", "graph", "slots")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    graph: _graph_pb2.JobGraph
+    slots: int
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class CancelAttempt(_message.Message):
     __slots__ = ("attempt", "reason")

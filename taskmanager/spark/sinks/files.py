@@ -135,7 +135,14 @@ class FileSink(Sink):
         return f"part-{run}-{checkpoint_id}-{operator}-{context.subtask}-{number}.{self._format.extension}"
 
     def close(self) -> None:
-        """See Sink. Tidies the staging folders away when they are empty."""
+        """See Sink. Removes what no barrier has sealed, and the staging folders when they are empty.
+
+        What was sealed stays, and so do markers: whether a snapshot that names it is kept, nobody knows here.
+        """
+        unsealed, self._spilled = self._spilled, []
+        for relative in unsealed:
+            with contextlib.suppress(OSError):
+                filesystem.remove(self._folder.child(relative))
         staging = self._folder.child("_staging")
         if staging.is_local:
             for folder in (staging.child(file_name(self.context.run_id)), staging):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +15,16 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 from lockgate_proto.messages import SinkTransaction
 from lockgate_proto.messages import SqlSink as SqlOptions
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from taskmanager.spark.sinks import tables
 from taskmanager.spark.sinks.transaction import Pending, RowsPending, Sink, SinkContext, restored_rows
+from taskmanager.spark.sinks.upsert import INSERTS, Upsert
 from taskmanager.state.backend import SnapshotWriter
 from taskmanager.task.program import UserError
 
 _BUSY_TIMEOUT_S = 30
 _COMPACT_ROWS = 100_000
-_INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class SqlSink(Sink):
@@ -41,7 +39,7 @@ class SqlSink(Sink):
         self._keys = tuple(options.keys)
         self._engine = _engine(options.url, context.where)
         self._ledger = tables.ledger(sa.MetaData())
-        self._table: sa.Table | None = None
+        self._statement: Upsert | None = None
         self._schema: pa.Schema | None = None
         self._open: list[pa.Table] = []
         self._open_rows = 0
@@ -49,11 +47,12 @@ class SqlSink(Sink):
 
     def prepare(self, schema: pa.Schema) -> None:
         """See Sink."""
-        if self._table is not None and schema.equals(self._schema):
+        if self._statement is not None and schema.equals(self._schema):
             return
         with self._explained():
             tables.ensure(self._engine, self._ledger)
-            self._table = tables.target(self._engine, self._options.table, schema, self._keys, self.context.where)
+            table = tables.target(self._engine, self._options.table, schema, self._keys, self.context.where)
+            self._statement = Upsert(self._engine.dialect, table, self._keys)
             self._schema = schema
 
     def write(self, table: pa.Table) -> None:
@@ -89,23 +88,17 @@ class SqlSink(Sink):
             self._upsert(rows, transaction.checkpoint_id)
 
     def _upsert(self, rows: pa.Table, checkpoint_id: int) -> None:
-        assert self._table is not None, "prepare comes first"
-        with self._explained(), self._engine.begin() as connection:
-            if not self._claimed(connection, checkpoint_id):
-                return
-            insert = _INSERTS[self._engine.dialect.name](self._table)
-            others = {c.name: insert.excluded[c.name] for c in self._table.columns if c.name not in self._keys}
-            if others:
-                statement = insert.on_conflict_do_update(index_elements=list(self._keys), set_=others)
-            else:
-                statement = insert.on_conflict_do_nothing(index_elements=list(self._keys))
-            for batch in rows.to_batches(max_chunksize=10_000):
-                connection.execute(statement, batch.to_pylist())
+        assert self._statement is not None, "prepare comes first"
+        with self._explained():
+            write = self._statement.prepare(rows)
+            with self._engine.begin() as connection:
+                if self._claimed(connection, checkpoint_id):
+                    write(connection)
 
     def _claimed(self, connection: sa.Connection, checkpoint_id: int) -> bool:
         """Raises the ledger to `checkpoint_id`; False when it is there already. Locks the line until the commit."""
         context, line = self.context, self._ledger
-        insert = _INSERTS[self._engine.dialect.name](line).values(
+        insert = INSERTS[self._engine.dialect.name](line).values(
             job=context.job_key,
             run=context.run_id,
             operator=context.operator_id,
@@ -163,7 +156,7 @@ def _engine(url: str, where: str) -> sa.Engine:
             parsed = sa.make_url(url)
         except ValueError:  # its text may hold a part of the password, so it is not shown
             raise UserError(f"{where}: the database URL cannot be used: its port is not a number") from None
-        if parsed.get_backend_name() not in _INSERTS:
+        if parsed.get_backend_name() not in INSERTS:
             raise UserError(f"{where}: {parsed.get_backend_name()} is not supported; use sqlite or postgresql")
         if parsed.get_backend_name() != "sqlite":
             return sa.create_engine(parsed, pool_size=1, max_overflow=1, pool_pre_ping=True)

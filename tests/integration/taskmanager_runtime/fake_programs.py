@@ -157,6 +157,10 @@ class FakeProgram:
         with self._world.lock:
             self._world.closed.append(self._context)
 
+    def rehearse(self) -> None:
+        """Never called for what is deployed."""
+        raise AssertionError(f"{self._context.subtask} is deployed, not rehearsed")
+
     def finish(self) -> Batch:
         """See SubtaskProgram."""
         return Batch()

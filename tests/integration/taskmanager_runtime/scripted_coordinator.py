@@ -61,6 +61,8 @@ class ScriptedCoordinator:
         self._changed = threading.Condition()
         self._outboxes: dict[str, queue.SimpleQueue[CoordinatorMessage | None]] = {}
         self._ended: set[str] = set()
+        self.refusal: tuple[grpc.StatusCode, str] | None = None  # instead of Registered
+        self.refused_count = 0
         self._server = grpc.server(futures.ThreadPoolExecutor(16), options=rpc.SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((rpc.handler("ControlService", self),))
         self.address = f"127.0.0.1:{credentials.bind(self._server, '127.0.0.1:0')}"
@@ -79,6 +81,11 @@ class ScriptedCoordinator:
         outbox: queue.SimpleQueue[CoordinatorMessage | None] = queue.SimpleQueue()
         first = next(requests)
         assert isinstance(first.body, Register)
+        if self.refusal is not None:
+            with self._changed:
+                self.refused_count += 1
+                self._changed.notify_all()
+            context.abort(*self.refusal)
         self._outboxes[first.task_manager_id] = outbox
         outbox.put(CoordinatorMessage(self.token, Registered(self._heartbeat_ms)))
         self._note(first)

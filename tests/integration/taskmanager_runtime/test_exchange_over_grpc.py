@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -168,6 +169,60 @@ def test_a_blocked_sender_ends_on_cancel(bench: Bench) -> None:
         assert isinstance(flooding.exception(WAIT_S), ChannelClosed)
     assert bench.output_lost.empty()
     assert "words[0]" in bench.gate_lost.get(timeout=WAIT_S)
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nobody answers: the port is taken, and nothing listens on it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_a_sender_blocked_by_an_address_that_nobody_answers_at_ends_in_time(bench: Bench, nobody: str) -> None:
+    hello = ChannelOpen(1, _source(), TARGET)
+    output = RemoteOutput(bench.peers, nobody, hello, bench.output_lost.put, max_elements=1, accept_timeout_ms=300)
+    bench.outputs.append(output)
+    output.start()
+    with futures.ThreadPoolExecutor(1) as pool:
+
+        def flood() -> None:
+            for checkpoint_id in range(1, 5):  # one stays in the queue, one may be in gRPC's hands
+                output.send(Barrier(checkpoint_id))
+
+        flooding = pool.submit(flood)
+        try:
+            error = flooding.exception(WAIT_S)
+        finally:
+            output.cancel()  # or a send that never ends would hold up the pool
+    assert isinstance(error, ChannelBroken)
+    assert str(error) == "a downstream subtask did not take its channel in 0.3 s"
+
+
+def test_a_sender_blocked_by_a_slow_receiver_waits_on_once_its_channel_is_taken(bench: Bench) -> None:
+    hello = ChannelOpen(1, _source(), TARGET)
+    output = RemoteOutput(bench.peers, bench.address, hello, bench.output_lost.put, accept_timeout_ms=300)
+    bench.outputs.append(output)
+    output.start()
+    output.send(Barrier(1))
+    _take(bench.gate, 1)
+    bench.gate.hold(0)
+    block = pa.table({"v": list(range(131_072))})  # 1 MiB; the queues on both sides hold 24 of them
+
+    with futures.ThreadPoolExecutor(1) as pool:
+
+        def flood() -> None:
+            for _ in range(60):
+                output.send(block)
+
+        flooding = pool.submit(flood)
+        with pytest.raises(futures.TimeoutError):
+            flooding.result(0.8)
+        bench.gate.release([0])
+        received = 0
+        while received < 60 * 131_072:
+            received += len(_rows(_take(bench.gate, 1)))
+        flooding.result(WAIT_S)
 
 
 def test_a_receiver_that_goes_away_breaks_the_sender(bench: Bench) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import grpc
 import pytest
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
@@ -24,6 +27,7 @@ from lockgate_proto.messages import (
     TriggerCheckpoint,
 )
 
+from taskmanager.exchange.outputs import RemoteOutput
 from taskmanager.runtime.task_manager import TaskManager
 from taskmanager.task.program import SnapshotTooLarge, StateUnreadable, UserError
 from tests.integration.taskmanager_runtime.fake_programs import FakeFactory, World, expected, word_count_graph
@@ -161,6 +165,33 @@ def test_cancel_reaches_sources_blocked_by_back_pressure(bench: Bench) -> None:
     bench.cancel()
     bench.wait_gone(bench.leader.attempt, 2)
     assert bench.failures() == []
+
+
+def test_a_source_blocked_by_a_peer_that_cannot_be_reached_fails_in_time(
+    new_coordinator: Callable[..., ScriptedCoordinator],
+    new_task_manager: Callable[..., TaskManager],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its control stream is fine, so nobody else would ever notice; the subtask itself is inside a send."""
+    monkeypatch.setitem(RemoteOutput.__init__.__kwdefaults__, "accept_timeout_ms", 500)
+    world.padding, world.limit = 400_000, 100
+    with socket.socket() as taken:  # bound and not listening: connections to it are refused
+        taken.bind(("127.0.0.1", 0))
+        unreachable = f"127.0.0.1:{taken.getsockname()[1]}"
+        coordinator = new_coordinator()
+        managers = [new_task_manager("tm-0"), new_task_manager("tm-1", advertise=unreachable)]
+        for one in managers:
+            one.on_leader(coordinator.record)
+        coordinator.wait_for(Register, 2)
+        leader = Leader(coordinator, word_count_graph(), ("tm-0", "tm-1"))
+        leader.deploy(1)
+        leader.assign(100)
+        report = coordinator.wait_for(SubtaskReport, where=lambda one: one.phase is FAILED)[0]
+    assert report.cause is FailureCause.PEER_LOST
+    assert report.error == "a downstream subtask did not take its channel in 0.5 s"
+    assert report.subtask is not None
+    assert (report.subtask.vertex_id, report.subtask.subtask) == ("words", 0)
 
 
 def test_a_newer_attempt_replaces_the_older_one_without_waiting_for_a_stuck_subtask(bench: Bench) -> None:
@@ -328,6 +359,40 @@ def test_heartbeats_carry_the_counters(bench: Bench) -> None:
         return sum(found) == 200
 
     bench.coordinator.wait(is_counted)
+
+
+def test_a_refused_registration_is_logged_once_for_each_reason(
+    new_coordinator: Callable[..., ScriptedCoordinator],
+    new_task_manager: Callable[..., TaskManager],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "taskmanager.runtime.control_client")
+    coordinator = new_coordinator()
+
+    def refuse(code: grpc.StatusCode, reason: str, tries: int) -> None:
+        coordinator.refusal, already = (code, reason), coordinator.refused_count
+        coordinator.wait(lambda: coordinator.refused_count >= already + tries)
+
+    coordinator.refusal = grpc.StatusCode.ALREADY_EXISTS, "the id tm-0 is in use"
+    new_task_manager("tm-0").on_leader(coordinator.record)
+    refuse(grpc.StatusCode.ALREADY_EXISTS, "the id tm-0 is in use", 4)
+    refuse(grpc.StatusCode.UNAVAILABLE, "ask again", 3)  # no refusal, and the next one is the one from before
+    refuse(grpc.StatusCode.ALREADY_EXISTS, "the id tm-0 is in use", 3)
+    refuse(grpc.StatusCode.UNAUTHENTICATED, "the secret is wrong", 3)
+    coordinator.refusal = None
+    coordinator.wait_for(Register)
+    coordinator.refusal = grpc.StatusCode.UNAUTHENTICATED, "the secret is wrong"
+    coordinator.break_streams()
+    refuse(grpc.StatusCode.UNAUTHENTICATED, "the secret is wrong", 3)
+    told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert told == [
+        f"the leader at {coordinator.address} refuses this task manager: {reason}"
+        for reason in (
+            "ALREADY_EXISTS: the id tm-0 is in use",
+            "UNAUTHENTICATED: the secret is wrong",
+            "UNAUTHENTICATED: the secret is wrong",  # again, after it had been taken in between
+        )
+    ]
 
 
 def test_a_silent_leader_is_left(

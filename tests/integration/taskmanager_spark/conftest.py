@@ -44,7 +44,8 @@ class Run:
                 attempt = AttemptId("job", self.run_id, self.attempt)
                 state = (restore or {}).get((vertex.id, subtask))
                 where = SubtaskId(attempt, vertex.id, subtask)
-                context = ProgramContext(where, self.graph, self.directory, state)
+                parallelism = {one.id: one.parallelism for one in self.graph.vertices}
+                context = ProgramContext(where, self.graph, self.directory, state, parallelism=parallelism)
                 self.programs[vertex.id, subtask] = self.engine.build(context)
         for (vertex_id, _), program in self.programs.items():
             self.deliver(vertex_id, program.open())

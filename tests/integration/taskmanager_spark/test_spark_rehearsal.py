@@ -2,50 +2,94 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from lockgate_proto.messages import AttemptId, GeneratorSource, PrepareJob
 
 from taskmanager.runtime import rehearsal
-from taskmanager.runtime.rehearsal import Rehearsal
+from taskmanager.runtime.performances import perform_sample
+from taskmanager.runtime.rehearsal import Rehearsal, Running
 from taskmanager.spark.engine import SparkEngine
+from tests.integration.taskmanager_spark.graphs import graph, sql, vertex
 
 pytestmark = pytest.mark.integration
 
+WAIT_S = 60.0
+BUSY: Running = (AttemptId("busy", "run", 1),)
+New = Callable[..., Rehearsal]
+
+
+@pytest.fixture
+def new(
+    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Iterator[New]:
+    """Starts rehearsals; `caplog` has what they say."""
+    monkeypatch.setattr(rehearsal, "FIRST_AFTER_S", 0.0)
+    monkeypatch.setattr(rehearsal, "BUSY_PAUSE_S", 0.0)
+    monkeypatch.setattr(rehearsal, "SAMPLES", 1)
+    caplog.set_level("INFO", logger=rehearsal.__name__)
+    made: list[Rehearsal] = []
+
+    def make(*jobs: PrepareJob, running: Running = ()) -> Rehearsal:
+        made.append(Rehearsal(engine, str(tmp_path), lambda: running))
+        for job in jobs:
+            made[-1].learn(job)
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+    assert not list(tmp_path.iterdir())
+
+
+def wait_for_messages(caplog: pytest.LogCaptureFixture, count: int) -> list[str]:
+    deadline = time.monotonic() + WAIT_S
+    while len(caplog.messages) < count:
+        assert time.monotonic() < deadline, caplog.messages
+        time.sleep(0.01)
+    return caplog.messages
+
+
+def job(key: str, query: str = "SELECT sequence + 1 AS n FROM input") -> PrepareJob:
+    return PrepareJob(AttemptId(key, f"run of {key}", 1), graph(vertex("rows", GeneratorSource(1, 10), sql(query))), 1)
+
 
 def test_a_performance_goes_from_plans_to_committed_output(engine: SparkEngine, tmp_path: Path) -> None:
-    Rehearsal(engine, str(tmp_path), lambda: True)._perform(tmp_path, "run-1")
+    perform_sample(engine, tmp_path, "run-1", lambda: True)
     assert list((tmp_path / "files").glob("part-run-1-1-*.parquet"))
     assert (tmp_path / "totals.db").exists()
 
 
-def test_it_leaves_nothing_behind(
-    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(rehearsal, "FIRST_AFTER_S", 0.0)
-    monkeypatch.setattr(rehearsal, "PERFORMANCES", 1)
-    caplog.set_level("INFO", logger=rehearsal.__name__)
-    one = Rehearsal(engine, str(tmp_path), lambda: True)
-    one.start()
-    one._thread.join()
-    assert [record.message for record in caplog.records] == ["rehearsed: plans and operators are warm"]
-    assert not list(tmp_path.iterdir())
+def test_it_leaves_nothing_behind(new: New, caplog: pytest.LogCaptureFixture) -> None:
+    new()
+    assert wait_for_messages(caplog, 1) == ["rehearsed the sample, 0 more performances to come"]
 
 
-def test_a_busy_task_manager_does_not_rehearse(
-    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_job_whose_graph_fails_does_no_harm_to_what_comes_behind_it(
+    new: New, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(rehearsal, "FIRST_AFTER_S", 0.0)
-    monkeypatch.setattr(engine, "build", lambda _context: pytest.fail("it built a program"))
-    one = Rehearsal(engine, str(tmp_path), lambda: False)
-    one.start()
-    one._thread.join()
-    assert not list(tmp_path.iterdir())
+    new(job("bad", "SELECT nothing FROM input"), job("good"), running=BUSY)
+    bad, good = wait_for_messages(caplog, 2)
+    assert bad.startswith("the rehearsal of job bad failed: operator 'rows1'")
+    assert "nothing" in bad
+    assert good == "rehearsed job good: its plans are warm"
+
+
+def test_a_busy_task_manager_does_not_perform_the_sample(new: New, caplog: pytest.LogCaptureFixture) -> None:
+    one = new(running=BUSY)
+    for number, key in enumerate(("first", "second"), 1):
+        one.learn(job(key))
+        wait_for_messages(caplog, number)
+    assert caplog.messages == [f"rehearsed job {key}: its plans are warm" for key in ("first", "second")]
 
 
 def test_stopping_before_it_began_is_fine(engine: SparkEngine, tmp_path: Path) -> None:
-    Rehearsal(engine, str(tmp_path), lambda: True).stop()
-    started = Rehearsal(engine, str(tmp_path), lambda: True)
+    Rehearsal(engine, str(tmp_path), lambda: ()).stop()
+    started = Rehearsal(engine, str(tmp_path), lambda: ())
     started.start()
     started.stop()
     assert not list(tmp_path.iterdir())

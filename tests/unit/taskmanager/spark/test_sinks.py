@@ -82,6 +82,21 @@ def test_much_output_between_barriers_is_spilled(tmp_path: Path, monkeypatch: py
     assert len(list(tmp_path.glob("part-*"))) == 3
 
 
+def test_close_removes_what_no_barrier_has_sealed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_SPILL_BYTES", 10)
+    sink = writer(tmp_path)
+    sink.write(rows(("abcdef", 1)))
+    stored = persisted(sink, 1)
+    sink.write(rows(("abcdef", 2)))
+    assert len(list(tmp_path.glob("_staging/run/*"))) == 2
+    sink.close()
+    assert [path.name for path in tmp_path.glob("_staging/run/*")] == ["a1-op-0-0.parquet"]
+    writer(tmp_path, attempt=2).restore(stored)  # checkpoint 1 was completed after all
+    assert len(list(tmp_path.glob("part-*"))) == 1
+
+
 def test_a_file_that_is_neither_staged_nor_committed_is_an_error_that_names_it(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     lost = SinkTransaction(1, 0, ("_staging/run/a1-op-0-0.parquet",), None, ("part-run-1-op-0-0.parquet",))

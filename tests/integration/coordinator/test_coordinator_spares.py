@@ -1,0 +1,136 @@
+"""Whom a leader tells of a running job so that it may prepare: task managers with free slots, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from lockgate_proto import messages as m
+from lockgate_proto.messages import JobState
+
+from coordinator.graph.normalize import normalize
+from coordinator.runtime.process import Coordinator
+from ha.zookeeper import connector
+from ha.zookeeper.server import ZooKeeperServer
+from tests.integration.coordinator.conftest import Caller, graph, leading
+from tests.integration.coordinator.fake_task_manager import FakeTaskManager
+
+pytestmark = pytest.mark.integration
+
+NewTaskManager = Callable[..., FakeTaskManager]
+
+
+@pytest.fixture
+def leader(new_coordinator: Callable[..., Coordinator], zookeeper: ZooKeeperServer, cluster_name: str) -> Coordinator:
+    return leading(new_coordinator(connector=connector(zookeeper.address), cluster=cluster_name))
+
+
+@pytest.fixture
+def api(leader: Coordinator, caller: Callable[..., Caller]) -> Caller:
+    return caller(leader)
+
+
+def submit(api: Caller, key: str, parallelism: int = 1) -> m.AttemptId:
+    """The first attempt of the submitted job."""
+    answer = api("Submit", m.SubmitRequest(key, graph(parallelism)))
+    return m.AttemptId(key, answer.run_id, 1)
+
+
+def prepared(one: FakeTaskManager) -> list[tuple[m.AttemptId | None, int]]:
+    """Attempt and slots of everything that it was told so far."""
+    return [(body.attempt, body.slots) for body in one.bodies(m.PrepareJob) if isinstance(body, m.PrepareJob)]
+
+
+def test_whoever_has_free_slots_is_told_when_the_job_runs(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    """The job's two slots are spread: one of three, and one of one."""
+    large, full = new_task_manager(slots=3), new_task_manager(slots=1)
+    idle_before = new_task_manager(slots=4)
+    large.connect(leader.address)
+    full.connect(leader.address)
+    attempt = submit(api, "job", parallelism=2)
+    full.expect(m.Deploy)
+    advice = large.expect(m.PrepareJob)
+    assert isinstance(advice, m.PrepareJob)
+    assert (advice.attempt, advice.slots) == (attempt, 2)
+    deploy = large.expect(m.Deploy)
+    assert isinstance(deploy, m.Deploy)
+    assert advice.graph == deploy.graph == normalize(graph(2))
+    full.expect(m.NotifyCheckpointComplete)  # a checkpoint later, so whatever there was to say has been said
+    assert prepared(full) == []
+    idle_before.connect(leader.address).expect(m.PrepareJob)
+    assert prepared(idle_before) == [(attempt, 4)]
+    assert prepared(large) == [(attempt, 2)], "it is told once"
+
+
+def test_a_job_is_not_announced_before_it_runs(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    """A job that waits for slots: its task managers have some free and hear nothing."""
+    first = new_task_manager(slots=2).connect(leader.address)
+    running = submit(api, "small")
+    first.expect(m.PrepareJob)
+    second = new_task_manager(slots=1).connect(leader.address)
+    second.expect(m.PrepareJob)
+    api("Submit", m.SubmitRequest("large", graph(3)))
+    assert api.state("large", JobState.WAITING_FOR_SLOTS).message == "needs 3 slots, 2 free in 2 task managers"
+    second.break_stream()
+    second.connect(leader.address).expect(m.PrepareJob, 2)
+    assert {attempt for attempt, _ in prepared(first) + prepared(second)} == {running}
+
+
+def test_one_that_registers_later_is_told_of_every_job_that_runs(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    new_task_manager(slots=2).connect(leader.address)
+    attempts = {submit(api, key) for key in ("first", "second")}
+    for key in ("first", "second"):
+        api.state(key, JobState.RUNNING)
+    spare = new_task_manager(slots=3).connect(leader.address)
+    spare.expect(m.PrepareJob, 2)
+    assert {attempt for attempt, _ in prepared(spare)} == attempts
+    assert [slots for _, slots in prepared(spare)] == [3, 3]
+
+
+def test_one_without_a_free_slot_is_told_nothing_when_it_comes_back(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    full = new_task_manager(slots=2).connect(leader.address)
+    submit(api, "job", parallelism=2)
+    full.expect(m.NotifyCheckpointComplete)
+    full.break_stream()
+    full.connect(leader.address)
+    triggers = len(full.bodies(m.TriggerCheckpoint))
+    full.expect(m.TriggerCheckpoint, triggers + 1)  # what registering has led to has been said
+    assert prepared(full) == []
+
+
+def test_after_a_restart_the_new_attempt_is_announced(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    one = new_task_manager(slots=2).connect(leader.address)
+    attempt = submit(api, "job")
+    one.expect(m.PrepareJob)
+    one.report(m.SubtaskPhase.SUBTASK_FAILED, error="broke")
+    one.expect(m.PrepareJob, 2)
+    assert prepared(one) == [(attempt, 1), (m.AttemptId("job", attempt.run_id, 2), 1)]
+
+
+@pytest.mark.parametrize("end", ["finished", "cancelled"])
+def test_a_job_that_has_ended_is_announced_to_nobody(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager, end: str
+) -> None:
+    one = new_task_manager(slots=2)
+    one.exhausted = end == "finished"
+    one.connect(leader.address)
+    submit(api, "ended")
+    if end == "cancelled":
+        api.state("ended", JobState.RUNNING)
+        api("Cancel", m.CancelRequest("ended"))
+    api.state("ended", JobState.FINISHED, JobState.CANCELED)
+    late = new_task_manager(slots=3).connect(leader.address)
+    late.exhausted = one.exhausted = False
+    attempt = submit(api, "next")
+    late.expect(m.PrepareJob)
+    assert {known for known, _ in prepared(late)} == {attempt}

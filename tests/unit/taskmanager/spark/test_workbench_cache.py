@@ -1,0 +1,207 @@
+"""Which workbench an attempt takes over, whom it waits for, and which ones are closed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from taskmanager.spark.workbench import Workbench, WorkbenchCache
+
+VERTEX, OTHER = ("run", "graph", "count"), ("run", "graph", "read")
+FOREVER_S = 60.0  # a test that really waits for so long has failed
+WAIT_S = 10.0
+
+
+class Bench(Workbench):
+    """Without Spark: notes that it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__(session=None, make_leaf=lambda _session, _spec: pytest.fail("no plan is made here"))
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Watched(threading.Condition):
+    """Tells when somebody waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waiting.set()
+        return super().wait(timeout)
+
+
+class Shop:
+    """A cache and every bench it has made."""
+
+    def __init__(self, limit: int = 8) -> None:
+        self.made: list[Bench] = []
+        self.cache = WorkbenchCache(self._make, limit)
+        self.changed = Watched()
+        self.cache._changed = self.changed
+        self.failure: Exception | None = None
+
+    def _make(self) -> Bench:
+        if self.failure is not None:
+            raise self.failure
+        self.made.append(Bench())
+        return self.made[-1]
+
+    def later(self, key: Any, subtask: int) -> Later:
+        """A check-out that waits, on a thread of its own."""
+        return Later(self, key, subtask)
+
+
+class Later:
+    """See Shop.later."""
+
+    def __init__(self, shop: Shop, key: Any, subtask: int) -> None:
+        self._found: list[Workbench] = []
+        self._thread = threading.Thread(
+            target=lambda: self._found.append(shop.cache.check_out(key, subtask, FOREVER_S)), daemon=True
+        )
+        self._thread.start()
+        assert shop.changed.waiting.wait(WAIT_S), "it did not wait"
+
+    def result(self) -> Workbench:
+        self._thread.join(WAIT_S)
+        assert self._found, "it waits in vain"
+        return self._found[0]
+
+
+def test_what_was_given_back_is_taken_over_by_the_next_attempt() -> None:
+    shop = Shop()
+    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    shop.cache.check_in(VERTEX, 0, bench)
+    assert shop.cache.check_out(VERTEX, 0, FOREVER_S) is bench
+    assert len(shop.made) == 1
+
+
+def test_another_subtask_of_the_vertex_gets_an_idle_one() -> None:
+    shop = Shop()
+    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    shop.cache.check_in(VERTEX, 0, bench)
+    assert shop.cache.check_out(VERTEX, 3, FOREVER_S) is bench
+    assert len(shop.made) == 1
+
+
+def test_nobody_gets_the_same_one_twice() -> None:
+    shop = Shop()
+    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    shop.cache.check_in(VERTEX, 0, bench)
+    taken = [shop.cache.check_out(VERTEX, subtask, FOREVER_S) for subtask in range(3)]
+    assert taken == shop.made
+    assert len({id(one) for one in taken}) == 3
+
+
+def test_another_vertex_gets_one_of_its_own() -> None:
+    shop = Shop()
+    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    shop.cache.check_in(VERTEX, 0, bench)
+    assert shop.cache.check_out(OTHER, 0, FOREVER_S) is not bench
+    assert shop.cache.check_out(VERTEX, 0, FOREVER_S) is bench
+
+
+def test_the_one_used_last_comes_first() -> None:
+    shop = Shop()
+    first, second = (shop.cache.check_out(VERTEX, subtask, FOREVER_S) for subtask in (0, 1))
+    shop.cache.check_in(VERTEX, 1, second)
+    shop.cache.check_in(VERTEX, 0, first)
+    assert shop.cache.check_out(VERTEX, 5, FOREVER_S) is first
+    assert shop.cache.check_out(VERTEX, 6, FOREVER_S) is second
+
+
+def test_an_attempt_waits_for_what_the_one_before_it_still_uses() -> None:
+    shop = Shop()
+    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    successor = shop.later(VERTEX, 0)
+    shop.cache.check_in(VERTEX, 0, bench)
+    assert successor.result() is bench
+    assert len(shop.made) == 1
+
+
+def test_an_attempt_does_not_wait_for_another_subtask_or_vertex() -> None:
+    shop = Shop()
+    shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    shop.cache.check_out(VERTEX, 1, FOREVER_S)
+    shop.cache.check_out(OTHER, 2, FOREVER_S)
+    shop.cache.check_out(VERTEX, 2, FOREVER_S)
+    assert not shop.changed.waiting.is_set()
+    assert len(shop.made) == 4
+
+
+def test_an_attempt_that_waits_takes_what_another_subtask_gives_back() -> None:
+    shop = Shop()
+    shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    other = shop.cache.check_out(VERTEX, 1, FOREVER_S)
+    successor = shop.later(VERTEX, 0)
+    shop.cache.check_in(VERTEX, 1, other)
+    assert successor.result() is other
+
+
+def test_when_the_wait_is_over_a_new_one_is_made() -> None:
+    shop = Shop()
+    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    assert shop.cache.check_out(VERTEX, 0, 0) is not bench
+    assert shop.cache.check_out(VERTEX, 0, 0.01) is not bench
+    assert len(shop.made) == 3
+
+
+def test_an_attempt_waits_for_the_last_of_several_that_use_its_place() -> None:
+    shop = Shop()
+    bench, rehearsals = (shop.cache.check_out(VERTEX, 0, 0) for _ in range(2))
+    shop.cache.check_in(VERTEX, 0, rehearsals)
+    assert shop.cache.check_out(VERTEX, 7, 0) is rehearsals  # nothing is idle any more, one still uses place 0
+    successor = shop.later(VERTEX, 0)
+    shop.cache.check_in(VERTEX, 0, bench)
+    assert successor.result() is bench
+
+
+def test_a_failure_to_make_one_keeps_nobody_waiting() -> None:
+    shop = Shop()
+    shop.failure = OSError("no space left")
+    with pytest.raises(OSError, match="no space left"):
+        shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    shop.failure = None
+    shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    assert not shop.changed.waiting.is_set()
+
+
+def test_beyond_the_limit_the_least_recently_used_is_closed() -> None:
+    shop = Shop(limit=2)
+    keys = [("run", "graph", name) for name in "abc"]
+    benches = [shop.cache.check_out(key, 0, 0) for key in keys]
+    shop.cache.check_in(keys[0], 0, benches[0])
+    shop.cache.check_in(keys[1], 0, benches[1])
+    assert shop.cache.check_out(keys[0], 0, 0) is benches[0]
+    shop.cache.check_in(keys[0], 0, benches[0])  # used after b
+    assert not any(one.is_closed for one in shop.made)
+    shop.cache.check_in(keys[2], 0, benches[2])
+    assert [one.is_closed for one in shop.made] == [False, True, False]
+    assert shop.cache.check_out(keys[0], 0, 0) is benches[0]
+    assert shop.cache.check_out(keys[2], 0, 0) is benches[2]
+    assert shop.cache.check_out(keys[1], 0, 0) not in benches
+
+
+def test_what_is_in_use_does_not_count_towards_the_limit() -> None:
+    shop = Shop(limit=1)
+    benches = [shop.cache.check_out(VERTEX, subtask, 0) for subtask in range(3)]
+    shop.cache.check_in(VERTEX, 0, benches[0])
+    assert not any(one.is_closed for one in shop.made)
+
+
+def test_closing_closes_the_idle_ones_now_and_the_others_when_they_come_back() -> None:
+    shop = Shop()
+    idle, used = (shop.cache.check_out(VERTEX, subtask, 0) for subtask in (0, 1))
+    shop.cache.check_in(VERTEX, 0, idle)
+    shop.cache.close()
+    assert [one.is_closed for one in shop.made] == [True, False]
+    shop.cache.check_in(VERTEX, 1, used)
+    assert [one.is_closed for one in shop.made] == [True, True]
+    shop.cache.close()  # idempotent
