@@ -6,6 +6,9 @@ import os
 
 import click
 
+from lockgate.commands.options import spark_options as with_spark
+from lockgate.commands.options import spark_settings
+
 
 @click.command()
 @click.option(
@@ -40,6 +43,7 @@ import click
     multiple=True,
     help="[default: free ones]",
 )
+@with_spark("local[SLOTS]")
 def cluster(
     coordinators: int,
     taskmanagers: int,
@@ -50,6 +54,8 @@ def cluster(
     storage: str | None,
     ports: tuple[int, ...],
     zookeeper_ports: tuple[int, ...],
+    spark_master: str | None,
+    spark_options: tuple[str, ...],
 ) -> int:
     """Run a whole cluster on this machine, in the foreground: ZooKeeper, coordinators, task managers.
 
@@ -60,6 +66,7 @@ def cluster(
     Examples:
       lockgate cluster
       lockgate cluster --coordinators 3 --taskmanagers 1 --slots 4
+      lockgate cluster --slots 1 --spark-master spark://spark.example:7077
       lockgate cluster --dir /tmp/lg &      then: lockgate jobs --cluster /tmp/lg
     """
     from lockgate.commands.processes import start_logging
@@ -76,4 +83,5 @@ def cluster(
         storage=storage or "",
         coordinator_ports=ports,
         zookeeper_ports=zookeeper_ports,
+        taskmanager=spark_settings(spark_master, spark_options),
     )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
+
+from lockgate.commands.options import spark_options as with_spark
+from lockgate.commands.options import spark_settings
 
 _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 
@@ -25,6 +30,8 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
 @click.option("--cluster", metavar="ADDRESSES|DIR", help="Aim at a running cluster.  [default: one of its own]")
 @click.option("--dir", "directory", metavar="DIR", help="Keep data and logs there.  [default: a temporary folder]")
+@click.option("--slots", type=click.IntRange(1, 64), metavar="N", help="Of each task manager.  [default: 2]")
+@with_spark("local[SLOTS]")
 def drill(
     kill: str,
     times: int,
@@ -33,6 +40,9 @@ def drill(
     json_file: str | None,
     cluster: str | None,
     directory: str | None,
+    slots: int | None,
+    spark_master: str | None,
+    spark_options: tuple[str, ...],
 ) -> int:
     """Kill parts of a cluster under load, measure the way back, and account for every record.
 
@@ -45,9 +55,12 @@ def drill(
       lockgate drill --kill taskmanager --times 5 --every 10
       lockgate drill --kill leader --times 20 --seed 7 --json report.json
       lockgate drill --cluster .lockgate
+      lockgate drill --slots 1 --spark-master spark://spark.example:7077
     """
     from lockgate.drill import Target, run_drill
 
+    own: dict[str, Any] = {"slots": slots} if slots else {}
+    own |= {"taskmanager": spark} if (spark := spark_settings(spark_master, spark_options)) else {}
     return run_drill(
         kill=Target(kill),
         times=times,
@@ -56,6 +69,7 @@ def drill(
         json_file=json_file or "",
         cluster=cluster or "",
         directory=directory or "",
+        cluster_options=own,
     )
 
 

@@ -35,6 +35,45 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(function)
 
 
+def spark_options(default: str) -> Callable[[F], F]:
+    """`--spark-master` and `--spark-option`. default: what is said of a master that is not given."""
+
+    def add(function: F) -> F:
+        for option in (
+            click.option(
+                "--spark-option",
+                "spark_options",
+                metavar="KEY=VALUE",
+                multiple=True,
+                help="Spark configuration; may be repeated.",
+            ),
+            click.option(
+                "--spark-master", metavar="URL", help=f"local[N], spark://..., sc://...  [default: {default}]"
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return add
+
+
+def spark_pairs(options: tuple[str, ...]) -> dict[str, str]:
+    """What `--spark-option` was given. Raises click.UsageError."""
+    pairs = {}
+    for option in options:
+        name, separator, value = option.partition("=")
+        if not separator or not name.strip():
+            raise click.UsageError(f"--spark-option takes KEY=VALUE, not {option!r}")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def spark_settings(master: str | None, options: tuple[str, ...]) -> dict[str, Any]:
+    """Fields of TaskManagerSettings for the task managers of a local cluster. Raises click.UsageError."""
+    pairs = spark_pairs(options)
+    return ({"spark_master": master} if master else {}) | ({"spark_options": pairs} if pairs else {})
+
+
 def find(target: dict[str, str | None]) -> ClusterTarget:
     """The cluster that the target options mean."""
     from lockgate.client import find_cluster

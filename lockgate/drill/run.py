@@ -53,6 +53,11 @@ class DrillOptions:
             raise DrillError("--times must be 1 or more")
         if self.every_s < 0:
             raise DrillError("--every must be 0 or more seconds")
+        if self.cluster and self.cluster_options:
+            raise DrillError(
+                "--slots, --spark-master and --spark-option are for a cluster of the drill's own: leave them out, or"
+                " --cluster"
+            )
 
 
 def run_drill(options: DrillOptions | None = None, say: Say | None = None, **changes: Any) -> int:

@@ -27,8 +27,10 @@ INPUT_VIEW = "input"
 
 
 def named(operator: Operator) -> str:
-    """How messages call an operator."""
-    return f"operator '{operator.name or operator.id}'"
+    """How messages call an operator: by its name, which several may share, and by its id where that says more."""
+    if operator.name in ("", operator.id):
+        return f"operator '{operator.id}'"
+    return f"operator '{operator.name}' (id '{operator.id}')"
 
 
 def transform(operator: Operator) -> Callable[[DataFrame], DataFrame]:

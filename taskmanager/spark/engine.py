@@ -27,16 +27,21 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
+from taskmanager.spark import class_archive
 from taskmanager.spark import session as sessions
 from taskmanager.spark.chain import named, unpickled
 from taskmanager.spark.errors import EngineError, explained
+from taskmanager.spark.executors import Executors
+from taskmanager.spark.jobs import Jobs, description
 from taskmanager.spark.layout import ChainLayout, check, is_source, stages_of
 from taskmanager.spark.leaf import Form, Leaf, LeafSpec, SlotLeaf, TableLeaf, arrow_schema
+from taskmanager.spark.master import NOBODY, Driver
 from taskmanager.spark.outputs import DEFAULT_MAX_PARALLELISM, Outputs, out_edges
-from taskmanager.spark.program import ChainProgram, Jobs
+from taskmanager.spark.program import ChainProgram
 from taskmanager.spark.sinks.console import ConsoleSink as ConsoleWriter
 from taskmanager.spark.sinks.files import FileSink as FileWriter
 from taskmanager.spark.sinks.foreach import ForeachBatchSink as ForeachBatchCaller
+from taskmanager.spark.sinks.none import NoSink
 from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
 from taskmanager.spark.sinks.transaction import Sink, SinkContext
 from taskmanager.spark.slots import SlotFolder
@@ -49,7 +54,7 @@ from taskmanager.spark.workbench import Key, Workbench, WorkbenchCache
 from taskmanager.state.backend import make_backend
 from taskmanager.state.filesystem import file_name
 from taskmanager.state.keyed import key_group_range
-from taskmanager.task.program import ProgramContext, UserError
+from taskmanager.task.program import ProgramContext, ProgramError, UserError
 
 LOG = logging.getLogger(__name__)
 _LET_GO_WAIT_S = 0.15
@@ -70,12 +75,23 @@ class SparkEngine:
         work_dir: str = ".",
         target_batch_ms: int = 300,
         max_batch_bytes: int = 32 << 20,
+        java_options: str | None = None,
+        driver: Driver = NOBODY,
     ) -> None:
-        """Starts Spark (seconds). master: empty means local[slots]. Raises EngineError, OSError."""
+        """Starts Spark (seconds). master: empty means local[slots]. Raises EngineError, OSError.
+
+        java_options: of the JVM on this machine; None means those that load the class archive, where there is one.
+        A master elsewhere has to be there and to give an executor within a minute.
+        """
+        if java_options is None:
+            java_options = class_archive.options_to_use()
         self._target_batch_ms = target_batch_ms
         self._max_batch_bytes = max_batch_bytes
-        self._session = sessions.start(master, options or {}, slots, work_dir)
-        self._slots = SlotFolder(work_dir) if sessions.is_local(master or "local") else None
+        self._session = sessions.start(master, options or {}, slots, work_dir, java_options, driver)
+        self._is_local = sessions.is_local(master or "local")
+        self._executors = None if self._is_local or sessions.is_connect(self._session) else Executors(self._session)
+        self._warm_jobs = Jobs(self._session, "lockgate:warm-up", "warm-up of the task manager")
+        self._slots = SlotFolder(work_dir) if self._is_local else None
         self._benches = WorkbenchCache(self._new_bench, limit=4 * max(1, slots))
         self._warming: threading.Timer | None = None
         self._closed = False
@@ -85,20 +101,29 @@ class SparkEngine:
 
         No more than that: a cluster that starts wants its cores for the first real job. The rest comes when idle.
         """
+        if self._executors is not None:
+            self._executors.await_first()
+        self._warm_jobs.adopt_thread()
         bench = self._new_bench()
         try:
             bench.plan("lines", LeafSpec(Form.TEXT), _warm_query, "warm-up").run([_WARM_LINES])
         finally:
             bench.close()
+            self._warm_jobs.leave_thread()
         self._warming = threading.Timer(_WARM_PYTHON_AFTER_S, self._warm_python)
         self._warming.name, self._warming.daemon = "spark-python-warm-up", True
         self._warming.start()
 
     def on_death(self, callback: Callable[[int], None]) -> None:
-        """Calls back with the exit status when the JVM ends before `close`: nothing works here from then on."""
+        """Calls back with the exit status when the JVM ends before `close`: nothing works here from then on.
+
+        A JVM that is cut off from its Spark cluster is as good as dead, and ended.
+        """
         process = sessions.driver_process(self._session)
         if process is None:
             return
+        if self._executors is not None:
+            self._executors.watch(partial(sessions.end, process))
 
         def wait() -> None:
             status = process.wait()
@@ -112,10 +137,10 @@ class SparkEngine:
         vertex = _vertex(context.graph, context.subtask.vertex_id)
         check(vertex)
         key = _bench_key(context)
-        bench = self._benches.check_out(key, _LET_GO_WAIT_S)
+        bench = self._benches.check_out(key, context.subtask.subtask, 0 if context.is_rehearsal else _LET_GO_WAIT_S)
         try:
             layout = self._layout(context, vertex, bench)
-            layout.release = partial(self._benches.check_in, key, bench)
+            layout.release = partial(self._benches.check_in, key, context.subtask.subtask, bench)
             edges = out_edges(context.graph, vertex.id, context.parallelism)
             attempt = context.subtask.attempt or AttemptId()
             prefix = f"a{attempt.attempt}-{file_name(vertex.id)}-{context.subtask.subtask}"
@@ -123,12 +148,12 @@ class SparkEngine:
                 context,
                 layout,
                 Outputs(edges, context.subtask.subtask, bench),
-                Jobs(bench.session, f"lockgate:{attempt.run_id}:{prefix}"),
+                Jobs(bench.session, f"lockgate:{attempt.run_id}:{prefix}", _description(context)),
                 make_backend(context.graph.state_backend, context.checkpoint_directory, prefix),
                 BatchSizer(self._target_batch_ms, self._max_batch_bytes),
             )
         except BaseException:
-            self._benches.check_in(key, bench)
+            self._benches.check_in(key, context.subtask.subtask, bench)
             raise
 
     def discover(self, graph: JobGraph, vertex_id: str, known: Sequence[str]) -> tuple[tuple[SplitState, ...], bool]:
@@ -148,6 +173,8 @@ class SparkEngine:
         if self._closed:
             return
         self._closed = True
+        if self._executors is not None:
+            self._executors.close()
         if self._warming is not None:
             self._warming.cancel()
             self._warming.join(timeout=10)
@@ -155,6 +182,12 @@ class SparkEngine:
         if self._slots is not None:
             self._slots.close()
         self._session.stop()
+
+    def close_jvm(self) -> int | None:
+        """Stops Spark, ends the JVM as well and waits for that; its exit status, None where it is not ours."""
+        self.close()
+        process = sessions.driver_process(self._session)
+        return None if process is None else sessions.end(process)
 
     def _layout(self, context: ProgramContext, vertex: Vertex, bench: Workbench) -> ChainLayout:
         first = vertex.operators[0]
@@ -209,6 +242,8 @@ class SparkEngine:
             where=named(operator),
         )
         kind = operator.kind
+        if context.is_rehearsal:
+            return NoSink(where)
         if isinstance(kind, FileSink):
             return FileWriter(where, kind)
         if isinstance(kind, SqlSink):
@@ -227,7 +262,12 @@ class SparkEngine:
     def _warm_python(self) -> None:
         """Starts a Python worker, which takes a second that a first Python function should not wait for."""
         try:
-            self._session.range(1).mapInArrow(lambda batches: batches, "id BIGINT").toArrow()
+            self._warm_jobs.adopt_thread()
+            with explained("Python on the executors"):
+                self._session.range(1).mapInArrow(lambda batches: batches, "id BIGINT").toArrow()
+            self._warm_jobs.leave_thread()
+        except ProgramError as error:  # the jobs that have no Python functions do without
+            LOG.log(logging.DEBUG if self._is_local or self._closed else logging.WARNING, "%s", error)
         except Exception as error:  # a nicety; closing may have been quicker
             LOG.debug("warming a Python worker failed: %s", error)
 
@@ -244,9 +284,13 @@ def _vertex(graph: JobGraph, vertex_id: str) -> Vertex:
     raise UserError(f"the job graph has no vertex '{vertex_id}'")
 
 
+def _description(context: ProgramContext) -> str:
+    return description(context.subtask, context.restored_checkpoint_id, context.is_rehearsal)
+
+
 def _bench_key(context: ProgramContext) -> Key:
-    """Same run, same graph, same subtask: same plans."""
+    """Same run, same graph, same vertex: same plans."""
     attempt = context.subtask.attempt or AttemptId()
     graph = hashlib.sha256(encode(context.graph)).digest()
     parallelism = tuple(sorted(context.parallelism.items()))
-    return (attempt.run_id, graph, parallelism, context.subtask.vertex_id, context.subtask.subtask)
+    return (attempt.run_id, graph, parallelism, context.subtask.vertex_id)

@@ -42,6 +42,8 @@ _USER = (
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _PYTHON_ERROR = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Exit|Interrupt|Warning)\b.*)$", re.MULTILINE)
+_OTHER_PYTHON = re.compile(r"Python in worker has different version: (\S+) than that in driver: ([\d.]+\d)")
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 _STAGE_FAILURE = re.compile(r"\): ([\w.$]+(?:Exception|Error)): (.*)")
 
 
@@ -58,12 +60,27 @@ def explained(where: str, columns: Sequence[str] = ()) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
+        _refuse_python(where, str(error), error)
         if isinstance(error, _USER):
             raise UserError(f"{where}: {sentence(error, columns)}") from error
         text = sentence(error, columns)
         raise (UserError if _is_data_error(str(error)) else EngineError)(f"{where}: {text}") from error
     except Py4JError as error:
+        _refuse_python(where, str(error), error)
         raise EngineError(f"{where}: Spark failed: {_first_line(str(error))}") from error
+
+
+def _refuse_python(where: str, text: str, error: Exception) -> None:
+    """Raises EngineError when the executors of a cluster have no Python, or not ours."""
+    other = _OTHER_PYTHON.search(text)
+    missing = _NO_PYTHON.search(text)
+    if other is None and missing is None:
+        return
+    found = f"is {other[1]}, and the task manager's {other[2]}" if other else f"is not there: {missing and missing[1]}"
+    raise EngineError(
+        f"{where}: the executors' Python {found}; install the task manager's version there with pyarrow and pandas,"
+        " and name it with the option spark.pyspark.python"
+    ) from error
 
 
 def sentence(error: PySparkException, columns: Sequence[str] = ()) -> str:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 from lockgate_proto.codec import MalformedMessage, decode
@@ -26,10 +25,10 @@ from lockgate_proto.messages import (
 
 from taskmanager.spark.chain import named
 from taskmanager.spark.counting import Counters
+from taskmanager.spark.jobs import Jobs, description
 from taskmanager.spark.layout import ChainLayout, SinkStage, SparkStage
 from taskmanager.spark.leaf import Content, Form, LeafSpec
 from taskmanager.spark.outputs import Outputs
-from taskmanager.spark.session import is_connect
 from taskmanager.spark.snapshot import ChainSnapshot
 from taskmanager.spark.sources.reading import BatchSizer, Reading
 from taskmanager.state.backend import Backend, load
@@ -48,40 +47,6 @@ from taskmanager.task.program import (
     StateUnreadable,
     UserError,
 )
-
-
-class Jobs:
-    """Tags and interrupts the Spark jobs of one subtask, whatever kind of session it has."""
-
-    def __init__(self, session: Any, tag: str) -> None:
-        self._session = session
-        self._tag = tag
-        self._context = None if is_connect(session) else session.sparkContext
-        self._thread = 0
-
-    def adopt_thread(self) -> None:
-        """Tags what the calling thread starts from now on."""
-        if self._thread == threading.get_ident():
-            return
-        self._thread = threading.get_ident()
-        if self._context is not None:
-            self._context.addJobTag(self._tag)
-            self._context.setInterruptOnCancel(True)
-        else:
-            self._session.addTag(self._tag)
-
-    def leave_thread(self) -> None:
-        """Ends the tagging, when called from the tagged thread."""
-        if self._thread == threading.get_ident() and self._context is not None:
-            self._context.removeJobTag(self._tag)
-        self._thread = 0
-
-    def interrupt(self) -> None:
-        """From any thread: stops running jobs."""
-        if self._context is not None:
-            self._context.cancelJobsWithTag(self._tag)
-        else:
-            self._session.interruptTag(self._tag)
 
 
 class ChainProgram:
@@ -173,6 +138,16 @@ class ChainProgram:
                 batch = self._run(merged.changed, merged.changed.num_rows)
             return Batch(prologue + batch.emissions, batch.reached_sink)
 
+    def rehearse(self) -> None:
+        """See SubtaskProgram."""
+        with self._interruptible():
+            if self._compiled:
+                for stage in self._layout.stages:
+                    if isinstance(stage, SparkStage):
+                        self._require_live()
+                        stage.rehearse()
+                self._outputs.rehearse()
+
     def finish(self) -> Batch:
         """See SubtaskProgram. Every batch has left the chain already."""
         return Batch()
@@ -189,6 +164,7 @@ class ChainProgram:
         stages = [stage for stage in layout.stages if isinstance(stage, SinkStage) and stage.sink.is_transactional]
         sinks = tuple((stage.operator.id, stage.sink.seal(checkpoint_id)) for stage in stages)
         counters = self._counters.values()
+        self._jobs.describe(description(subtask, checkpoint_id))
         return ChainSnapshot(
             checkpoint_id, subtask.vertex_id, subtask.subtask, self._backend, counters, source, keyed, sinks
         )

@@ -1,0 +1,111 @@
+"""Task managers whose Spark is elsewhere: a standalone cluster, a Connect server."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import subprocess
+import sys
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockgate.drill import run_drill
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+SCRIPT = Path(__file__).with_name("word_count_process.py")
+STARTED_BY_US = "words source[0] attempt 1, "
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """A folder of text files, and its word counts."""
+    folder = tmp_path_factory.mktemp("words")
+    choice = random.Random(3)
+    counted: Counter[str] = Counter()
+    for number in range(4):
+        lines = [" ".join(f"w{int(choice.paretovariate(0.8))}" for _ in range(8)) for _ in range(4000)]
+        counted.update(word for line in lines for word in line.split(" "))
+        (folder / f"{number}.txt").write_text("\n".join(lines))
+    return folder, dict(counted)
+
+
+def word_count(master: str, folder: Path, work: Path, **options: str) -> subprocess.CompletedProcess[str]:
+    """Runs the engine in a process of its own."""
+    spec = {"master": master, "options": options, "input": str(folder), "work": str(work)}
+    command = [sys.executable, str(SCRIPT), json.dumps(spec)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """What it printed."""
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_word_count_runs_on_the_executors(
+    standalone_master: str, words: tuple[Path, dict[str, int]], tmp_path: Path
+) -> None:
+    options = {"spark.executor.memory": "512m", "spark.ui.retainedJobs": "1000"}
+    found = answer(word_count(standalone_master, words[0], tmp_path, **options))
+    assert found["counts"] == found["plain"] == words[1]
+    assert found["application"] == "lockgate tm-1"
+    tasks = found["tasks"]
+    assert tasks.pop("driver") == 0
+    assert len(tasks) == 2, "one on each worker"
+    assert sum(tasks.values()) >= len(found["jobs"])
+    named = set(found["jobs"])
+    assert {STARTED_BY_US + "before the first checkpoint", STARTED_BY_US + "after checkpoint 1"} <= named
+    assert "warm-up of the task manager" in named
+    assert all(name.startswith(("words source[", "warm-up")) for name in named)
+
+
+def test_a_drill_on_that_cluster_is_exact(
+    standalone_master: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark = {"spark_master": standalone_master, "spark_options": {"spark.executor.memory": "512m"}}
+    options = {"slots": 1, "taskmanager": spark}
+    code = run_drill(times=1, every_s=1.0, seed=5, directory=str(tmp_path), cluster_options=options)
+    out = capsys.readouterr().out
+    assert code == 0, out
+    assert " 0 lost, 0 duplicated" in out
+    assert "verdict:     pass" in out
+
+
+def test_no_executor_is_one_sentence_and_no_hang(standalone_master: str, tmp_path: Path) -> None:
+    options = {"spark.executor.memory": "64g", "spark.scheduler.maxRegisteredResourcesWaitingTime": "2s"}
+    done = word_count(standalone_master, tmp_path, tmp_path, **options)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        f"error: the Spark master {standalone_master} has given no executor (no worker has a free core and 64g,"
+        " spark.executor.memory) 2 s long; start workers, or free some of them"
+    )
+
+
+@pytest.mark.skipif(importlib.util.find_spec("grpc_status") is None, reason="pip install 'lockgate[connect]'")
+def test_word_count_through_spark_connect(
+    connect_server: tuple[str, str], words: tuple[Path, dict[str, int]], tmp_path: Path
+) -> None:
+    url, ui = connect_server
+    found = answer(word_count(url, words[0], tmp_path))
+    assert found["counts"] == found["plain"] == words[1]
+    with urllib.request.urlopen(f"{ui}/api/v1/applications", timeout=10) as response:
+        (application,) = json.load(response)
+    with urllib.request.urlopen(f"{ui}/api/v1/applications/{application['id']}/jobs", timeout=10) as response:
+        tags = [tag for job in json.load(response) for tag in job["jobTags"]]
+    for name in ("before the first checkpoint", "after checkpoint 1"):
+        assert any(tag.endswith((STARTED_BY_US + name).replace(",", ";")) for tag in tags), tags
+
+
+def test_what_is_no_connect_server_is_named_soon(standalone_master: str, tmp_path: Path) -> None:
+    pytest.importorskip("grpc_status", reason="pip install 'lockgate[connect]'")
+    url = standalone_master.replace("spark://", "sc://")
+    done = word_count(url, tmp_path, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"error: what listens at {url} does not speak Spark Connect")
