@@ -35,6 +35,7 @@ DEFAULT_EXPONENTIAL = ExponentialRestart(
     initial_ms=50, max_ms=10_000, multiplier=2.0, jitter=0.2, reset_after_ms=30_000
 )
 DEFAULT_DELAY_MS = 1_000
+DEFAULT_FAILURES = 3
 DEFAULT_FAILURE_INTERVAL_MS = 60_000
 
 
@@ -80,14 +81,15 @@ def _checkpoints(options: CheckpointOptions) -> CheckpointOptions:
 
 def _restart(restart: RestartStrategy) -> Strategy:
     strategy = restart.strategy
-    if strategy is None or strategy == ExponentialRestart():
+    if strategy is None:
         return DEFAULT_EXPONENTIAL
-    if isinstance(strategy, ExponentialRestart):  # a jitter of 0 beside other values is meant
+    if isinstance(strategy, ExponentialRestart):
         return replace(
             strategy,
             initial_ms=strategy.initial_ms or DEFAULT_EXPONENTIAL.initial_ms,
             max_ms=strategy.max_ms or max(DEFAULT_EXPONENTIAL.max_ms, strategy.initial_ms),
             multiplier=strategy.multiplier or DEFAULT_EXPONENTIAL.multiplier,
+            jitter=DEFAULT_EXPONENTIAL.jitter if strategy.jitter is None else strategy.jitter,
             reset_after_ms=strategy.reset_after_ms or DEFAULT_EXPONENTIAL.reset_after_ms,
         )
     if isinstance(strategy, FixedDelayRestart):
@@ -95,6 +97,7 @@ def _restart(restart: RestartStrategy) -> Strategy:
     if isinstance(strategy, FailureRateRestart):
         return replace(
             strategy,
+            failures=strategy.failures or DEFAULT_FAILURES,
             interval_ms=strategy.interval_ms or DEFAULT_FAILURE_INTERVAL_MS,
             delay_ms=strategy.delay_ms or DEFAULT_DELAY_MS,
         )

@@ -57,7 +57,7 @@ def _restart(strategy: Strategy) -> Iterator[str]:
         yield from _not_negative(strategy, "initial_ms", "max_ms", "reset_after_ms")
         if not math.isfinite(strategy.multiplier) or strategy.multiplier < 1:
             yield f"The restart strategy's multiplier is {strategy.multiplier}: it has to be at least 1."
-        if not 0 <= strategy.jitter <= 1:
+        if strategy.jitter is not None and not 0 <= strategy.jitter <= 1:
             yield f"The restart strategy's jitter is {strategy.jitter}: it has to lie between 0 and 1."
         if 0 <= strategy.max_ms < strategy.initial_ms:
             yield f"The restart strategy's max_ms {strategy.max_ms} is below its initial_ms {strategy.initial_ms}."

@@ -5,18 +5,21 @@ from __future__ import annotations
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from lockgate_proto.rpc import full_name
+from lockgate_proto.rpc import LEADER, READY, full_name
 
 SERVICES = ("JobService", "ControlService", "FollowService")
-LEADER = "lockgate.leader"
 
 
 class Health:
-    """`""` and the services are SERVING while the process is up, `lockgate.leader` while it leads."""
+    """`""` and the services are SERVING while the process is up, `lockgate.leader` while it leads.
+
+    `lockgate.ready` is SERVING from when it has joined the others, as a leader or a standby, until it is asked to stop.
+    """
 
     def __init__(self) -> None:
         self._servicer = health.HealthServicer()
         self.leading(False)
+        self._servicer.set(READY, health_pb2.HealthCheckResponse.NOT_SERVING)
 
     def add_to(self, server: grpc.Server) -> None:
         """Registers health and reflection with the server."""
@@ -25,6 +28,10 @@ class Health:
         reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
         for name in ("", *names):
             self._servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    def ready(self) -> None:
+        """It takes part now. An outage of ZooKeeper does not take that back: what runs is still served."""
+        self._servicer.set(READY, health_pb2.HealthCheckResponse.SERVING)
 
     def leading(self, yes: bool) -> None:
         """Says whether this process leads."""

@@ -39,6 +39,7 @@ _JOB_KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _WRITE_WAIT_S = 60.0
 _FORWARD_WAIT_S = 2.0
 _FORWARDED = "lockgate-forwarded"
+COORDINATOR_METADATA = "lockgate-coordinator"
 
 
 class Cluster(Protocol):
@@ -76,7 +77,7 @@ class JobService:
     # -- writes -------------------------------------------------------------------------------------------------------
 
     def Submit(self, request: m.SubmitRequest, context: grpc.ServicerContext) -> m.SubmitResponse:
-        """Durable when it returns. The same key with the same graph is the same job."""
+        """Durable when it returns. The same key with the same graph is the same job, unless its start differs."""
         key, graph = request.job_key, request.graph
         if not _JOB_KEY.fullmatch(key) or key in (".", ".."):
             raise Refused("INVALID_ARGUMENT", f"{key!r} is not a job key; use 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -84,19 +85,18 @@ class JobService:
             raise Refused("INVALID_ARGUMENT", "the request has no job graph")
         self._dispatcher.wait_recovered()
         data = encode(graph)
-        checksum = graph_checksum(data)
-        known = self._dispatcher.submissions(lambda submissions: submissions.known(key, checksum))
-        if known is not None:
-            return known
-        self._check(graph, request.restore_from)
         record = m.JobRecord(
             job_key=key,
             run_id=f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}",
-            graph_checksum=checksum,
+            graph_checksum=graph_checksum(data),
             submitted_unix_ms=time.time_ns() // 1_000_000,
             restore_from=request.restore_from,
             storage=_own_storage(graph),
         )
+        known = self._dispatcher.submissions(lambda submissions: submissions.known(record))
+        if known is not None:
+            return known
+        self._check(graph, request.restore_from)
         log.info("job %s submitted as run %s", key, record.run_id)
         answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data))
         return _outcome(answer, context, "nobody knows yet whether the job was submitted; submit it again as it is")
@@ -235,8 +235,9 @@ class JobService:
 
     # -- answered by every coordinator --------------------------------------------------------------------------------
 
-    def GetLeader(self, _request: m.GetLeaderRequest, _context: grpc.ServicerContext) -> m.LeaderRecord:
-        """Who leads."""
+    def GetLeader(self, _request: m.GetLeaderRequest, context: grpc.ServicerContext) -> m.LeaderRecord:
+        """Who leads. The answer's metadata tells who gave it: a client may know this coordinator by another address."""
+        context.set_trailing_metadata(((COORDINATOR_METADATA, self._address),))
         leader = self._cluster.leader
         if leader is None:
             raise Refused("UNAVAILABLE", "nobody leads at the moment; try again")

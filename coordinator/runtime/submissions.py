@@ -9,8 +9,9 @@ from functools import partial
 from lockgate_proto.messages import JobRecord, JobResult, SubmitResponse
 
 from coordinator.runtime.errors import Refused
+from coordinator.runtime.metadata_files import metadata_uri
 from coordinator.runtime.term import LeaderTerm
-from coordinator.runtime.views import other_job
+from coordinator.runtime.views import other_job, other_start
 
 
 class Submissions:
@@ -18,26 +19,30 @@ class Submissions:
 
     def __init__(self, term: LeaderTerm) -> None:
         self._term = term
-        self._open: dict[str, tuple[str, Future[SubmitResponse]]] = {}  # key to graph checksum and answer
+        self._open: dict[str, tuple[JobRecord, Future[SubmitResponse]]] = {}  # by key: what was asked, and the answer
 
-    def known(self, key: str, checksum: str) -> SubmitResponse | None:
-        """The answer for a key that is known already, None for a new one. Raises Refused for another graph."""
+    def known(self, wanted: JobRecord) -> SubmitResponse | None:
+        """The answer for a key that is known already, None for a new one.
+
+        Raises Refused when the key belongs to another graph, or to a job with another start.
+        """
+        key = wanted.job_key
         runner = self._term.jobs.get(key) or self._term.ended.get(key)
         found: JobRecord | JobResult | None = runner.record if runner is not None else self._term.results.get(key)
-        return None if found is None else _same(found, checksum)
+        return None if found is None else _same(found, wanted)
 
     def submit(self, record: JobRecord, graph: bytes) -> Future[SubmitResponse]:
         """Writes a new job; the answer comes when it is durable.
 
         Fails with Refused, StoreError, StorageError, or Stopped (outcome unknown: submit again).
         """
-        key, checksum = record.job_key, record.graph_checksum
+        key = record.job_key
         answer: Future[SubmitResponse] = Future()
         try:
-            known = self.known(key, checksum)
+            known = self.known(record)
             running = self._open.get(key)
-            if running is not None and running[0] != checksum:
-                raise other_job(key)
+            if running is not None:
+                _same(running[0], record)
         except Refused as error:
             answer.set_exception(error)
             return answer
@@ -47,7 +52,7 @@ class Submissions:
         if running is not None:
             _follow(running[1], answer)
             return answer
-        self._open[key] = (checksum, answer)
+        self._open[key] = (record, answer)
         record = dataclasses.replace(record, token=self._term.token)
         written = self._term.shared.workers.submit(key, partial(self._term.persistence.submit, record, graph))
         written.add_done_callback(partial(self._written, record, answer))
@@ -70,7 +75,7 @@ class Submissions:
         self._forget(record.job_key)
         if found.run_id != record.run_id:
             try:
-                answer.set_result(_same(found, record.graph_checksum))
+                answer.set_result(_same(found, record))
             except Refused as error:
                 answer.set_exception(error)
             return
@@ -79,10 +84,18 @@ class Submissions:
         answer.set_result(SubmitResponse(record.job_key, record.run_id, created=True))
 
 
-def _same(found: JobRecord | JobResult, checksum: str) -> SubmitResponse:
-    if found.graph_checksum != checksum:
+def _same(found: JobRecord | JobResult, wanted: JobRecord) -> SubmitResponse:
+    """Who names no start asks for the job whatever its start was: to follow it, or in a retry."""
+    if found.graph_checksum != wanted.graph_checksum:
         raise other_job(found.job_key)
+    if wanted.restore_from and _start(found) != _start(wanted):
+        raise other_start(found.job_key, found.restore_from)
     return SubmitResponse(found.job_key, found.run_id, created=False)
+
+
+def _start(record: JobRecord | JobResult) -> str:
+    """One file has several names: path or URI, of the file or of its folder."""
+    return metadata_uri(record.restore_from) if record.restore_from else ""
 
 
 def _follow(first: Future[SubmitResponse], second: Future[SubmitResponse]) -> None:

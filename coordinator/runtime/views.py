@@ -40,3 +40,13 @@ def other_job(key: str) -> Refused:
         "ALREADY_EXISTS",
         f"the job key {key!r} belongs to another job graph; choose another key (a key names one job for good)",
     )
+
+
+def other_start(key: str, restore_from: str) -> Refused:
+    """The error for the same graph under the same key that is to start elsewhere. restore_from: of the known job."""
+    start = f"from {restore_from}" if restore_from else "without a snapshot to start from"
+    return Refused(
+        "ALREADY_EXISTS",
+        f"the job key {key!r} belongs to a job that was submitted {start}; to start from another one, choose another "
+        f"key (a key names one job for good)",
+    )

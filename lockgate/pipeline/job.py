@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_KEY_GROUPS = 32768
 
+Location = str | os.PathLike[str]
+
 
 class Job:
     """A streaming job under construction.
@@ -88,62 +90,39 @@ class Job:
         return self._key
 
     def read_text(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        include: str = "",
-        continuous: bool = False,
-        poll_interval_ms: int = 1000,
+        self, path: Location, *, include: str = "", continuous: bool = False, poll_interval_ms: int = 1000
     ) -> Stream:
         """Lines of text files, as one column `value STRING`.
 
         path: a file or a folder, local or a pyarrow.fs URI, that every task manager can read; include: a glob on the
         file name, such as "*.py"; continuous: watch the folder for new files and never end.
         """
-        return self._read("read_text", path, FileFormat.TEXT, "", {}, include, continuous, poll_interval_ms)
+        return self._read("read_text", FileFormat.TEXT, path, "", {}, include, continuous, poll_interval_ms)
 
-    def read_csv(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        schema: Any = None,
-        include: str = "",
-        continuous: bool = False,
-        poll_interval_ms: int = 1000,
-        **options: Any,
-    ) -> Stream:
-        """Rows of CSV files. schema: Spark DDL or a StructType; options: Spark's own, such as header=True, sep=";"."""
-        ddl = _required_schema("read_csv", schema)
-        plain = {name: _option(value) for name, value in options.items()}
-        return self._read("read_csv", path, FileFormat.CSV, ddl, plain, include, continuous, poll_interval_ms)
+    def read_csv(self, path: Location, *, schema: Any = None, **options: Any) -> Stream:
+        """Rows of CSV files. schema: Spark DDL or a StructType.
 
-    def read_json(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        schema: Any = None,
-        include: str = "",
-        continuous: bool = False,
-        poll_interval_ms: int = 1000,
-        **options: Any,
-    ) -> Stream:
-        """Rows of files of JSON lines. schema: Spark DDL or a StructType; options: Spark's own."""
-        ddl = _required_schema("read_json", schema)
-        plain = {name: _option(value) for name, value in options.items()}
-        return self._read("read_json", path, FileFormat.JSON_LINES, ddl, plain, include, continuous, poll_interval_ms)
+        options: `include`, `continuous` and `poll_interval_ms` as for `read_text`, and Spark's own, such as
+        header=True, sep=";".
+        """
+        return self._read_rows("read_csv", FileFormat.CSV, path, schema, **options)
+
+    def read_json(self, path: Location, *, schema: Any = None, **options: Any) -> Stream:
+        """Rows of files of JSON lines. schema: Spark DDL or a StructType; options: as for `read_csv`."""
+        return self._read_rows("read_json", FileFormat.JSON_LINES, path, schema, **options)
 
     def read_parquet(
         self,
-        path: str | os.PathLike[str],
+        path: Location,
         *,
         schema: Any = None,
         include: str = "",
         continuous: bool = False,
         poll_interval_ms: int = 1000,
     ) -> Stream:
-        """Rows of Parquet files; the schema is theirs unless given."""
+        """Rows of Parquet files; the schema is theirs unless given. The rest is as for `read_text`."""
         ddl = "" if schema is None else checks.schema("read_parquet", schema)
-        return self._read("read_parquet", path, FileFormat.PARQUET, ddl, {}, include, continuous, poll_interval_ms)
+        return self._read("read_parquet", FileFormat.PARQUET, path, ddl, {}, include, continuous, poll_interval_ms)
 
     def generate(self, rows: int | None = None, *, rate: float | None = None, partitions: int | None = None) -> Stream:
         """Made-up rows (partition INT, sequence BIGINT), sequence counting from 0 in each partition.
@@ -181,11 +160,28 @@ class Job:
         self._submitted = graph
         return submit(self, graph, cluster, wait, restore_from)
 
+    def _read_rows(
+        self,
+        method: str,
+        file_format: FileFormat,
+        path: Location,
+        schema: Any,
+        /,  # an option of Spark's may well be called `method`
+        *,
+        include: str = "",
+        continuous: bool = False,
+        poll_interval_ms: int = 1000,
+        **options: Any,
+    ) -> Stream:
+        ddl = _required_schema(method, schema)
+        plain = {name: _option(value) for name, value in options.items()}
+        return self._read(method, file_format, path, ddl, plain, include, continuous, poll_interval_ms)
+
     def _read(
         self,
         method: str,
-        path: str | os.PathLike[str],
         file_format: FileFormat,
+        path: Location,
         schema: str,
         options: Mapping[str, str],
         include: str,

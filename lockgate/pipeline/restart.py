@@ -10,32 +10,73 @@ from lockgate_proto.messages import (
     RestartStrategy,
 )
 
+from lockgate.pipeline import checks
+from lockgate.pipeline.errors import PipelineError
+
 
 class Restart:
-    """The choices for `Job(restart=...)`. Times in milliseconds."""
+    """The choices for `Job(restart=...)`. Times in milliseconds. Mistakes raise PipelineError.
+
+    What is left out is chosen by the cluster, so that one set of defaults holds for every client of it.
+    """
 
     @staticmethod
     def exponential(
-        initial_ms: int = 100,
-        max_ms: int = 30_000,
-        multiplier: float = 2.0,
-        jitter: float = 0.1,
-        reset_after_ms: int = 60_000,
+        initial_ms: int | None = None,
+        max_ms: int | None = None,
+        multiplier: float | None = None,
+        jitter: float | None = None,
+        reset_after_ms: int | None = None,
     ) -> RestartStrategy:
-        """Waits longer after each failure, up to `max_ms`; starts over after `reset_after_ms` without one."""
-        return RestartStrategy(ExponentialRestart(initial_ms, max_ms, multiplier, jitter, reset_after_ms))
+        """Waits longer after each failure, up to `max_ms`; starts over after `reset_after_ms` without one.
+
+        jitter: the fraction, 0 to 1, by which a pause is made longer or shorter at random. Left out: 50 ms, 10 s,
+        twice as long each time, 0.2, 30 s.
+        """
+        method = "Restart.exponential"
+        return RestartStrategy(
+            ExponentialRestart(
+                _given(method, "initial_ms", initial_ms),
+                _given(method, "max_ms", max_ms),
+                0.0 if multiplier is None else _number(method, "multiplier", multiplier, 1, 1000),
+                None if jitter is None else _number(method, "jitter", jitter, 0, 1),
+                _given(method, "reset_after_ms", reset_after_ms),
+            )
+        )
 
     @staticmethod
-    def fixed_delay(delay_ms: int = 1000, attempts: int = 0) -> RestartStrategy:
-        """Waits the same each time; fails the job after `attempts` restarts (0: never)."""
-        return RestartStrategy(FixedDelayRestart(attempts, delay_ms))
+    def fixed_delay(delay_ms: int | None = None, attempts: int = 0) -> RestartStrategy:
+        """Waits the same each time, 1 s when left out; fails the job after `attempts` restarts (0: never)."""
+        method = "Restart.fixed_delay"
+        restarts = checks.whole(method, "attempts", attempts, 0)
+        return RestartStrategy(FixedDelayRestart(restarts, _given(method, "delay_ms", delay_ms)))
 
     @staticmethod
-    def failure_rate(failures: int = 3, interval_ms: int = 60_000, delay_ms: int = 1000) -> RestartStrategy:
-        """Fails the job after more than `failures` failures within `interval_ms`."""
-        return RestartStrategy(FailureRateRestart(failures, interval_ms, delay_ms))
+    def failure_rate(
+        failures: int | None = None, interval_ms: int | None = None, delay_ms: int | None = None
+    ) -> RestartStrategy:
+        """Fails the job after more than `failures` failures within `interval_ms`. Left out: 3, 60 s, 1 s."""
+        method = "Restart.failure_rate"
+        return RestartStrategy(
+            FailureRateRestart(
+                _given(method, "failures", failures),
+                _given(method, "interval_ms", interval_ms),
+                _given(method, "delay_ms", delay_ms),
+            )
+        )
 
     @staticmethod
     def never() -> RestartStrategy:
         """The first failure fails the job."""
         return RestartStrategy(NoRestart())
+
+
+def _given(method: str, name: str, value: int | None) -> int:
+    """0 says "left out" to the cluster, so that a 0 of the author's would not mean what it says."""
+    return 0 if value is None else checks.whole(method, name, value, 1)
+
+
+def _number(method: str, name: str, value: float, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise PipelineError(f"{method}: {name} must be a number from {least} to {most}, not {value!r}")
+    return float(value)

@@ -141,15 +141,23 @@ class _Follower:
     def _sentence(self) -> str:
         key, status = self._handle.key, self._status
         if status is None:
-            return f"job {key} is accepted; `lockgate job {key}` shows how it goes on"
+            return f"job {key} is submitted; {_ways_on(key)}"
         if status.state is JobState.FAILED:
             raise JobFailed(status.error or f"job {key} failed")
         if status.state in TERMINAL:
             return f"job {key} has ended: {status.state.name}"
         if status.state in _STARTED:
             return f"job {key} is running (attempt {status.attempt})"
-        reason = status.message or status.error
-        return f"job {key} is {words(status.state)}{f': {reason}' if reason else ''}; `lockgate job {key}` shows more"
+        reason = f": {status.message or status.error}" if status.message or status.error else ""
+        if status.state is JobState.WAITING_FOR_SLOTS:
+            by_itself = "It starts by itself as soon as there are enough: when a task manager joins or another job ends"
+        else:
+            by_itself = "It goes on by itself"
+        return f"job {key} is submitted and still {words(status.state)}{reason}. {by_itself}; {_ways_on(key)}"
+
+
+def _ways_on(key: str) -> str:
+    return f"`lockgate watch {key}` follows it, `lockgate cancel {key}` ends it"
 
 
 def words(state: JobState) -> str:

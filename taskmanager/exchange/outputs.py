@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -26,6 +27,12 @@ log = logging.getLogger(__name__)
 
 QUEUE_BYTES = 8 * 1024 * 1024
 QUEUE_ELEMENTS = 64
+ACCEPT_TIMEOUT_MS = 15_000  # the receiver itself waits 10 s for its deployment
+
+
+def not_accepted(timeout_ms: int) -> ChannelBroken:
+    """The error of a channel that its receiver has not taken in time, whoever notices it."""
+    return ChannelBroken(f"a downstream subtask did not take its channel in {timeout_ms / 1000:g} s")
 
 
 class OutputChannel(Protocol):
@@ -94,6 +101,7 @@ class RemoteOutput:
     ours reads the answers and so learns of acceptance and of the end.
 
     on_lost: called with a sentence, from any thread, when the channel broke before cancel().
+    accept_timeout_ms: after start(); a send that is blocked longer, with the channel not taken, raises ChannelBroken.
     """
 
     def __init__(
@@ -105,9 +113,12 @@ class RemoteOutput:
         *,
         max_bytes: int = QUEUE_BYTES,
         max_elements: int = QUEUE_ELEMENTS,
+        accept_timeout_ms: int = ACCEPT_TIMEOUT_MS,
     ) -> None:
         self._peers, self._address, self._hello, self._on_lost = peers, address, hello, on_lost
         self._max_bytes, self._max_elements = max_bytes, max_elements
+        self._accept_timeout_ms = accept_timeout_ms
+        self._accept_by_s = 0.0
         self._queue: deque[tuple[Element, int]] = deque()
         self._queued_bytes = 0
         self._condition = threading.Condition()
@@ -124,6 +135,7 @@ class RemoteOutput:
 
     def start(self) -> None:
         """See OutputChannel."""
+        self._accept_by_s = time.monotonic() + self._accept_timeout_ms / 1000
         open_stream = rpc.call(self._peers.acquire(self._address), "ExchangeService", "Open")
         metadata = self._peers.credentials.metadata()
         call = open_stream(self._requests(), metadata=metadata, wait_for_ready=True)
@@ -142,7 +154,7 @@ class RemoteOutput:
             size = size_of(piece)
             with self._condition:
                 while not self._canceled and not self._broken and not self._has_room(size):
-                    self._condition.wait()
+                    self._condition.wait(self._patience_s())
                 self._check()
                 self._queue.append((piece, size))
                 self._queued_bytes += size
@@ -172,6 +184,19 @@ class RemoteOutput:
         return not self._queue or (
             self._queued_bytes + size <= self._max_bytes and len(self._queue) < self._max_elements
         )
+
+    def _patience_s(self) -> float | None:
+        """How long a blocked send may wait before it looks again; None when only the receiver's pace holds it up.
+
+        The subtask cannot check the acceptance itself while it is in here, and nothing else ends the wait for an
+        address that nobody answers at. Raises ChannelBroken.
+        """
+        if self._accepted:
+            return None
+        left_s = self._accept_by_s - time.monotonic()
+        if left_s <= 0:
+            raise not_accepted(self._accept_timeout_ms)
+        return left_s
 
     def _check(self) -> None:
         if self._canceled:

@@ -8,6 +8,7 @@ from concurrent import futures
 
 import grpc
 import pyarrow as pa
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from lockgate_proto import rpc
 from lockgate_proto.messages import ChannelOpen, ExchangeSignal, RecordBatch, StreamElement
 from lockgate_proto.security import Credentials
@@ -71,7 +72,7 @@ class ExchangeService:
 
 
 class ExchangeServer:
-    """The gRPC server of the data exchange."""
+    """The gRPC server of the data exchange, and of grpc.health.v1: it is opened when Spark is warm, so it is ready."""
 
     def __init__(
         self,
@@ -89,6 +90,9 @@ class ExchangeServer:
         self._server = grpc.server(pool, options=rpc.SERVER_OPTIONS)
         service = ExchangeService(credentials, fence, registry, wait_s)
         self._server.add_generic_rpc_handlers((rpc.handler("ExchangeService", service),))
+        self._health = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._health.set(rpc.READY, health_pb2.HealthCheckResponse.SERVING)
 
     def start(self, bind: str) -> str:
         """Opens `host:port` and returns the address with the real port. Raises SecurityError, OSError."""
@@ -98,6 +102,7 @@ class ExchangeServer:
 
     def stop(self) -> None:
         """Takes no further channel and ends every present one."""
+        self._health.enter_graceful_shutdown()
         self._registry.close()
         self._server.stop(grace=0).wait(5.0)
         self._pool.shutdown(wait=False)

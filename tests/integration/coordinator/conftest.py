@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
@@ -171,6 +171,36 @@ def new_task_manager(fleet: FakeFleet) -> Iterator[Callable[..., FakeTaskManager
     yield make
     for one in made:
         one.die()
+
+
+class Running(NamedTuple):
+    """A leader, a caller of it, its only task manager, and the run of the job "job" there."""
+
+    leader: Coordinator
+    api: Caller
+    one: FakeTaskManager
+    run_id: str
+
+
+@pytest.fixture
+def running(
+    new_coordinator: Callable[..., Coordinator],
+    caller: Callable[..., Caller],
+    new_task_manager: Callable[..., FakeTaskManager],
+) -> Callable[..., Running]:
+    """Starts all of it. checkpoints: wait for so many, too; the rest is for the task manager."""
+
+    def start(name: str = "", *, checkpoints: int = 0, **options: Any) -> Running:
+        leader = leading(new_coordinator())
+        api = caller(leader)
+        one = new_task_manager(name, **options).connect(leader.address)
+        run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
+        api.until(
+            "job", lambda status: status.state is m.JobState.RUNNING and status.checkpoints_completed >= checkpoints
+        )
+        return Running(leader, api, one, run_id)
+
+    return start
 
 
 def leading(coordinator: Coordinator) -> Coordinator:

@@ -22,7 +22,7 @@ from ha.embedded import EmbeddedZooKeeper
 from ha.paths import Paths
 from ha.records import JobRecords
 from ha.store import Create, Put
-from tests.integration.coordinator.conftest import Caller, graph, leading
+from tests.integration.coordinator.conftest import Caller, Running, graph, leading
 from tests.integration.coordinator.fake_task_manager import FakeFleet, FakeTaskManager
 
 pytestmark = pytest.mark.integration
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.integration
 NewCoordinator = Callable[..., Coordinator]
 NewTaskManager = Callable[..., FakeTaskManager]
 NewCaller = Callable[..., Caller]
+Start = Callable[..., Running]
 
 
 def crash(coordinator: Coordinator) -> None:
@@ -81,42 +82,25 @@ def test_a_silent_task_manager_is_lost_after_the_heartbeat_timeout(
     assert caller(leader)("GetCluster", m.GetClusterRequest()).task_managers == ()
 
 
-def test_a_broken_stream_of_a_living_process_loses_nothing(
-    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
-) -> None:
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    one = new_task_manager().connect(leader.address)
-    api("Submit", m.SubmitRequest("job", graph()))
-    done = api.until("job", lambda status: status.checkpoints_completed >= 1).checkpoints_completed
+def test_a_broken_stream_of_a_living_process_loses_nothing(running: Start) -> None:
+    leader, api, one, _ = running(checkpoints=1)
+    done = api.status("job").checkpoints_completed
     one.break_stream()
     one.connect(leader.address)
     status = api.until("job", lambda status: status.checkpoints_completed > done + 1)
     assert (status.attempt, status.restarts) == (1, 0)
 
 
-def test_a_process_that_forgot_its_attempt_over_a_reconnect_gets_it_again(
-    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
-) -> None:
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    one = new_task_manager().connect(leader.address)
-    api("Submit", m.SubmitRequest("job", graph()))
-    api.state("job", JobState.RUNNING)
+def test_a_process_that_forgot_its_attempt_over_a_reconnect_gets_it_again(running: Start) -> None:
+    leader, api, one, _ = running()
     one.break_stream()
     one.running.clear()
     one.connect(leader.address)
     assert api.until("job", lambda status: status.attempt == 2 and status.state is JobState.RUNNING).restarts == 1
 
 
-def test_a_new_process_under_an_old_id_counts_as_a_loss(
-    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
-) -> None:
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    one = new_task_manager("same", pid=1).connect(leader.address)
-    api("Submit", m.SubmitRequest("job", graph()))
-    api.state("job", JobState.RUNNING)
+def test_a_new_process_under_an_old_id_counts_as_a_loss(running: Start, new_task_manager: NewTaskManager) -> None:
+    leader, api, one, _ = running("same", pid=1)
     one.stop_listening()  # it has died, and its stream has not noticed
     new_task_manager("same", pid=2).connect(leader.address)
     one.wait(lambda: one.status)
@@ -125,13 +109,9 @@ def test_a_new_process_under_an_old_id_counts_as_a_loss(
 
 
 def test_two_living_processes_under_one_id_do_not_evict_each_other(
-    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+    running: Start, new_task_manager: NewTaskManager
 ) -> None:
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    one = new_task_manager("same", pid=1).connect(leader.address)
-    api("Submit", m.SubmitRequest("job", graph()))
-    api.state("job", JobState.RUNNING)
+    leader, api, one, _ = running("same", pid=1)
     other = new_task_manager("same", pid=2)
     other.connect(leader.address)
     other.wait(lambda: other.status)
@@ -320,14 +300,9 @@ def test_a_leader_steps_down_when_a_task_manager_has_seen_a_later_one(
     one.wait(lambda: leader.leadership.elector.grant is not None and leader.leadership.elector.grant.token > 7)
 
 
-def test_an_outage_of_zookeeper_restarts_nothing(
-    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper
-) -> None:
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    new_task_manager().connect(leader.address)
-    api("Submit", m.SubmitRequest("job", graph()))
-    done = api.until("job", lambda status: status.checkpoints_completed >= 1)
+def test_an_outage_of_zookeeper_restarts_nothing(running: Start, server: EmbeddedZooKeeper) -> None:
+    api = running(checkpoints=1).api
+    done = api.status("job")
     server.stop()
     refused = api.fails("Submit", m.SubmitRequest("other", graph()))
     assert refused.code() is grpc.StatusCode.UNAVAILABLE
@@ -362,19 +337,15 @@ def test_a_corrupt_record_fails_its_own_job_only(
 
 @pytest.mark.parametrize("inline_bytes", [0, persistence.INLINE_METADATA_BYTES])
 def test_a_corrupt_metadata_file_fails_the_job_and_deletes_nothing(
+    running: Start,
     new_coordinator: NewCoordinator,
     caller: NewCaller,
-    new_task_manager: NewTaskManager,
     storage: Path,
     monkeypatch: pytest.MonkeyPatch,
     inline_bytes: int,
 ) -> None:
     monkeypatch.setattr(persistence, "INLINE_METADATA_BYTES", inline_bytes)
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    one = new_task_manager().connect(leader.address)
-    api("Submit", m.SubmitRequest("job", graph()))
-    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    leader, _, one, _ = running(checkpoints=1)
     leader.stop()
     for file in storage.rglob("_metadata"):
         file.write_bytes(b"rubbish")
@@ -393,17 +364,9 @@ def test_a_corrupt_metadata_file_fails_the_job_and_deletes_nothing(
 
 
 def test_a_dirty_result_is_cleaned_up_and_never_run_again(
-    new_coordinator: NewCoordinator,
-    caller: NewCaller,
-    new_task_manager: NewTaskManager,
-    server: EmbeddedZooKeeper,
-    storage: Path,
+    running: Start, new_coordinator: NewCoordinator, caller: NewCaller, server: EmbeddedZooKeeper, storage: Path
 ) -> None:
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    one = new_task_manager().connect(leader.address)
-    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
-    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    leader, _, one, run_id = running(checkpoints=1)
     leader.stop()
     result = m.JobResult("job", run_id, outcome="FINISHED", dirty=True)
     server.open().transact([Create(Paths("default").result("job"), encode(result))])
@@ -420,13 +383,9 @@ def test_a_dirty_result_is_cleaned_up_and_never_run_again(
 
 
 def test_folders_that_no_checkpoint_owns_are_deleted_after_a_takeover(
-    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager, storage: Path
+    running: Start, new_coordinator: NewCoordinator, caller: NewCaller, storage: Path
 ) -> None:
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    one = new_task_manager().connect(leader.address)
-    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
-    api.until("job", lambda status: status.checkpoints_completed >= 3)
+    leader, _, one, run_id = running(checkpoints=3)
     leader.stop()
     orphan = storage / "default" / "job" / run_id / "chk-1"
     orphan.mkdir()

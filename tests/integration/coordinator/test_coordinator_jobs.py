@@ -242,6 +242,40 @@ def test_a_job_goes_on_from_a_savepoint(leader: Coordinator, api: Caller, new_ta
     assert wrong.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def test_the_same_key_with_another_start_is_refused_while_it_runs_and_after_its_end(
+    leader: Coordinator,
+    api: Caller,
+    caller: NewCaller,
+    new_coordinator: NewCoordinator,
+    new_task_manager: NewTaskManager,
+) -> None:
+    new_task_manager(slots=2).connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.state("job", JobState.RUNNING)
+    start, other = (api("TriggerSavepoint", m.TriggerSavepointRequest("job")).savepoint.pointer for _ in range(2))
+    run_id = api("Submit", m.SubmitRequest("next", graph(), start)).run_id
+
+    def check(one: Caller) -> None:
+        folder = start.removeprefix("file://").removesuffix("/_metadata")
+        for same in (start, folder, ""):  # who names no start follows the job there is
+            again = one("Submit", m.SubmitRequest("next", graph(), same))
+            assert (again.created, again.run_id) == (False, run_id)
+        refused = one.fails("Submit", m.SubmitRequest("next", graph(), other))
+        assert refused.code() is grpc.StatusCode.ALREADY_EXISTS
+        assert f"the job key 'next' belongs to a job that was submitted from {start}" in refused.details()
+        fresh = one.fails("Submit", m.SubmitRequest("job", graph(), start))
+        assert fresh.code() is grpc.StatusCode.ALREADY_EXISTS
+        assert "was submitted without a snapshot to start from" in fresh.details()
+
+    check(api)
+    for key in ("job", "next"):
+        api("Cancel", m.CancelRequest(key))
+        api.state(key, JobState.CANCELED)
+    check(api)
+    leader.stop()
+    check(caller(leading(new_coordinator())))  # of which the results are all that it knows
+
+
 def test_a_watch_tells_the_status_then_the_events(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
 ) -> None:

@@ -212,7 +212,8 @@ def test_a_leader_killed_before_it_writes_the_result_is_finished_by_the_next(
     [
         ({"zookeeper": "127.0.0.1:1", "connect_timeout_ms": 500}, "no ZooKeeper answered at 127.0.0.1:1"),
         ({"bind": "nonsense"}, "bind"),
-        ({"bind": "0.0.0.0:0"}, "tls"),
+        ({"bind": "0.0.0.0:0"}, "set advertise to the host:port"),
+        ({"bind": "0.0.0.0:0", "advertise": "host.example:7070"}, "tls"),
         ({"storage": "nosuch://place"}, "nosuch://place"),
         ({"storage": "/proc/nothing/here"}, "/proc/nothing/here"),
     ],

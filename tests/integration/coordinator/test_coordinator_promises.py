@@ -26,7 +26,7 @@ from ha.errors import StoreUnavailable
 from ha.paths import Paths
 from ha.records import JobRecords
 from ha.store import Put
-from tests.integration.coordinator.conftest import Caller, graph, leading
+from tests.integration.coordinator.conftest import Caller, Running, graph, leading
 from tests.integration.coordinator.fake_task_manager import WAIT_S, FakeTaskManager
 
 pytestmark = pytest.mark.integration
@@ -34,6 +34,7 @@ pytestmark = pytest.mark.integration
 NewCoordinator = Callable[..., Coordinator]
 NewTaskManager = Callable[..., FakeTaskManager]
 NewCaller = Callable[..., Caller]
+Start = Callable[..., Running]
 
 
 def _no_master(_self: JobMaster, event: ev.Event, _now_ms: int) -> list[do.Effect]:
@@ -41,18 +42,14 @@ def _no_master(_self: JobMaster, event: ev.Event, _now_ms: int) -> list[do.Effec
 
 
 def test_giving_a_broken_job_up_deletes_no_file_now_or_under_a_later_leader(
+    running: Start,
     new_coordinator: NewCoordinator,
     caller: NewCaller,
-    new_task_manager: NewTaskManager,
     server: EmbeddedZooKeeper,
     storage: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    one = new_task_manager().connect(leader.address)
-    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
-    api.until("job", lambda status: status.checkpoints_completed >= 2)
+    leader, _, one, run_id = running(checkpoints=2)
     leader.stop()
     kept = sorted(storage.rglob("_metadata"))
     assert kept
@@ -107,17 +104,9 @@ def test_a_result_that_keeps_files_keeps_those_that_it_does_not_name(server: Emb
 
 
 def test_a_corrupt_attempt_record_fails_the_job_and_deletes_nothing(
-    new_coordinator: NewCoordinator,
-    caller: NewCaller,
-    new_task_manager: NewTaskManager,
-    server: EmbeddedZooKeeper,
-    storage: Path,
+    running: Start, new_coordinator: NewCoordinator, caller: NewCaller, server: EmbeddedZooKeeper, storage: Path
 ) -> None:
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    new_task_manager().connect(leader.address)
-    api("Submit", m.SubmitRequest("job", graph()))
-    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    leader = running(checkpoints=1).leader
     leader.stop()
     kept = sorted(storage.rglob("_metadata"))
     server.open().transact([Put(Paths("default").attempt("job"), b"\xff")])
@@ -221,18 +210,10 @@ def test_a_graph_that_cannot_be_read_for_a_while_is_read_again(
 
 
 def test_late_uploads_of_aborted_checkpoints_are_deleted_now_and_then(
-    new_coordinator: NewCoordinator,
-    caller: NewCaller,
-    new_task_manager: NewTaskManager,
-    storage: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    running: Start, storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_runner, "_ORPHANS_EVERY", 3)
-    leader = leading(new_coordinator())
-    api = caller(leader)
-    new_task_manager().connect(leader.address)
-    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
-    api.until("job", lambda status: status.checkpoints_completed >= 2)
+    _, api, _, run_id = running(checkpoints=2)
     late = storage / "default" / "job" / run_id / "chk-1"
     late.mkdir(exist_ok=True)
     (late / "late.state").write_bytes(b"x")

@@ -340,6 +340,24 @@ def test_defaults_are_written_out() -> None:
     assert graph.state_backend.backend is not None
 
 
+@pytest.mark.parametrize(
+    ("given", "full"),
+    [
+        (ExponentialRestart(), DEFAULT_EXPONENTIAL),
+        (ExponentialRestart(initial_ms=70), replace(DEFAULT_EXPONENTIAL, initial_ms=70)),
+        (ExponentialRestart(jitter=0), replace(DEFAULT_EXPONENTIAL, jitter=0)),
+        (ExponentialRestart(initial_ms=20_000), replace(DEFAULT_EXPONENTIAL, initial_ms=20_000, max_ms=20_000)),
+        (FixedDelayRestart(), FixedDelayRestart(0, 1_000)),
+        (FailureRateRestart(), FailureRateRestart(3, 60_000, 1_000)),
+        (FailureRateRestart(failures=5), FailureRateRestart(5, 60_000, 1_000)),
+    ],
+)
+def test_what_a_restart_strategy_leaves_out_is_filled_in(given: Any, full: Any) -> None:
+    graph = normalize(word_count(restart=RestartStrategy(strategy=given)))
+    assert graph.restart == RestartStrategy(strategy=full)
+    assert not validate(graph)
+
+
 def test_normalizing_twice_changes_nothing() -> None:
     once = normalize(word_count(replace(FILES, continuous=True), restart=RestartStrategy(strategy=FixedDelayRestart())))
     assert normalize(once) == once

@@ -63,6 +63,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["drill", "--kill", "cat"], "'cat' is not one of"),
         (["coordinator"], "give --storage DIRECTORY"),
         (["taskmanager", "--spark-option", "x"], "--spark-option takes KEY=VALUE"),
+        (["cluster", "--spark-option", "=x"], "--spark-option takes KEY=VALUE"),
+        (["drill", "--spark-option", "x"], "--spark-option takes KEY=VALUE"),
+        (["drill", "--cluster", "h:1", "--spark-master", "spark://m:7077"], "are for a cluster of the drill's own"),
         (["taskmanager", "--slots", "0"], "0 is not in the range"),
         (["submit", "nofile.py"], "cannot read nofile.py"),
         (["submit", "nofile.json", "--dry-run"], "cannot read nofile.json"),
@@ -76,6 +79,28 @@ def test_a_users_error_is_one_line_and_exit_2(
     assert err.startswith("error: ")
     assert words in err
     assert err.count("\n") == 1
+
+
+_ON_SPARK = ["--slots", "1", "--spark-master", "spark://m:7077", "--spark-option", "spark.executor.memory = 512m"]
+_THEN = {"spark_master": "spark://m:7077", "spark_options": {"spark.executor.memory": "512m"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "called", "expected"),
+    [
+        (["cluster", *_ON_SPARK], "lockgate.local.run_cluster", {"slots": 1, "taskmanager": _THEN}),
+        (["cluster"], "lockgate.local.run_cluster", {"slots": 2, "taskmanager": {}}),
+        (["drill", *_ON_SPARK], "lockgate.drill.run_drill", {"cluster_options": {"slots": 1, "taskmanager": _THEN}}),
+        (["drill"], "lockgate.drill.run_drill", {"cluster_options": {}}),
+    ],
+)
+def test_one_option_puts_the_task_managers_on_a_spark_cluster(
+    arguments: list[str], called: str, expected: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr(called, lambda *_, **options: given.update(options) or 0)
+    assert run(arguments) == 0
+    assert {name: given[name] for name in expected} == expected
 
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

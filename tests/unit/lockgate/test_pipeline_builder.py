@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,19 @@ def test_ids_do_not_depend_on_what_is_added_elsewhere() -> None:
     before = {op.id for vertex in job.graph().vertices for op in vertex.operators}
     job.read_csv("/c", schema="a INT").filter("a > 0").print()
     assert before < {op.id for vertex in job.graph().vertices for op in vertex.operators}
+
+
+@pytest.mark.parametrize(
+    ("read", "file_format"), [(Job.read_csv, m.FileFormat.CSV), (Job.read_json, m.FileFormat.JSON_LINES)]
+)
+def test_options_of_rows_go_to_spark_and_those_of_the_folder_do_not(read: Any, file_format: m.FileFormat) -> None:
+    job = Job("j")
+    read(
+        job, "/a", schema="a INT", include="*.x", continuous=True, poll_interval_ms=50, header=True, method="m"
+    ).print()
+    options = {"header": "true", "method": "m"}
+    source = m.FileSource("/a", file_format, "a INT", options, continuous=True, poll_interval_ms=50, include="*.x")
+    assert job.graph().vertices[0].operators[0].kind == source
 
 
 def test_uid_fixes_the_id_and_never_collides_with_a_made_one() -> None:
@@ -137,6 +151,37 @@ def test_options_of_the_job_reach_the_graph() -> None:
     assert graph.restart == m.RestartStrategy(m.FixedDelayRestart(2, 50))
     assert graph.vertices[0].max_parallelism == 16
     assert graph.vertices[0].operators[0].kind == m.GeneratorSource(4, 10, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "strategy"),
+    [
+        (Restart.exponential(), m.ExponentialRestart()),
+        (Restart.exponential(initial_ms=70), m.ExponentialRestart(70)),
+        (Restart.exponential(multiplier=3, jitter=0), m.ExponentialRestart(multiplier=3.0, jitter=0.0)),
+        (Restart.fixed_delay(), m.FixedDelayRestart()),
+        (Restart.failure_rate(delay_ms=5), m.FailureRateRestart(delay_ms=5)),
+        (Restart.never(), m.NoRestart()),
+    ],
+)
+def test_a_restart_strategy_leaves_to_the_cluster_what_is_not_given(made: m.RestartStrategy, strategy: Any) -> None:
+    assert made == m.RestartStrategy(strategy)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Restart.exponential(initial_ms=0), "Restart.exponential: initial_ms must be a whole number from 1"),
+        (lambda: Restart.exponential(multiplier=0.5), "Restart.exponential: multiplier must be a number from 1 to"),
+        (lambda: Restart.exponential(jitter=1.5), "Restart.exponential: jitter must be a number from 0 to 1, not 1.5"),
+        (lambda: Restart.fixed_delay(delay_ms=0), "Restart.fixed_delay: delay_ms must be a whole number from 1"),
+        (lambda: Restart.fixed_delay(attempts=-1), "Restart.fixed_delay: attempts must be a whole number from 0"),
+        (lambda: Restart.failure_rate(failures=0), "Restart.failure_rate: failures must be a whole number from 1"),
+    ],
+)
+def test_a_restart_strategy_that_cannot_work_is_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(PipelineError, match=re.escape(message)):
+        make()
 
 
 def test_the_key_is_made_once_from_the_name() -> None:

@@ -1,0 +1,57 @@
+"""Submissions: what is asked twice while the first answer is still being written."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from lockgate_proto.messages import JobRecord
+
+from coordinator.runtime.errors import Refused
+from coordinator.runtime.submissions import Submissions
+
+
+def _asked(restore_from: str = "", checksum: str = "sha256:1", run_id: str = "run") -> JobRecord:
+    return JobRecord("job", run_id, graph_checksum=checksum, restore_from=restore_from)
+
+
+@pytest.fixture
+def submissions() -> Submissions:
+    """Of a term whose writes never end."""
+    never: Future[Any] = Future()
+    workers = SimpleNamespace(submit=lambda *_: never)
+    shared = SimpleNamespace(workers=workers)
+    persistence = SimpleNamespace(submit=lambda *_: None)
+    term: Any = SimpleNamespace(jobs={}, ended={}, results={}, token=1, persistence=persistence, shared=shared)
+    return Submissions(term)
+
+
+@pytest.mark.parametrize("second", [_asked("/s/chk-1", run_id="other"), _asked(run_id="other")])
+def test_the_same_asked_twice_waits_for_the_first_answer(submissions: Submissions, second: JobRecord) -> None:
+    submissions.submit(_asked("file:///s/chk-1/_metadata"), b"")
+    assert not submissions.submit(second, b"").done()
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        (_asked("/s/chk-2"), "was submitted from /s/chk-1"),
+        (_asked("/s/chk-1", "sha256:2"), "belongs to another job graph"),
+    ],
+)
+def test_another_start_or_graph_is_refused_before_the_first_is_written(
+    submissions: Submissions, second: JobRecord, reason: str
+) -> None:
+    submissions.submit(_asked("/s/chk-1"), b"")
+    error = submissions.submit(second, b"").exception(0)
+    assert isinstance(error, Refused)
+    assert error.code == "ALREADY_EXISTS"
+    assert reason in str(error)
+
+
+def test_a_start_for_a_job_that_had_none_is_refused(submissions: Submissions) -> None:
+    submissions.submit(_asked(), b"")
+    error = submissions.submit(_asked("/s/chk-1"), b"").exception(0)
+    assert "without a snapshot to start from" in str(error)
