@@ -3,7 +3,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-chaos lint mutation proto benchmarks clean
+.PHONY: help setup demo docker-image docker-demo test test-fast test-chaos lint mutation proto benchmarks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,6 +13,12 @@ setup: ## make .venv with everything in it (installs Java 17+ where it is missin
 
 demo: setup ## word count on a local cluster, the leader killed in the middle (INPUT=FOLDER for your own text)
 	@$(PY) -m lockgate.demo $(if $(INPUT),--input "$(INPUT)")
+
+docker-image: setup ## the container image for every role; needs a container engine, no registry
+	@PYTHON=$(PY) docker/build.sh
+
+docker-demo: docker-image ## the same demo on a cluster in containers (INPUT=FOLDER for your own text)
+	@$(PY) -m lockgate.demo.containers $(if $(INPUT),--input "$(INPUT)")
 
 test: setup ## all tests that need no container engine
 	@$(PY) -m pytest -m "not docker" $(ARGS)

@@ -23,14 +23,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "leader": ("lockgate.commands.jobs:leader", "Show which coordinator leads."),
     "drill": ("lockgate.commands.drill:drill", "Kill parts of a cluster under load and check the result."),
     "demo": ("lockgate.commands.drill:demo", "Count words, kill the leader, compare with Spark."),
-    "zookeeper": ("lockgate.commands.processes:zookeeper", "Run a ZooKeeper server."),
+    "zookeeper": ("lockgate.commands.zookeeper:zookeeper", "Run a ZooKeeper server."),
     "coordinator": ("lockgate.commands.processes:coordinator", "Run one coordinator."),
     "taskmanager": ("lockgate.commands.processes:taskmanager", "Run one task manager."),
+    "health": ("lockgate.commands.health:health", "Ask whether a process is ready to serve."),
+    "prepare": ("lockgate.commands.processes:prepare", "Let task managers start in half the time here."),
 }
 SECTIONS = {
     "Try it": ("cluster", "demo", "drill"),
     "Jobs": ("submit", "jobs", "job", "watch", "checkpoints", "savepoint", "cancel", "leader"),
-    "Processes of a real cluster": ("zookeeper", "coordinator", "taskmanager"),
+    "Processes of a real cluster": ("zookeeper", "coordinator", "taskmanager", "health", "prepare"),
 }
 
 EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130

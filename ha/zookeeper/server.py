@@ -1,4 +1,4 @@
-"""A ZooKeeper server out of PySpark's own jars, as a child process: for one machine, tests and drills."""
+"""A ZooKeeper server out of PySpark's own jars, as a child process: alone, or as one member of an ensemble."""
 
 from __future__ import annotations
 
@@ -99,13 +99,42 @@ def free_port(bind: str = "127.0.0.1") -> int:
         return port
 
 
+def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
+    """Whether the ZooKeeper server there answers requests now (in an ensemble: whether it is part of the quorum)."""
+    try:
+        with socket.create_connection((host, port), timeout_s) as connection:
+            connection.sendall(b"srvr")
+            answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    except OSError:
+        return False
+    return b"Mode: " in answer
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One server of an ensemble: its number from 1, and its two ports among servers."""
+    """One server of an ensemble: its number from 1, its two ports among servers, and its host.
+
+    host: the name or address that the other servers reach it under; "" when all are on this machine.
+    """
 
     number: int
     peer_port: int
     election_port: int
+    host: str = ""
+
+
+def parse_members(ensemble: str) -> tuple[Member, ...]:
+    """`HOST[:PEER_PORT:ELECTION_PORT],...` as members, numbered from 1 in that order. Raises ZooKeeperStartError."""
+    members = []
+    for number, one in enumerate(ensemble.split(","), start=1):
+        host, *ports = one.strip().split(":")
+        peer, election = ports if len(ports) == 2 else ("2888", "3888")
+        if not host or len(ports) not in (0, 2) or not (peer.isdigit() and election.isdigit()):
+            raise ZooKeeperStartError(
+                f"{one.strip()!r} does not name a server of the ensemble: give HOST or HOST:PEER_PORT:ELECTION_PORT"
+            )
+        members.append(Member(number, int(peer), int(election), host))
+    return tuple(members)
 
 
 class ZooKeeperServer:
@@ -114,6 +143,7 @@ class ZooKeeperServer:
     data_dir: kept between starts; holds the data, the configuration and `zookeeper.log`
     port: 0 takes a free one (kept by later starts of the same object)
     members, number: all servers of the ensemble and which of them this is; () for a single one
+    bind: where clients are served; 0.0.0.0 for every address of this machine
     """
 
     def __init__(
@@ -189,8 +219,8 @@ class ZooKeeperServer:
             )
         logger.info("ZooKeeper started: address=%s pid=%s data=%s", self.address, self._process.pid, self.data_dir)
 
-    def wait_serving(self, timeout_ms: int = 20_000) -> None:
-        """Waits until the server answers `srvr` as serving. Raises ZooKeeperStartError."""
+    def wait_serving(self, timeout_ms: float = 20_000) -> None:
+        """Waits until it serves; with an infinite limit, as long as it runs. Raises ZooKeeperStartError."""
         process, deadline = self._process, time.monotonic() + timeout_ms / 1000
         if process is None:
             raise ZooKeeperStartError("this ZooKeeper server was not started")
@@ -206,13 +236,7 @@ class ZooKeeperServer:
 
     def is_serving(self) -> bool:
         """Whether it answers requests now (in an ensemble: whether it is part of the quorum)."""
-        try:
-            with socket.create_connection((self.bind, self.port), 1.0) as connection:
-                connection.sendall(b"srvr")
-                answer = b"".join(iter(lambda: connection.recv(4096), b""))
-        except OSError:
-            return False
-        return b"Mode: " in answer
+        return is_serving(self.bind, self.port)
 
     def stop(self, timeout_ms: int = 5_000) -> None:
         """Ends the process: SIGTERM, and SIGKILL when it does not end in time. The data stays."""
@@ -289,7 +313,12 @@ class ZooKeeperServer:
             "autopurge.snapRetainCount=3",
             "autopurge.purgeInterval=1",
         ]
-        lines += [f"server.{one.number}={self.bind}:{one.peer_port}:{one.election_port}" for one in self._members]
+        lines += [
+            f"server.{one.number}={one.host or self.bind}:{one.peer_port}:{one.election_port}" for one in self._members
+        ]
+        if any(one.host for one in self._members):
+            # The own name may lead to an address that this machine does not have: behind a name service, say.
+            lines.append("quorumListenOnAllIPs=true")
         return "\n".join(lines) + "\n"
 
     @contextlib.contextmanager
@@ -314,7 +343,9 @@ class ZooKeeperServer:
 class ZooKeeperEnsemble:
     """One server or three on this machine, below one folder. `servers` may be stopped and started one by one."""
 
-    def __init__(self, folder: Path, count: int = 1, *, port: int = 0, tick_ms: int = 500) -> None:
+    def __init__(
+        self, folder: Path, count: int = 1, *, port: int = 0, tick_ms: int = 500, bind: str = "127.0.0.1"
+    ) -> None:
         if count not in (1, 3):
             raise ZooKeeperStartError(f"an ensemble has 1 or 3 servers, not {count}")
         members: tuple[Member, ...] = ()
@@ -324,6 +355,7 @@ class ZooKeeperEnsemble:
             ZooKeeperServer(
                 folder / f"server-{number}",
                 port=port + number - 1 if port else 0,
+                bind=bind,
                 tick_ms=tick_ms,
                 members=members,
                 number=number,

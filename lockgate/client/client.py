@@ -34,6 +34,7 @@ from lockgate.client.directory import CoordinatorList, FirstThatKnows, LeaderDir
 from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, judge
 from lockgate.client.target import ClusterTarget, find_cluster
 from lockgate.client.watch import JobWatch, LostListener
+from lockgate.client.ways import Ways
 
 DEFAULT_PATIENCE_MS = 30_000
 # A leader that does not answer for so long is asked for again elsewhere: it may be frozen.
@@ -63,8 +64,9 @@ class Client:
     ) -> None:
         self._credentials = credentials or Credentials()
         self._patience_ms = patience_ms
+        self._ways = Ways()
         self._directory = directory or _directory(
-            coordinators, zookeeper, cluster, self._credentials, session_timeout_ms, origin
+            coordinators, zookeeper, cluster, self._credentials, session_timeout_ms, origin, self._ways
         )
         self._leader: LeaderRecord | None = None
         self._channels = Channels(self._credentials)
@@ -158,7 +160,7 @@ class Client:
 
     def open_watch(self, job_key: str, leader: LeaderRecord) -> Any:
         """The raw stream of JobUpdate from one coordinator; iterating it raises grpc.RpcError."""
-        stub = call(self._channels.to(leader.address), "JobService", "Watch")
+        stub = call(self._channels.to(self._ways.to(leader.address)), "JobService", "Watch")
         return stub(WatchRequest(job_key), metadata=self._credentials.metadata())
 
     def locate(self, deadline: Deadline) -> LeaderRecord:
@@ -172,8 +174,11 @@ class Client:
         self._leader = None
         return self.locate(deadline)
 
-    def forget_leader(self, hint: str = "") -> None:
-        """The last known leader does not lead; `hint` is who does, when somebody said so."""
+    def forget_leader(self, hint: str = "", refused_by: str = "") -> None:
+        """`refused_by` does not lead; `hint` is who does, when it said so."""
+        if hint == refused_by and not self._ways.forget(hint):
+            hint = ""  # it names itself: it has only just been granted, or has just lost
+        # Where a way was forgotten, several coordinators share the address that was asked: now by its own.
         self._leader = LeaderRecord(address=hint) if hint else None
 
     def pause(self, seconds: float) -> None:
@@ -195,7 +200,7 @@ class Client:
         pause_s, last = FIRST_PAUSE_S, ""
         while True:
             leader = self._locate_for(deadline, last)
-            stub = call(self._channels.to(leader.address), "JobService", method)
+            stub = call(self._channels.to(self._ways.to(leader.address)), "JobService", method)
             try:
                 return stub(
                     request,
@@ -207,7 +212,7 @@ class Client:
             if not isinstance(verdict, TryAgain):
                 raise verdict
             last = verdict.reason
-            self.forget_leader(verdict.leader if verdict.leader != leader.address else "")
+            self.forget_leader(verdict.leader, leader.address)
             if deadline.expired:
                 raise ClusterUnreachable(f"the cluster did not answer in time: {last}")
             self.pause(deadline.remaining_s(pause_s))
@@ -229,12 +234,13 @@ def _directory(
     credentials: Credentials,
     session_timeout_ms: int,
     origin: str,
+    ways: Ways,
 ) -> LeaderDirectory:
     if not coordinators and not zookeeper:
         raise ClientError("a client needs the address of a coordinator or of ZooKeeper")
     directories: list[LeaderDirectory] = []
     if coordinators:
-        directories.append(CoordinatorList(coordinators, credentials, origin))
+        directories.append(CoordinatorList(coordinators, credentials, origin, ways=ways))
     if zookeeper:
         from ha.zookeeper import connector
         from lockgate.client.through_zookeeper import ThroughZooKeeper

@@ -16,7 +16,8 @@ from lockgate_proto.security import Credentials
 
 from lockgate.client.channels import Channels
 from lockgate.client.deadline import Deadline
-from lockgate.client.errors import ClusterUnreachable, judge
+from lockgate.client.errors import ClusterUnreachable, coordinator_in, judge
+from lockgate.client.ways import Ways
 
 if TYPE_CHECKING:
     _GetLeader: TypeAlias = grpc.UnaryUnaryMultiCallable[GetLeaderRequest, LeaderRecord]
@@ -45,11 +46,20 @@ class CoordinatorList:
     """Asks every known coordinator who leads, all at once, and believes the highest token.
 
     addresses: `host:port` each; origin: where they came from, for messages; connect_ms: how long nobody at all may
-    answer before `locate` gives up, where a first contact was never made.
+    answer before `locate` gives up, where a first contact was never made; ways: told which coordinator is behind which
+    address.
     """
 
-    def __init__(self, addresses: Sequence[str], credentials: Credentials, origin: str, connect_ms: int = 1500) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        credentials: Credentials,
+        origin: str,
+        connect_ms: int = 1500,
+        ways: Ways | None = None,
+    ) -> None:
         self._addresses = list(dict.fromkeys(addresses))
+        self._ways = ways or Ways()
         self._credentials = credentials
         self._origin = origin
         self._connect_ms = connect_ms
@@ -107,6 +117,7 @@ class CoordinatorList:
             except queue.Empty:
                 break
             error = future.exception()
+            self._note_way(address, future)
             if error is None:
                 self._met = True
                 record = future.result()
@@ -116,6 +127,12 @@ class CoordinatorList:
             elif not self._answered_without_leader(error, address, reasons):
                 continue
         return best, reasons
+
+    def _note_way(self, asked: str, future: grpc.Future[LeaderRecord]) -> None:
+        """A coordinator says what it advertises. Where that was asked at, it is the best way to it."""
+        advertised = coordinator_in(future)
+        if advertised and (asked == advertised or advertised not in self._addresses):
+            self._ways.learn(advertised, asked)
 
     def _answered_without_leader(self, error: BaseException, address: str, reasons: dict[str, str]) -> bool:
         """True when a coordinator is there but cannot say who leads; else notes why there is no answer."""

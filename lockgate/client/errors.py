@@ -9,6 +9,7 @@ import grpc
 from lockgate.errors import UserError
 
 LEADER_METADATA = "lockgate-leader"
+COORDINATOR_METADATA = "lockgate-coordinator"
 _NOT_LEADER = "not the leader"
 
 
@@ -29,7 +30,7 @@ class UnknownJob(ClientError):
 
 
 class KeyTaken(ClientError):
-    """The job key belongs to a job with another graph."""
+    """The job key belongs to a job with another graph, or one that started from elsewhere."""
 
 
 class InvalidJob(ClientError):
@@ -78,11 +79,20 @@ def judge(error: grpc.RpcError, job_key: str, address: str) -> TryAgain | Client
 
 def leader_in(error: grpc.RpcError) -> str:
     """The leader's address in the trailing metadata of a standby's answer, or empty."""
+    return _trailing(error, LEADER_METADATA)
+
+
+def coordinator_in(answer: object) -> str:
+    """The address that the coordinator advertises which gave this answer, or empty where it does not say."""
+    return _trailing(answer, COORDINATOR_METADATA)
+
+
+def _trailing(answer: object, name: str) -> str:
     trailing: tuple[tuple[str, str | bytes], ...] = ()
-    if isinstance(error, grpc.Call):
-        trailing = tuple(error.trailing_metadata() or ())
+    if isinstance(answer, grpc.Call):
+        trailing = tuple(answer.trailing_metadata() or ())
     for key, value in trailing:
-        if key == LEADER_METADATA:
+        if key == name:
             return value.decode() if isinstance(value, bytes) else str(value)
     return ""
 
@@ -91,10 +101,7 @@ def _final(code: grpc.StatusCode, details: str, job_key: str, address: str) -> C
     if code is grpc.StatusCode.NOT_FOUND:
         return UnknownJob(f"no job {job_key!r} on this cluster; `lockgate jobs` lists those it knows")
     if code is grpc.StatusCode.ALREADY_EXISTS:
-        return KeyTaken(
-            f"the job key {job_key!r} belongs to another job graph; submit under another key "
-            "(a key names one job for good)"
-        )
+        return KeyTaken(details or f"the job key {job_key!r} belongs to another job")
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidJob(
             tuple(line.strip(" -") for line in details.splitlines() if line.strip(" -")) or ("no reason",)

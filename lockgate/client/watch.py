@@ -41,7 +41,7 @@ class WatchClient(Protocol):
         """The leader, asked for."""
         ...
 
-    def forget_leader(self, hint: str = "") -> None:
+    def forget_leader(self, hint: str = "", refused_by: str = "") -> None:
         """It does not lead."""
         ...
 
@@ -167,7 +167,7 @@ class JobWatch:
                 self._on_lost(verdict.reason)
         if self._patience.expired:
             raise ClusterUnreachable(f"the job cannot be watched any more: {verdict.reason}")
-        self._client.forget_leader(verdict.leader if verdict.leader != address else "")
+        self._client.forget_leader(verdict.leader, address)
         self._client.pause(self._pause_s)
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 

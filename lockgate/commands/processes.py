@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import click
+
+from lockgate.commands.options import spark_options as with_spark
+from lockgate.commands.options import spark_pairs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,49 +42,6 @@ def start_logging(level: str | None) -> None:
         datefmt="%H:%M:%S",
         stream=sys.stderr,
     )
-
-
-@click.command()
-@click.option("--dir", "directory", default=".lockgate/zookeeper", show_default=True, help="Its data and log.")
-@click.option(
-    "--port", type=click.IntRange(1, 65533), metavar="N", default=2181, show_default=True, help="Of the first server."
-)
-@click.option(
-    "--servers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="3 survive the loss of 1."
-)
-def zookeeper(directory: str, port: int, servers: str) -> int:
-    """Run ZooKeeper on this machine, out of PySpark's own jars: for development, not for production.
-
-    \b
-    Examples:
-      lockgate zookeeper
-      lockgate zookeeper --dir /tmp/zk --port 2281
-      lockgate zookeeper --servers 3
-    """
-    from ha.errors import ZooKeeperStartError
-    from ha.zookeeper.server import ZooKeeperEnsemble
-    from lockgate.errors import UserError
-    from lockgate.local.foreground import Stopped, stopped_by_signals
-
-    start_logging(os.environ.get("LOCKGATE_LOG_LEVEL", "WARNING"))
-    ensemble = None
-    try:
-        with stopped_by_signals():
-            ensemble = ZooKeeperEnsemble(Path(directory).absolute(), int(servers), port=port)
-            ensemble.start()
-            pids = ",".join(str(one.pid) for one in ensemble.servers)
-            click.echo(f"lockgate zookeeper ready: address={ensemble.address} pid={pids}")
-            for one in ensemble.servers:
-                one.wait()
-    except Stopped:
-        return 0
-    except ZooKeeperStartError as error:
-        raise UserError(str(error)) from error
-    finally:
-        if ensemble is not None:
-            ensemble.stop()
-    click.echo(f"error: every ZooKeeper server has ended; see the logs in {directory}", err=True)
-    return 1
 
 
 @click.command()
@@ -137,10 +96,7 @@ def coordinator(
 )
 @click.option("--bind", metavar="HOST:PORT", help="Where the data exchange listens.  [default: 127.0.0.1, a free port]")
 @click.option("--advertise", metavar="HOST:PORT", help="What others are told to connect to.  [default: as bound]")
-@click.option("--spark-master", metavar="URL", help="[default: local[SLOTS]]")
-@click.option(
-    "--spark-option", "spark_options", metavar="KEY=VALUE", multiple=True, help="Spark configuration; may be repeated."
-)
+@with_spark("local[SLOTS]")
 @click.option("--work-dir", metavar="DIR", help="Spark's scratch files.  [default: a temporary folder]")
 @click.option("--id", "task_manager_id", metavar="ID", help="Its name in listings.  [default: made up]")
 @_common_options
@@ -177,7 +133,7 @@ def taskmanager(
                 "bind": bind,
                 "advertise": advertise,
                 "spark_master": spark_master,
-                "spark_options": _pairs(spark_options) or None,
+                "spark_options": spark_pairs(spark_options) or None,
                 "work_dir": work_dir,
                 "id": task_manager_id,
             },
@@ -195,11 +151,25 @@ def taskmanager(
         return run(replace(chosen, work_dir=folder))
 
 
-def _pairs(options: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for option in options:
-        name, separator, value = option.partition("=")
-        if not separator or not name:
-            raise click.UsageError(f"--spark-option takes KEY=VALUE, not {option!r}")
-        pairs[name.strip()] = value.strip()
-    return pairs
+@click.command()
+@click.option("--force", is_flag=True, help="Make it anew.")
+def prepare(force: bool) -> int:
+    """Prepare this machine: half a minute, once, and task managers start in half the time.
+
+    What Java loads for Spark is kept in a file under ~/.cache/lockgate (about 180 MB). `make setup` does this, too.
+    Do it again after an upgrade of Java; an archive that does not fit is ignored, never harmful.
+
+    \b
+    Examples:
+      lockgate prepare
+      lockgate prepare --force
+    """
+    from lockgate.errors import UserError
+    from taskmanager.runtime.preparation import prepare as make_archive
+    from taskmanager.task.program import ProgramError
+
+    try:
+        click.echo(f"ready: {make_archive(force, click.echo)}")
+    except (ProgramError, OSError) as error:
+        raise UserError(str(error)) from error
+    return 0

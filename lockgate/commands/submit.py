@@ -35,7 +35,9 @@ def submit(
 ) -> int:
     """Submit a pipeline file, whose last line is `job.submit()`, or a job graph (.json, .pb).
 
-    Returns once the job runs; mistakes in it (an unknown column, an unreadable path) are shown right here.
+    Returns once the job runs; mistakes in it (an unknown column, an unreadable path) are shown right here. A job that
+    still waits after a minute, for slots perhaps, starts later by itself: the command says what it waits for, and is
+    a success.
 
     \b
     Examples:

@@ -28,6 +28,11 @@ def count_with_spark(folder: Path, result: Path, log: Path) -> dict[str, int]:
         )
     if done.returncode != 0:
         raise UserError(f"the plain Spark batch job failed; {log} says why")
+    return read_result(result)
+
+
+def read_result(result: Path) -> dict[str, int]:
+    """What a batch job has written to `result`: word to count."""
     table = pq.read_table(result)
     return dict(zip(table.column("word").to_pylist(), table.column("n").to_pylist(), strict=True))
 

@@ -35,9 +35,9 @@ def records_out(status: JobStatus, operator_id: str) -> int:
     return next((one.records_out for one in status.operators if one.operator_id == operator_id), 0)
 
 
-def timeline(before: Before, pid: int, events: Iterable[JobEvent]) -> list[str]:
+def timeline(before: Before, victim: str, events: Iterable[JobEvent]) -> list[str]:
     """The takeover in ms since the kill: the first event of each kind under a higher token."""
-    found = [(0.0, f"SIGKILL for the leader, pid {pid}")]
+    found = [(0.0, f"SIGKILL for the leader, {victim}")]
     known = sorted(events, key=lambda event: event.unix_us)
     for kind, text in _TIMELINE:
         for event in known:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lockgate_proto.messages import CompletedCheckpoint, JobEventKind, JobState, JobStatus
+from lockgate_proto.messages import CompletedCheckpoint
 
 from ha.errors import StoreError
 from ha.paths import Paths
@@ -19,15 +19,9 @@ from ha.session import Session
 from ha.session_store import SessionStore
 from ha.zookeeper import connect
 from lockgate.client import Client, ClientError
-from lockgate.drill.model import RecordCheck
-from lockgate.drill.observer import JobObserver
-from lockgate.drill.oracle import LedgerOracle, check_totals
-from lockgate.drill.pipeline import DrillPipeline
 from lockgate.local import LocalCluster
+from tests.ledger_job import PATIENCE_S, LedgerJob
 
-PARTITIONS = 4
-ROWS_PER_SECOND = 1_500.0
-PATIENCE_S = 180.0  # a bound, not an expectation: on an idle machine nothing here takes 10 s
 LOOK_EVERY_S = 0.05
 FAULT = "LOCKGATE_FAULT"
 
@@ -130,6 +124,16 @@ class Ground:
         self._jobs += 1
         return LedgerJob(self, f"ledger-{self._jobs}", seconds, interval_ms)
 
+    def make_folder(self, key: str) -> Path:
+        """See tests.ledger_job.Field."""
+        folder = self.directory / key
+        folder.mkdir(parents=True)
+        return folder
+
+    def fetch(self, folder: Path) -> Path:
+        """See tests.ledger_job.Field: the processes share this machine's files."""
+        return folder
+
     def history(self) -> History:
         """Watches the order of tokens and ids in ZooKeeper."""
         return History(self.cluster.zookeeper, self.cluster.options.cluster)
@@ -138,93 +142,6 @@ class Ground:
         """The state files beside a `_metadata` file."""
         folder = Path(pointer.removeprefix("file://")).parent
         return sorted(path for path in folder.iterdir() if path.name != "_metadata")
-
-
-class LedgerJob:
-    """The drill's pipeline under one key, watched from its start."""
-
-    def __init__(self, ground: Ground, key: str, seconds: float, interval_ms: int) -> None:
-        self.key = key
-        self._ground = ground
-        self._pipeline = DrillPipeline(
-            ground.directory / key,
-            partitions=PARTITIONS,
-            rows=int(seconds * ROWS_PER_SECOND),
-            rate=ROWS_PER_SECOND,
-            parallelism=2,
-            checkpoint_interval_ms=interval_ms,
-        )
-        self._pipeline.folder.mkdir(parents=True)
-        ground.client.submit(key, self._pipeline.graph())
-        self.observer = JobObserver(ground.client, key)
-
-    def __enter__(self) -> LedgerJob:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        ended = self.observer.has_ended
-        self.observer.close()
-        if not ended:
-            with contextlib.suppress(ClientError):
-                self._ground.client.cancel(self.key)
-
-    @property
-    def status(self) -> JobStatus:
-        """As last heard."""
-        assert self.observer.status is not None
-        return self.observer.status
-
-    def checkpoints(self) -> list[int]:
-        """Ids of every completed checkpoint heard of."""
-        return sorted({one.checkpoint_id for one in self.observer.events if one.kind is _COMPLETED})
-
-    def wait_checkpoints(self, count: int) -> None:
-        """Waits until so many more checkpoints are complete."""
-        wanted = len(self.checkpoints()) + count
-        if not self.observer.wait_for(lambda: len(self.checkpoints()) >= wanted, PATIENCE_S):
-            raise AssertionError(f"{self.key}: {count} more checkpoints were not completed: {self._story()}")
-
-    def pause(self, seconds: float) -> None:
-        """Lets the job run for a while; returns early when it has ended."""
-        self.observer.wait_for(lambda: False, seconds)
-
-    def last_checkpoint(self) -> CompletedCheckpoint:
-        """The newest completed one, asked for now."""
-        return self._ground.client.checkpoints(self.key)[0]
-
-    def wait_end(self, state: JobState = JobState.FINISHED) -> JobStatus:
-        """Waits for the end of the job, which must be this one."""
-        if not self.observer.wait_for(lambda: self.observer.has_ended, PATIENCE_S + 30):
-            raise AssertionError(f"{self.key} has not ended: {self._story()}")
-        assert self.status.state is state, self._story()
-        return self.status
-
-    def check_exact(self) -> JobStatus:
-        """Waits for the end and compares every record and every total with the input."""
-        status = self.wait_end()
-        records = self._read_ledger()
-        assert records.is_exact, f"{self.key}: {records}"
-        assert not check_totals(self._pipeline.partitions, self._pipeline.rows, self._pipeline.read_totals())
-        counted = {one.operator_id: one.records_in for one in status.operators}
-        assert counted["ledger"] == self._pipeline.partitions * self._pipeline.rows
-        return status
-
-    def _read_ledger(self) -> RecordCheck:
-        for last_try in (False, True):
-            oracle = LedgerOracle(self._pipeline.partitions, self._pipeline.rows)
-            try:
-                self._pipeline.read_ledger(oracle)
-                break
-            except FileNotFoundError:  # the sinks have just tidied their empty staging folder away
-                if last_try:
-                    raise
-        return oracle.check()
-
-    def _story(self) -> str:
-        status = self.observer.status
-        told = [f"{one.kind.name} {one.attempt} {one.checkpoint_id} {one.text}" for one in self.observer.events[-15:]]
-        head = f"{status.state.name} attempt {status.attempt} {status.message} {status.error}" if status else "unseen"
-        return "\n".join([head, *told])
 
 
 class History:
@@ -276,5 +193,4 @@ class History:
                 self.problems.append(f"{key}: {number} has token {other.token}, {one.checkpoint_id} has {one.token}")
 
 
-_COMPLETED = JobEventKind.CHECKPOINT_COMPLETED
 STOP, CONTINUE = signal.SIGSTOP, signal.SIGCONT

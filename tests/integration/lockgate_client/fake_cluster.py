@@ -55,6 +55,7 @@ class FakeCoordinator:
         self._server.add_generic_rpc_handlers((handler("JobService", self),))
         self.address = f"127.0.0.1:{Credentials().bind(self._server, '127.0.0.1:0')}"
         self._server.start()
+        self.advertised = self.address  # a test may set another one, as a container has that is reached from outside
 
     def die(self) -> None:
         """As SIGKILL: every stream breaks, new connections are refused."""
@@ -68,7 +69,7 @@ class FakeCoordinator:
             watcher.put(update)
 
     def record(self) -> m.LeaderRecord:
-        return m.LeaderRecord(self.cluster.token, self.address, "0x1f", 4242, "c-1")
+        return m.LeaderRecord(self.cluster.token, self.advertised, "0x1f", 4242, "c-1")
 
     def _enter(self, method: str, context: grpc.ServicerContext) -> None:
         self.calls.append(method)
@@ -76,7 +77,7 @@ class FakeCoordinator:
         leader = self.cluster.leader
         if leader is not self:
             if leader is not None:
-                context.set_trailing_metadata((("lockgate-leader", leader.address),))
+                context.set_trailing_metadata((("lockgate-leader", leader.advertised),))
             where = f"the leader is {leader.address}" if leader else "nobody leads yet"
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"not the leader; {where}")
 
@@ -88,6 +89,7 @@ class FakeCoordinator:
     def GetLeader(self, request: m.GetLeaderRequest, context: grpc.ServicerContext) -> m.LeaderRecord:
         del request
         self.calls.append("GetLeader")
+        context.set_trailing_metadata((("lockgate-coordinator", self.advertised),))
         self.fail("GetLeader", context)
         leader = self.cluster.leader
         return leader.record() if leader else m.LeaderRecord()
@@ -102,7 +104,9 @@ class FakeCoordinator:
         self.cluster.submissions.append(request)
         known = self.cluster.jobs.get(request.job_key)
         if known is not None and known[0] != request.graph:
-            context.abort(grpc.StatusCode.ALREADY_EXISTS, "another graph")
+            context.abort(
+                grpc.StatusCode.ALREADY_EXISTS, f"the job key {request.job_key!r} belongs to another job graph"
+            )
         if known is None:
             self.cluster.jobs[request.job_key] = (
                 request.graph,

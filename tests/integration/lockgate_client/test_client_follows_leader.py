@@ -106,6 +106,7 @@ def _wait(thaw: threading.Event) -> None:
             "  - no column `x`\n  - no path /y",
         ),
         (grpc.StatusCode.INVALID_ARGUMENT, "4 slots needed, 2 there", InvalidJob, "refuses the job: 4 slots needed"),
+        (grpc.StatusCode.ALREADY_EXISTS, "'k' was submitted from /a", KeyTaken, "'k' was submitted from /a"),
         (grpc.StatusCode.UNAUTHENTICATED, "pickled functions need the secret", NotAllowed, "LOCKGATE_SECRET_FILE"),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "70 MB", ClientError, "too much for the coordinator"),
         (grpc.StatusCode.INTERNAL, "boom", ClientError, "boom; its log says more"),

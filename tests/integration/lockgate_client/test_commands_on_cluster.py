@@ -65,15 +65,34 @@ def test_a_job_that_fails_just_after_its_start_is_still_caught(
     assert "no column `wrod`" in capsys.readouterr().err
 
 
-def test_submit_of_a_job_that_waits_says_for_what(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("state", "waits", "by_itself"),
+    [
+        (
+            m.JobState.WAITING_FOR_SLOTS,
+            "waiting for slots",
+            "It starts by itself as soon as there are enough: when a task manager joins or another job ends",
+        ),
+        (m.JobState.RESTARTING, "restarting", "It goes on by itself"),
+    ],
+)
+def test_submit_of_a_job_that_waits_says_for_what_and_what_comes_next(
+    cluster: Cluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    state: m.JobState,
+    waits: str,
+    by_itself: str,
 ) -> None:
     monkeypatch.setattr("lockgate.pipeline.submission.START_TIMEOUT_MS", 300)
     cluster.coordinators[0].first_updates = [
-        status("k", m.JobState.WAITING_FOR_SLOTS, message="needs 2 slots, 0 are free", last_checkpoint=None)
+        status("k", state, message="needs 2 slots, 0 free in 1 task managers", last_checkpoint=None)
     ]
     assert run(["submit", "p.py"]) == 0
-    assert "job k is waiting for slots: needs 2 slots, 0 are free; `lockgate job k`" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        f"job k is submitted and still {waits}: needs 2 slots, 0 free in 1 task managers. {by_itself}; "
+        "`lockgate watch k` follows it, `lockgate cancel k` ends it"
+    )
 
 
 def test_wait_follows_a_failover_and_exits_by_the_result(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ def test_the_timeline_shows_the_new_leader_only() -> None:
     kinds = (JobEventKind.LEADER_GRANTED, JobEventKind.FIRST_RECORD, JobEventKind.CHECKPOINT_COMPLETED)
     events = [JobEvent(kind, 1_000_000 + 5000 * n, 2, n, token=5) for n, kind in enumerate(kinds, 1)]
     events.append(JobEvent(JobEventKind.CHECKPOINT_COMPLETED, 1_000_100, 1, 9, token=4))
-    lines = screen.timeline(Before(1_000_000, 4, 1), 4711, events)
+    lines = screen.timeline(Before(1_000_000, 4, 1), "pid 4711", events)
     assert [line.split(" ms")[0].strip() for line in lines] == ["0.0", "5.0", "10.0", "15.0"]
 
 

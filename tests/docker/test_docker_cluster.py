@@ -1,0 +1,149 @@
+"""The compose cluster under faults: every job ends exactly, whatever happens to containers and to the net between them.
+
+Each result is recomputed from the input: every record once, every total right.
+"""
+
+from __future__ import annotations
+
+import pytest
+from lockgate_proto.messages import JobState
+
+from tests.docker.fleet import COORDINATORS, ZOOKEEPERS, Fleet
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+
+SESSION_S = 4.0
+
+
+def test_a_job_submitted_from_outside_is_exact_and_containers_are_healthy(whole: Fleet) -> None:
+    with whole.ledger(4) as job:
+        job.check_exact()
+    served = (*COORDINATORS, *ZOOKEEPERS, "taskmanager")
+    whole.wait_until(lambda: all(one.health == "healthy" for one in whole.of(*served)), "every container is healthy")
+
+
+def test_the_leaders_container_is_killed(whole: Fleet) -> None:
+    with whole.ledger(12) as job:
+        job.wait_checkpoints(2)
+        victim = whole.leader()
+        whole.kill(victim)
+        job.wait_checkpoints(2)
+        assert whole.leader_name() != victim.service
+        assert job.check_exact().restarts == 1
+
+
+def test_a_zookeeper_member_is_killed_and_then_the_ensembles_leader(whole: Fleet) -> None:
+    with whole.ledger(30) as job:
+        job.wait_checkpoints(2)
+        leader = whole.zookeeper_leader()
+        follower = whole.one(next(name for name in ZOOKEEPERS if name != leader))
+        whole.kill(follower)
+        job.wait_checkpoints(3)
+        whole.start(follower)
+        whole.wait_until(lambda: whole.zookeeper_leader() == leader, "the member is back")
+        job.wait_checkpoints(1)
+        whole.kill(whole.one(leader))
+        job.wait_checkpoints(3)
+        job.check_exact()
+
+
+def test_the_leader_is_cut_off_from_zookeeper_but_not_from_task_managers(whole: Fleet) -> None:
+    with whole.ledger(25) as job:
+        job.wait_checkpoints(2)
+        deposed = whole.leader()
+        whole.cut(deposed, whole.of(*ZOOKEEPERS))
+        whole.wait_until(lambda: whole.leader_name() != deposed.service, "another coordinator leads")
+        job.wait_checkpoints(2)
+        whole.heal()
+        job.check_exact()
+        assert whole.leader_name() != deposed.service
+
+
+def test_the_leader_is_cut_off_from_task_managers_but_not_from_zookeeper(whole: Fleet) -> None:
+    with whole.ledger(20) as job:
+        job.wait_checkpoints(2)
+        whole.cut(whole.leader(), whole.of("taskmanager"))
+        job.pause(6)
+        whole.heal()
+        job.wait_checkpoints(2)
+        job.check_exact()
+
+
+def test_the_leader_is_cut_off_from_everything(whole: Fleet) -> None:
+    with whole.ledger(20) as job:
+        job.wait_checkpoints(2)
+        deposed = whole.leader()
+        whole.cut(deposed, tuple(one for one in whole.containers() if one.is_running))
+        job.wait_checkpoints(2)
+        whole.heal()
+        assert job.check_exact().restarts >= 1
+        assert whole.leader_name() != deposed.service
+
+
+def test_one_task_manager_is_cut_off_from_the_others(whole: Fleet) -> None:
+    with whole.ledger(20) as job:
+        job.wait_checkpoints(2)
+        busy = {one.task_manager_id.removeprefix("tm-") for one in whole.client.job(job.key).subtasks}
+        victim = next(one for one in whole.of("taskmanager") if one.id[:12] in busy)
+        whole.cut(victim, whole.of("taskmanager"))
+        job.pause(6)
+        whole.heal()
+        job.wait_checkpoints(2)
+        job.check_exact()
+
+
+def test_a_leader_paused_past_its_session_finds_itself_replaced(whole: Fleet) -> None:
+    with whole.ledger(25) as job:
+        job.wait_checkpoints(2)
+        frozen = whole.leader()
+        whole.pause(frozen)
+        job.wait_checkpoints(2)
+        whole.unpause(frozen)
+        job.wait_checkpoints(2)
+        assert whole.leader_name() != frozen.service
+        job.check_exact()
+
+
+def test_a_rolling_restart_of_every_role_loses_nothing(whole: Fleet) -> None:
+    with whole.ledger(150) as job:
+        job.wait_checkpoints(2)
+        for container in whole.of(*ZOOKEEPERS, *COORDINATORS, "taskmanager"):
+            whole.stop(container)
+            whole.start(container)
+            whole.wait_whole()
+            job.wait_checkpoints(2)
+        job.check_exact()
+
+
+def test_all_coordinators_down_and_up_again(whole: Fleet) -> None:
+    with whole.ledger(20) as job:
+        job.wait_checkpoints(2)
+        all_of_them = whole.of(*COORDINATORS)
+        for one in all_of_them:
+            whole.kill(one)
+        job.pause(3)
+        whole.start(*all_of_them)
+        job.wait_checkpoints(2)
+        job.check_exact()
+
+
+def test_everything_down_and_up_again_on_the_same_volumes(whole: Fleet) -> None:
+    with whole.ledger(20) as job:
+        job.wait_checkpoints(2)
+        whole.compose("kill")
+        whole.compose("rm -f")
+        whole.mend()
+        whole.wait_whole()
+        job.wait_checkpoints(1)
+        job.check_exact()
+
+
+def test_a_task_manager_that_leaves_gives_its_slots_back_and_one_more_is_taken_in(whole: Fleet) -> None:
+    with whole.ledger(25) as job:
+        job.wait_checkpoints(2)
+        whole.compose("up -d --scale taskmanager=4")
+        whole.wait_until(lambda: len(whole.client.cluster().task_managers) == 4, "the fourth has registered")
+        whole.compose("up -d --scale taskmanager=3")
+        whole.wait_until(lambda: len(whole.client.cluster().task_managers) == 3, "one has left")
+        job.wait_checkpoints(2)
+        assert job.check_exact().state is JobState.FINISHED

@@ -1,0 +1,123 @@
+"""`lockgate zookeeper` as one server of an ensemble, each a process as on a machine of its own."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ha.zookeeper.server import free_port, is_serving
+from lockgate.commands.health import health
+from lockgate.commands.zookeeper import zookeeper
+
+pytestmark = pytest.mark.integration
+
+
+class Ensemble:
+    """Three servers that know each other by host and ports."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ports = [free_port() for _ in range(3)]
+        self._folder = folder
+        self._members = ",".join(f"localhost:{free_port()}:{free_port()}" for _ in range(3))
+
+    def start(self, number: int) -> subprocess.Popen[str]:
+        options = {
+            "--server-id": number,
+            "--ensemble": self._members,
+            "--port": self.ports[number - 1],
+            "--dir": self._folder / str(number),
+        }
+        words = [str(word) for pair in options.items() for word in pair]
+        return subprocess.Popen(
+            [sys.executable, "-m", "lockgate", "zookeeper", *words], stdout=subprocess.PIPE, text=True
+        )
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Ensemble:
+    return Ensemble(tmp_path)
+
+
+@pytest.fixture
+def running(ensemble: Ensemble) -> Iterator[list[subprocess.Popen[str]]]:
+    with ExitStack() as stack:
+        processes = [stack.enter_context(ensemble.start(number)) for number in (1, 2, 3)]
+        try:
+            yield processes
+        finally:
+            for one in processes:
+                one.terminate()
+
+
+def ready_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()  # the test's own time limit bounds it
+
+
+def wait_listening(port: int) -> None:
+    """Until somebody accepts connections there."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline, f"nobody listens at {port}"
+            threading.Event().wait(0.05)
+
+
+def test_three_servers_form_one_ensemble_that_outlives_one(
+    ensemble: Ensemble, running: list[subprocess.Popen[str]]
+) -> None:
+    for process, port in zip(running, ensemble.ports, strict=True):
+        assert ready_line(process).startswith(f"lockgate zookeeper ready: address=0.0.0.0:{port} pid=")
+    probe = ["--zookeeper", f"127.0.0.1:{ensemble.ports[2]}"]
+    assert CliRunner().invoke(health, probe, standalone_mode=False).return_value == 0
+    running[0].send_signal(signal.SIGTERM)
+    assert running[0].wait(20) == 0
+    assert not is_serving("127.0.0.1", ensemble.ports[0])
+    again = ensemble.start(1)
+    try:
+        assert ready_line(again)  # it has joined the two that went on
+        assert is_serving("127.0.0.1", ensemble.ports[1])
+    finally:
+        again.terminate()
+        assert again.wait(20) == 0
+
+
+def test_a_server_without_the_others_waits_and_is_not_ready(ensemble: Ensemble) -> None:
+    alone = ensemble.start(1)
+    try:
+        wait_listening(ensemble.ports[0])
+        answer = CliRunner().invoke(health, ["--zookeeper", f"127.0.0.1:{ensemble.ports[0]}"], standalone_mode=False)
+        assert answer.return_value == 1
+        assert "not ready" in answer.output
+        assert alone.poll() is None
+    finally:
+        alone.terminate()
+        assert alone.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--server-id", "1"], "go together"),
+        (["--ensemble", "a,b,c"], "go together"),
+        (["--server-id", "4", "--ensemble", "a,b,c"], "names 3 servers only"),
+        (["--server-id", "1", "--ensemble", "a,b,c", "--servers", "3"], "on this machine only"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(words: list[str], said: str) -> None:
+    answer = CliRunner().invoke(zookeeper, words)
+    assert answer.exit_code == 2
+    assert said in answer.output

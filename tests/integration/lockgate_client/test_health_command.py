@@ -1,0 +1,81 @@
+"""`lockgate health` against what coordinators and task managers answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+from click.testing import CliRunner
+from lockgate_proto.security import Credentials
+
+from coordinator.runtime.health import Health
+from ha.zookeeper.server import free_port
+from lockgate.commands.health import health
+from taskmanager.exchange.fencing import TokenFence
+from taskmanager.exchange.registry import GateRegistry
+from taskmanager.exchange.server import ExchangeServer
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCKGATE_SECRET_FILE", str(tmp_path / "secret"))
+
+
+@pytest.fixture
+def coordinator() -> Iterator[tuple[Health, str]]:
+    server = grpc.server(ThreadPoolExecutor(2))
+    answers = Health()
+    answers.add_to(server)
+    address = f"127.0.0.1:{Credentials().bind(server, '127.0.0.1:0')}"
+    server.start()
+    yield answers, address
+    server.stop(None).wait()
+
+
+def ask(*words: str) -> tuple[int, str]:
+    answer = CliRunner().invoke(health, words, standalone_mode=False)
+    assert answer.exception is None, answer.exception
+    return answer.return_value, answer.output
+
+
+def test_a_coordinator_is_ready_from_joining_to_stopping(coordinator: tuple[Health, str]) -> None:
+    answers, address = coordinator
+    assert ask(address) == (1, f"{address} is not ready: it is starting or stopping\n")
+    answers.ready()
+    assert ask(address) == (0, f"{address} is ready\n")
+    answers.stop()
+    assert ask(address)[0] == 1
+
+
+def test_a_standby_is_ready_but_does_not_lead(coordinator: tuple[Health, str]) -> None:
+    answers, address = coordinator
+    answers.ready()
+    assert ask(address, "--leader") == (1, f"{address} is not ready: it does not lead\n")
+    answers.leading(True)
+    assert ask(address, "--leader")[0] == 0
+
+
+def test_a_task_manager_is_ready_while_its_exchange_is_open() -> None:
+    server = ExchangeServer(Credentials(secret="a-secret-of-this-test"), TokenFence(), GateRegistry())
+    address = server.start("127.0.0.1:0")
+    assert ask(address) == (0, f"{address} is ready\n")
+    server.stop()
+    assert ask(address)[0] == 1
+
+
+def test_nobody_there_is_not_ready() -> None:
+    code, said = ask(f"127.0.0.1:{free_port()}", "--timeout", "0.5")
+    assert code == 1
+    assert "is not ready: " in said
+
+
+def test_an_address_without_a_port_is_a_mistake() -> None:
+    answer = CliRunner().invoke(health, ["localhost"])
+    assert answer.exit_code == 2
+    assert "is not HOST:PORT" in answer.output

@@ -1,0 +1,129 @@
+"""The drill's pipeline as a job whose result can be checked, watched from its start."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Protocol
+
+from lockgate_proto.messages import CompletedCheckpoint, JobEventKind, JobState, JobStatus
+
+from lockgate.client import Client, ClientError
+from lockgate.drill.model import RecordCheck
+from lockgate.drill.observer import JobObserver
+from lockgate.drill.oracle import LedgerOracle, check_totals
+from lockgate.drill.pipeline import DrillPipeline
+
+PARTITIONS = 4
+ROWS_PER_SECOND = 1_500.0
+PATIENCE_S = 180.0  # a bound, not an expectation: on an idle machine nothing here takes 10 s
+
+
+class Field(Protocol):
+    """A cluster on which such a job runs."""
+
+    @property
+    def client(self) -> Client:
+        """Follows the leader."""
+        ...
+
+    def make_folder(self, key: str) -> Path:
+        """A fresh folder for the job's output, as the cluster's processes see it."""
+        ...
+
+    def fetch(self, folder: Path) -> Path:
+        """The same folder as it is now, as this process sees it."""
+        ...
+
+
+class LedgerJob:
+    """One job, under its key. Leaving the block cancels it unless it has ended."""
+
+    def __init__(self, field: Field, key: str, seconds: float, interval_ms: int) -> None:
+        """Submits it. seconds: its input takes so long."""
+        self.key = key
+        self._field = field
+        self._pipeline = DrillPipeline(
+            field.make_folder(key),
+            partitions=PARTITIONS,
+            rows=int(seconds * ROWS_PER_SECOND),
+            rate=ROWS_PER_SECOND,
+            parallelism=2,
+            checkpoint_interval_ms=interval_ms,
+        )
+        field.client.submit(key, self._pipeline.graph())
+        self.observer = JobObserver(field.client, key)
+
+    def __enter__(self) -> LedgerJob:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        ended = self.observer.has_ended
+        self.observer.close()
+        if not ended:
+            with contextlib.suppress(ClientError):
+                self._field.client.cancel(self.key)
+
+    @property
+    def status(self) -> JobStatus:
+        """As last heard."""
+        assert self.observer.status is not None
+        return self.observer.status
+
+    def checkpoints(self) -> list[int]:
+        """Ids of every completed checkpoint heard of."""
+        return sorted({one.checkpoint_id for one in self.observer.events if one.kind is _COMPLETED})
+
+    def wait_checkpoints(self, count: int) -> None:
+        """Waits until so many more checkpoints are complete."""
+        wanted = len(self.checkpoints()) + count
+        if not self.observer.wait_for(lambda: len(self.checkpoints()) >= wanted, PATIENCE_S):
+            raise AssertionError(f"{self.key}: {count} more checkpoints were not completed: {self._story()}")
+
+    def pause(self, seconds: float) -> None:
+        """Lets the job run for a while; returns early when it has ended."""
+        self.observer.wait_for(lambda: False, seconds)
+
+    def last_checkpoint(self) -> CompletedCheckpoint:
+        """The newest completed one, asked for now."""
+        return self._field.client.checkpoints(self.key)[0]
+
+    def wait_end(self, state: JobState = JobState.FINISHED) -> JobStatus:
+        """Waits for the end of the job, which must be this one."""
+        if not self.observer.wait_for(lambda: self.observer.has_ended, PATIENCE_S + 30):
+            raise AssertionError(f"{self.key} has not ended: {self._story()}")
+        assert self.status.state is state, self._story()
+        return self.status
+
+    def check_exact(self) -> JobStatus:
+        """Waits for the end and compares every record and every total with the input."""
+        status = self.wait_end()
+        pipeline = dataclasses.replace(self._pipeline, folder=self._field.fetch(self._pipeline.folder))
+        records = _read_ledger(pipeline)
+        assert records.is_exact, f"{self.key}: {records}"
+        assert not check_totals(pipeline.partitions, pipeline.rows, pipeline.read_totals())
+        counted = {one.operator_id: one.records_in for one in status.operators}
+        assert counted["ledger"] == self._pipeline.partitions * self._pipeline.rows
+        return status
+
+    def _story(self) -> str:
+        status = self.observer.status
+        told = [f"{one.kind.name} {one.attempt} {one.checkpoint_id} {one.text}" for one in self.observer.events[-15:]]
+        head = f"{status.state.name} attempt {status.attempt} {status.message} {status.error}" if status else "unseen"
+        return "\n".join([head, *told])
+
+
+def _read_ledger(pipeline: DrillPipeline) -> RecordCheck:
+    for last_try in (False, True):
+        oracle = LedgerOracle(pipeline.partitions, pipeline.rows)
+        try:
+            pipeline.read_ledger(oracle)
+            break
+        except FileNotFoundError:  # the sinks have just tidied their empty staging folder away
+            if last_try:
+                raise
+    return oracle.check()
+
+
+_COMPLETED = JobEventKind.CHECKPOINT_COMPLETED
