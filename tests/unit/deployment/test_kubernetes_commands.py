@@ -1,0 +1,200 @@
+"""What the pods of the manifests would run, with the real command line, settings file and probes."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from lockgate_proto.security import TlsFiles
+
+from ha.zookeeper.server import parse_members
+from lockgate.cli import cli, run
+from lockgate.client import find_cluster
+from lockgate.errors import SettingsError
+from lockgate.settings import Settings, load_settings
+from tests.unit.deployment.manifests import Pod, client, expand, pods, settings_text
+
+SERVERS = [*pods("coordinator"), *pods("taskmanager")]
+
+
+def _name(pod: Pod) -> str:
+    return pod.name
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path) -> Path:
+    """The ConfigMap's file, on this machine."""
+    path = tmp_path / "lockgate.toml"
+    path.write_text(settings_text(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def in_pod(settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Gives this process the variables of a pod; files are elsewhere on this machine."""
+    secret = tmp_path / "secret"
+    secret.write_text("a secret of sixteen characters\n", encoding="utf-8")
+    secret.chmod(0o600)
+
+    def enter(pod: Pod) -> None:
+        for name, value in pod.variables().items():
+            monkeypatch.setenv(name, value)
+        assert pod.variables()["LOCKGATE_CONFIG"] == "/etc/lockgate/lockgate.toml"
+        monkeypatch.setenv("LOCKGATE_CONFIG", str(settings_file))
+        monkeypatch.setenv("LOCKGATE_SECRET_FILE", str(secret))
+
+    return enter
+
+
+def _started(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The settings that the pod's command hands to its process, which is not started."""
+    seen: list[Any] = []
+    monkeypatch.setattr(f"{pod.role}.runtime.process.run", lambda settings: seen.append(settings) or 0)
+    assert pod.arguments()[:2] == ["lockgate", pod.role]
+    assert run(pod.arguments()[1:]) == 0
+    (settings,) = seen
+    settings.check()
+    return settings
+
+
+def _port(pod: Pod, name: str) -> int:
+    (port,) = [one["containerPort"] for one in pod.container["ports"] if one["name"] == name]
+    return int(port)
+
+
+def _settings(settings_file: Path) -> Settings:
+    return load_settings(settings_file, environment={})
+
+
+def _settings_of_the_cluster() -> Settings:
+    return Settings.model_validate(tomllib.loads(settings_text()))
+
+
+@pytest.mark.parametrize("pod", SERVERS, ids=_name)
+def test_a_pod_starts_and_is_found_under_its_own_name(
+    pod: Pod, in_pod: Any, settings_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_pod(pod)
+    settings = _started(pod, monkeypatch)
+    port = _port(pod, "api" if pod.role == "coordinator" else "exchange")
+    assert settings.bind == f"0.0.0.0:{port}"
+    assert settings.advertise == f"{pod.domain}:{port}"
+    own_id = settings.coordinator_id if hasattr(settings, "coordinator_id") else settings.task_manager_id
+    assert own_id == pod.name
+    assert settings.zookeeper == _settings(settings_file).zookeeper.hosts
+
+
+@pytest.mark.parametrize("pod", SERVERS, ids=_name)
+def test_the_files_of_the_settings_lie_where_the_pod_has_them(pod: Pod, settings_file: Path) -> None:
+    settings, mounts = _settings(settings_file), pod.mounts()
+    assert mounts[str(Path(pod.variables()["LOCKGATE_CONFIG"]).parent)]["configMap"]["name"] == "lockgate-settings"
+    for path, key in zip(settings.tls.model_dump().values(), ("tls.crt", "tls.key", "ca.crt"), strict=True):
+        folder, _, name = path.rpartition("/")
+        assert mounts[folder]["secret"]["secretName"] == "lockgate-tls"
+        assert name == key
+    assert mounts[settings.storage.directory]["persistentVolumeClaim"]["claimName"] == "lockgate-storage"
+    secret_folder = settings.security.secret_file.rpartition("/")[0]
+    assert mounts[secret_folder]["emptyDir"]["medium"] == "Memory"
+    (copier,) = pod.spec["initContainers"]
+    assert copier["args"] == ["install", "-m", "0400", "/secret/secret", settings.security.secret_file]
+    assert {one["name"]: one["mountPath"] for one in copier["volumeMounts"]} == {
+        "secret": "/secret",
+        mounts[secret_folder]["name"]: secret_folder,
+    }
+
+
+@pytest.mark.parametrize("pod", [*pods(), client()], ids=_name)
+def test_a_pod_works_in_a_folder_that_it_may_write(pod: Pod) -> None:
+    assert "emptyDir" in pod.mounts()[pod.container["workingDir"]]
+    assert "emptyDir" in pod.mounts()["/tmp"]
+
+
+def test_a_task_manager_has_room_for_spark(settings_file: Path) -> None:
+    group = _settings(settings_file).taskmanager
+    (pod, *_rest) = pods("taskmanager")
+    gib = 1 << 30
+    heap = int(group.spark_options["spark.driver.memory"].removesuffix("g")) * gib
+    limit = int(pod.container["resources"]["limits"]["memory"].removesuffix("Gi")) * gib
+    shared = int(pod.mounts()["/dev/shm"]["emptyDir"]["sizeLimit"].removesuffix("Mi")) << 20
+    assert "emptyDir" in pod.mounts()[group.work_dir]
+    assert shared > 256 << 20, "below that Lockgate does not use it"
+    assert heap + shared < limit, "the keyed state and Python need some, too"
+
+
+@pytest.mark.parametrize("pod", pods("zookeeper"), ids=_name)
+def test_a_zookeeper_server_knows_which_it_is(pod: Pod, settings_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("lockgate.commands.zookeeper._run_member", lambda *given: seen.append(given) or 0)
+    assert run(pod.arguments()[1:]) == 0
+    ((folder, port, number, ensemble, bind),) = seen
+    everyone = pods("zookeeper")
+    members = parse_members(ensemble)
+    assert [one.host for one in members] == [f"{one.name}.zookeeper" for one in everyone]
+    assert members[number - 1].host == f"{pod.name}.zookeeper"
+    assert (members[number - 1].peer_port, members[number - 1].election_port) == (
+        _port(pod, "peer"),
+        _port(pod, "election"),
+    )
+    assert (port, bind) == (_port(pod, "client"), "0.0.0.0")
+    assert pod.mounts()[str(folder)]["metadata"]["name"] == "data"
+    wanted = ",".join(f"{one.name}.zookeeper:{port}" for one in everyone)
+    assert _settings(settings_file).zookeeper.hosts == wanted
+
+
+def _parse(arguments: list[str]) -> click.Context:
+    """Parses as `lockgate` would, without running. Raises click.UsageError."""
+    command = cli.get_command(click.Context(cli), arguments[0])  # type: ignore[attr-defined]
+    return command.make_context(arguments[0], list(arguments[1:]))
+
+
+@pytest.mark.parametrize("pod", pods(), ids=_name)
+def test_probes_ask_the_pods_own_port_and_give_it_time(pod: Pod) -> None:
+    container = pod.container
+    (port, *_others) = [one["containerPort"] for one in container["ports"]]
+    is_zookeeper = pod.role == "zookeeper"
+    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+        probe = container[name]
+        if "exec" not in probe:
+            continue
+        program, *arguments = probe["exec"]["command"]
+        assert program == "lockgate"
+        context = _parse(arguments)
+        assert context.info_name == "health"
+        assert context.params["address"] == f"127.0.0.1:{port}"
+        assert context.params["is_zookeeper"] == is_zookeeper
+        assert not context.params["is_leader"], "a standby is ready, too"
+        assert context.params["timeout_s"] + 2 < probe["timeoutSeconds"], "the command needs time to start"
+    assert "exec" in container["readinessProbe"]
+
+
+@pytest.mark.parametrize("pod", pods("zookeeper"), ids=_name)
+def test_a_zookeeper_server_without_a_quorum_is_not_killed(pod: Pod) -> None:
+    for name in ("startupProbe", "livenessProbe"):
+        assert pod.container[name]["tcpSocket"] == {"port": "client"}
+
+
+def test_variables_of_the_service_links_would_be_refused_so_they_are_off() -> None:
+    with pytest.raises(SettingsError, match="LOCKGATE_PORT"):
+        load_settings(environment={"LOCKGATE_PORT": "tcp://10.0.0.1:7070"})
+    assert all(pod.spec["enableServiceLinks"] is False for pod in [*pods(), client()])
+
+
+def test_the_client_finds_the_coordinators_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in client().variables().items():
+        monkeypatch.setenv(name, value)
+    target = find_cluster()
+    assert target.coordinators == tuple(f"{pod.domain}:{_port(pod, 'api')}" for pod in pods("coordinator"))
+    assert target.zookeeper == ""
+    assert target.credentials.tls == TlsFiles(authority="/tls/ca.crt")
+    assert target.coordinators == _settings_of_the_cluster().cluster.coordinators
+    (volume,) = [one["secret"] for path, one in client().mounts().items() if path == "/tls"]
+    assert volume["items"] == [{"key": "ca.crt", "path": "ca.crt"}], "a client has no business with the servers' key"
+
+
+def test_variables_are_expanded_as_kubelet_does() -> None:
+    assert expand("$(A).$(B)", {"A": "x"}) == "x.$(B)"
+    assert all("$(" not in text for pod in pods() for text in [*pod.variables().values(), *pod.arguments()])

@@ -1,0 +1,187 @@
+"""What a schema cannot see in the manifests: that selectors, ports, volumes, budgets and policies fit each other."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.unit.deployment.manifests import (
+    FOLDER,
+    ROOT,
+    Document,
+    Pod,
+    client,
+    documents,
+    of_kind,
+    parse,
+    pods,
+    selects,
+)
+
+SETS = of_kind("StatefulSet")
+# Made by the operator, see docs/kubernetes.md: name and keys.
+SECRETS = {"lockgate-secret": {"secret"}, "lockgate-tls": {"tls.crt", "tls.key", "ca.crt"}}
+CLIENT = {"lockgate-client": "true"}
+
+
+def _name(one: Document | Pod) -> str:
+    return one.name if isinstance(one, Pod) else f"{one['kind']}/{one['metadata']['name']}"
+
+
+def _selected(selector: Document) -> list[Document]:
+    return [one for one in SETS if selects(selector, one["spec"]["template"]["metadata"]["labels"])]
+
+
+def _container_ports(set_: Document) -> dict[str, int]:
+    return {
+        port["name"]: port["containerPort"]
+        for container in set_["spec"]["template"]["spec"]["containers"]
+        for port in container["ports"]
+    }
+
+
+ALL = [*pods(), client()]
+
+
+@pytest.mark.parametrize("one", documents().values(), ids=_name)
+def test_everything_lies_in_the_namespace_and_carries_the_label(one: Document) -> None:
+    if one["kind"] != "Namespace":
+        assert one["metadata"]["namespace"] == "lockgate"
+    assert one["metadata"]["labels"]["app.kubernetes.io/part-of"] == "lockgate"
+
+
+@pytest.mark.parametrize("set_", SETS, ids=_name)
+def test_a_set_selects_its_own_pods_and_is_served_by_its_headless_service(set_: Document) -> None:
+    assert _selected(set_["spec"]["selector"]) == [set_]
+    service = documents()[f"Service/{set_['spec']['serviceName']}"]
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert _selected({"matchLabels": service["spec"]["selector"]}) == [set_]
+    assert {port["name"] for port in service["spec"]["ports"]} == set(_container_ports(set_))
+
+
+@pytest.mark.parametrize("service", of_kind("Service"), ids=_name)
+def test_a_service_leads_to_ports_that_its_pods_have(service: Document) -> None:
+    (set_,) = _selected({"matchLabels": service["spec"]["selector"]})
+    for port in service["spec"]["ports"]:
+        assert _container_ports(set_)[port["targetPort"]] == port["port"]
+
+
+def test_budgets_leave_a_quorum_and_a_standby() -> None:
+    for set_ in SETS:
+        (budget,) = [one for one in of_kind("PodDisruptionBudget") if _selected(one["spec"]["selector"]) == [set_]]
+        replicas = set_["spec"]["replicas"]
+        spec = budget["spec"]
+        lost = spec["maxUnavailable"] if "maxUnavailable" in spec else replicas - spec["minAvailable"]
+        assert lost == 1, "drains must be possible, and take one at a time"
+        assert replicas - lost > replicas / 2
+        if set_["metadata"]["name"] == "zookeeper":
+            assert replicas % 2 == 1
+            # A member that is not ready may be the one that the quorum is waiting for.
+            assert "unhealthyPodEvictionPolicy" not in spec
+
+
+def test_two_zookeeper_servers_never_share_a_node_and_the_others_do_so_only_when_they_must() -> None:
+    for set_ in SETS:
+        anti = set_["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+        required = anti.get("requiredDuringSchedulingIgnoredDuringExecution", [])
+        preferred = [one["podAffinityTerm"] for one in anti.get("preferredDuringSchedulingIgnoredDuringExecution", [])]
+        assert bool(required) == (set_["metadata"]["name"] == "zookeeper")
+        for term in [*required, *preferred]:
+            assert term["topologyKey"] == "kubernetes.io/hostname"
+            assert _selected(term["labelSelector"]) == [set_]
+
+
+@pytest.mark.parametrize("pod", ALL, ids=_name)
+def test_volumes_come_from_what_is_there(pod: Pod) -> None:
+    claims = {one["metadata"]["name"] for one in pod.claims}
+    volumes = {one["name"]: one for one in pod.spec["volumes"]}
+    used = {mount["name"] for one in pod.containers for mount in one["volumeMounts"]}
+    assert used == set(volumes) | claims
+    for volume in volumes.values():
+        if "configMap" in volume:
+            assert f"ConfigMap/{volume['configMap']['name']}" in documents()
+        elif "secret" in volume:
+            assert volume["secret"]["secretName"] in SECRETS
+        elif "persistentVolumeClaim" in volume:
+            assert f"PersistentVolumeClaim/{volume['persistentVolumeClaim']['claimName']}" in documents()
+        else:
+            assert volume["emptyDir"]["sizeLimit"], "a full node is everybody's problem"
+
+
+def test_the_secrets_are_made_as_the_documentation_says() -> None:
+    page = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+    for name, keys in SECRETS.items():
+        command = re.search(rf"kubectl -n lockgate create secret generic {name} ((?:.*\\\n)*.*)", page)
+        assert command, f"docs/kubernetes.md does not say how to make {name}"
+        assert set(re.findall(r"--from-file=([\w.]+)", command[1])) == keys
+
+
+@pytest.mark.parametrize("pod", ALL, ids=_name)
+def test_pods_are_restricted(pod: Pod) -> None:
+    assert documents()["Namespace/lockgate"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert pod.spec["securityContext"]["runAsNonRoot"] is True
+    assert pod.spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod.spec["automountServiceAccountToken"] is False
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod.spec)
+    for container in pod.containers:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"requests", "limits"} <= set(container["resources"])
+
+
+def test_pods_run_as_the_user_of_the_image() -> None:
+    (user,) = re.findall(r"^USER (\d+):(\d+)$", (ROOT / "docker/Dockerfile").read_text(encoding="utf-8"), re.M)
+    for pod in ALL:
+        context = pod.spec["securityContext"]
+        assert (context["runAsUser"], context["runAsGroup"]) == (int(user[0]), int(user[1]))
+        assert context["fsGroup"] == int(user[1])
+
+
+def test_one_image_everywhere_which_the_kustomization_can_replace() -> None:
+    (kustomization,) = parse((FOLDER / "kustomization.yaml").read_text(encoding="utf-8"))
+    (image,) = {container["image"] for pod in ALL for container in pod.containers}
+    assert [one["name"] for one in kustomization["images"]] == [image.partition(":")[0]]
+
+
+def _peers(rule: Document) -> list[Document]:
+    """The sets that a rule lets in; a peer of another namespace must ask for the client's label."""
+    found = []
+    for peer in rule["from"]:
+        if "namespaceSelector" in peer:
+            assert peer["podSelector"] == {"matchLabels": CLIENT}
+        else:
+            found += _selected(peer["podSelector"])
+    return found
+
+
+def _admitted(policy: Document) -> dict[str, set[str]]:
+    """Port: the sets that may connect to it."""
+    admitted: dict[str, set[str]] = {}
+    for rule in policy["spec"].get("ingress", []):
+        for port in rule["ports"]:
+            admitted.setdefault(port["port"], set()).update(one["metadata"]["name"] for one in _peers(rule))
+    return admitted
+
+
+def test_the_network_lets_in_who_has_to_connect_and_nobody_else() -> None:
+    servers = {"coordinator", "taskmanager"}
+    wanted: dict[str, dict[str, set[str]]] = {
+        "zookeeper": {"client": servers, "peer": {"zookeeper"}, "election": {"zookeeper"}},
+        "coordinator": {"api": servers},
+        "taskmanager": {"exchange": servers},
+    }
+    for set_ in SETS:
+        name = set_["metadata"]["name"]
+        (own,) = [one for one in of_kind("NetworkPolicy") if _selected(one["spec"]["podSelector"]) == [set_]]
+        assert own["spec"]["policyTypes"] == ["Ingress"]
+        assert _admitted(own) == wanted[name]
+        assert set(_admitted(own)) == set(_container_ports(set_))
+    assert selects({"matchLabels": CLIENT}, client().labels)
+    nobody: Any = documents()["NetworkPolicy/nobody"]["spec"]
+    assert nobody == {"podSelector": {}, "policyTypes": ["Ingress"]}
