@@ -15,10 +15,10 @@ from lockgate.client import Client, ClientError
 from lockgate.demo import wordcount
 from lockgate.demo.__main__ import carry_out
 from lockgate.demo.batch import read_result
-from lockgate.demo.compose import COORDINATORS, ComposeCluster
 from lockgate.demo.corpus import stage
 from lockgate.demo.show import CHECKPOINT_INTERVAL_MS, Show, give_verdict, micro_batches, say
 from lockgate.errors import UserError
+from lockgate.local.compose import COORDINATORS, ComposeCluster
 
 _COMPOSE_FILE = Path(__file__).resolve().parents[2] / "docker" / "compose.yaml"
 _TASK_MANAGERS = 3

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import threading
-import time
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from lockgate_proto.messages import ClusterStatus, JobStatus
 
-from lockgate.client import Client, ClientError
+from lockgate.client import Client
 from lockgate.drill.model import Target
 from lockgate.errors import UserError
-from lockgate.local import LocalCluster
-
-_LOOK_EVERY_S = 0.1
 
 
 class DrillError(UserError):
@@ -25,110 +20,44 @@ class DrillError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A process that is about to be killed. `text`: how it is called on the screen."""
+    """A process that is about to be killed.
+
+    text: how it is called on the screen; container: the id of the one that it runs in, if any.
+    """
 
     pid: int
     text: str
+    container: str = ""
 
 
-class Arena:
-    """A cluster on this machine, its own (`cluster` is set) or one that runs anyway."""
+class Arena(Protocol):
+    """A cluster and the means to hurt it."""
 
-    def __init__(self, client: Client, cluster: LocalCluster | None) -> None:
-        self.client = client
-        self._cluster = cluster
-        self._never = threading.Event()
-        self._coordinators = self._task_managers = 0
+    @property
+    def client(self) -> Client:
+        """Follows the leader."""
+        ...
 
     def survey(self, target: Target) -> ClusterStatus:
         """Notes how many processes a whole cluster has. Raises DrillError when the target cannot be killed here."""
-        status = self._wait_for_task_managers()
-        self._coordinators, self._task_managers = len(_coordinators(status)), len(_task_managers(status))
-        if target in (Target.LEADER, Target.STANDBY) and self._coordinators < 2:
-            raise DrillError("the cluster has no standby; start another coordinator before you kill one")
-        if target is Target.ZOOKEEPER and self._cluster is None:
-            raise DrillError("the drill kills ZooKeeper only in a cluster of its own; leave --cluster out")
-        processes = [(one.address, one.pid) for one in status.coordinators]
-        processes += [(one.address, one.pid) for one in status.task_managers]
-        strangers = [f"{address} (pid {pid})" for address, pid in processes if not _is_alive(pid)]
-        if self._cluster is None and strangers:
-            raise DrillError(
-                "the drill kills processes by their pid, so it has to run on the cluster's machine and as its user: "
-                f"{', '.join(strangers)} cannot be signalled from here"
-            )
-        return status
+        ...
 
     def wait_whole(self, timeout_s: float) -> bool:
         """Waits until as many coordinators and task managers live as at the survey; False when time is up."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            try:
-                status = self.client.cluster()
-                coordinators, task_managers = _coordinators(status), _task_managers(status)
-                if len(coordinators) >= self._coordinators and len(task_managers) >= self._task_managers:
-                    return True
-            except ClientError:
-                pass
-            self._never.wait(_LOOK_EVERY_S)
-        return False
+        ...
 
     def victim(self, target: Target, job: JobStatus, choice: random.Random) -> Victim:
         """Picks the process to kill. Raises DrillError when there is none."""
-        if target is Target.ZOOKEEPER:
-            assert self._cluster is not None
-            servers = {name: pid for name, pid in self._cluster.pids().items() if name.startswith("zookeeper-")}
-            name = choice.choice(sorted(servers))
-            return Victim(servers[name], name)
-        status = self.client.cluster()
-        leader = status.leader
-        if leader is None:
-            raise DrillError("nobody leads the cluster; look into the coordinators' logs")
-        if target is Target.LEADER:
-            return Victim(leader.pid, f"leader {leader.coordinator_id}")
-        if target is Target.STANDBY:
-            standbys = sorted(pid for pid in _coordinators(status) if pid != leader.pid)
-            return Victim(choice.choice(standbys), "a standby")
-        busy = {one.task_manager_id for one in job.subtasks}
-        managers = sorted((one.task_manager_id, one.pid) for one in status.task_managers if one.task_manager_id in busy)
-        if not managers:
-            raise DrillError("no task manager runs a subtask of the job")
-        name, pid = choice.choice(managers)
-        return Victim(pid, f"task manager {name}")
+        ...
 
     def kill(self, victim: Victim) -> int:
-        """SIGKILL. Returns the wall clock in microseconds right before it."""
-        unix_us = time.time_ns() // 1000
-        try:
-            os.kill(victim.pid, signal.SIGKILL)
-        except OSError as error:
-            raise DrillError(f"cannot kill {victim.text} (pid {victim.pid}): {error.strerror}") from error
-        return unix_us
+        """Kills it without a warning. Returns the wall clock in microseconds right before that."""
+        ...
 
-    def _wait_for_task_managers(self) -> ClusterStatus:
-        """The cluster once it is complete (an own one: all task managers registered), or as it is after a while."""
-        wanted = self._cluster.options.taskmanagers if self._cluster else 1
-        deadline = time.monotonic() + 30
-        while True:
-            status = self.client.cluster()
-            if len(status.task_managers) >= wanted:
-                return status
-            if time.monotonic() > deadline:
-                raise DrillError(f"{len(status.task_managers)} of {wanted} task managers have registered after 30 s")
-            self._never.wait(_LOOK_EVERY_S)
+    def make_folder(self, key: str) -> Path:
+        """A fresh folder for a job's output, as the cluster's processes see it."""
+        ...
 
-
-def _coordinators(status: ClusterStatus) -> set[int]:
-    """Pids; a dead one stays listed until its ZooKeeper session has expired, so life is checked."""
-    return {one.pid for one in status.coordinators if _is_alive(one.pid)}
-
-
-def _task_managers(status: ClusterStatus) -> set[int]:
-    return {one.pid for one in status.task_managers if _is_alive(one.pid)}
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
+    def fetch(self, folder: Path) -> Path:
+        """The same folder as it is now, as this process sees it."""
+        ...

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import random
 import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 from lockgate_proto.messages import JobState
@@ -55,7 +55,6 @@ class Round:
     def __init__(
         self,
         key: str,
-        folder: Path,
         arena: Arena,
         say: Say,
         choice: random.Random,
@@ -64,7 +63,6 @@ class Round:
         checkpoint_interval_ms: int,
     ) -> None:
         self._key = key
-        self._folder = folder
         self._arena = arena
         self._say = say
         self._random = choice
@@ -76,14 +74,13 @@ class Round:
         """first: number of the first kill, for the screen. Raises DrillError when the job does not get going."""
         seconds = times * (self._every_s + _AFTERMATH_S[self._target]) + _LEAST_REST_S + 1
         pipeline = DrillPipeline(
-            self._folder / self._key,
+            self._arena.make_folder(self._key),
             partitions=_PARTITIONS,
             rows=int(seconds * _ROWS_PER_SECOND),
             rate=_ROWS_PER_SECOND,
             parallelism=2,
             checkpoint_interval_ms=self._interval_ms,
         )
-        pipeline.folder.mkdir(parents=True, exist_ok=True)
         account = Account()
         self._arena.client.submit(self._key, pipeline.graph())
         observer = JobObserver(self._arena.client, self._key)
@@ -149,6 +146,7 @@ class Round:
     def _take_stock(self, pipeline: DrillPipeline, observer: JobObserver, account: Account) -> None:
         oracle = LedgerOracle(pipeline.partitions, pipeline.rows)
         try:
+            pipeline = dataclasses.replace(pipeline, folder=self._arena.fetch(pipeline.folder))
             pipeline.read_ledger(oracle)
             account.problems += check_totals(pipeline.partitions, pipeline.rows, pipeline.read_totals())
         except (OSError, pa.ArrowException, sqlite3.Error) as error:

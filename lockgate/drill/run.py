@@ -16,6 +16,7 @@ from typing import Any
 from lockgate.client import Client
 from lockgate.drill.arena import Arena, DrillError
 from lockgate.drill.model import RecordCheck, Report, Target
+from lockgate.drill.processes import ProcessArena
 from lockgate.drill.round import Account, Round
 from lockgate.drill.text import render
 from lockgate.errors import UserError
@@ -102,14 +103,14 @@ def drill(options: DrillOptions, say: Say) -> Report:
             client = stack.enter_context(
                 Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials())
             )
-        report = _rounds(options, seed, folder, Arena(client, cluster), say)
+        report = drill_in(options, seed, ProcessArena(client, cluster, folder), say)
         if work and not report.passed:
             work.keep()
         return report
 
 
-def _rounds(options: DrillOptions, seed: int, folder: Path, arena: Arena, say: Say) -> Report:
-    """Rounds until every kill is done or something is wrong."""
+def drill_in(options: DrillOptions, seed: int, arena: Arena, say: Say) -> Report:
+    """Drills in an arena that is there: rounds until every kill is done or something is wrong. Raises UserError."""
     status = arena.survey(options.kill)
     say(f"{len(status.coordinators)} coordinators, {len(status.task_managers)} task managers")
     choice = random.Random(seed)
@@ -121,7 +122,6 @@ def _rounds(options: DrillOptions, seed: int, folder: Path, arena: Arena, say: S
             raise DrillError("the cluster takes too long to become whole again; see its logs")
         one = Round(
             f"{key}-{len(accounts) + 1}",
-            folder,
             arena,
             say,
             choice,

@@ -182,7 +182,7 @@ class TableLeaf:
             return self._session.createDataFrame(table, schema=from_arrow_schema(spec.table)).coalesce(1)
         text = b"".join(self._content).decode("utf-8", "replace")
         whole = pa.table({"value": pa.array([text.removesuffix("\n")] if text else [], pa.string())})
-        lines = self._session.createDataFrame(whole).coalesce(1)
+        lines = self._session.createDataFrame(whole, schema="value STRING").coalesce(1)  # it may hold nothing
         lines = lines.selectExpr("explode(split(value, '\\r\\n|\\n|\\r')) AS value")
         if spec.form is Form.TEXT:
             return lines

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,9 +60,7 @@ class Stage:
 def one_kill(stage: Stage, end: float = math.inf, seed: int = 1) -> Account:
     account = Account()
     anything: Any = stage
-    drill = Round(
-        "drill", Path("nowhere"), anything, lambda _: None, random.Random(seed), Target.LEADER, EVERY_S, INTERVAL_MS
-    )
+    drill = Round("drill", anything, lambda _: None, random.Random(seed), Target.LEADER, EVERY_S, INTERVAL_MS)
     drill._one_kill(1, anything, account, end)
     return account
 

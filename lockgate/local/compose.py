@@ -16,6 +16,7 @@ from lockgate_proto.security import Credentials, TlsFiles, load_secret
 from lockgate.errors import UserError
 
 COORDINATORS = ("coordinator-1", "coordinator-2", "coordinator-3")
+ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 _JOB_PORT = "7070"
 _CREDENTIALS = "/etc/lockgate"
 _STOP_S = 10
@@ -82,6 +83,30 @@ class ComposeCluster:
     def kill(self, container: str) -> None:
         """SIGKILL for every process in it. The engine does not start it again."""
         self._run(["docker", "kill", container])
+
+    def start(self, container: str) -> None:
+        """Starts one that was killed."""
+        self._run(["docker", "start", container])
+
+    def network_addresses(self) -> dict[str, str]:
+        """Container id to address inside the cluster's network; empty for one that is not on it."""
+        ids = self.compose("ps", "-q").split()
+        form = "{{.Id}} {{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        lines = self._run(["docker", "inspect", "--format", form, *ids]).splitlines()
+        return {line.partition(" ")[0]: line.partition(" ")[2] for line in lines}
+
+    def cut(self, container: str, addresses: Sequence[str]) -> None:
+        """Whatever the container sends to these addresses vanishes without a sound from now on."""
+        self._route("add", container, addresses)
+
+    def heal(self, container: str, addresses: Sequence[str]) -> None:
+        """Takes a `cut` back."""
+        self._route("del", container, addresses)
+
+    def _route(self, change: str, container: str, addresses: Sequence[str]) -> None:
+        script = "\n".join(f"route {change} blackhole {address}/32" for address in addresses)
+        # One command for all of them, so that they are cut in the same millisecond.
+        self._run(["docker", "exec", "-u", "root", container, "sh", "-c", f"echo '{script}' | ip -batch -"])
 
     def run(self, *command: str) -> None:
         """Runs a command to its end in a container of its own."""

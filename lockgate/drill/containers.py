@@ -1,0 +1,128 @@
+"""A compose cluster as the place of a drill: containers are killed, or cut off from the others without a sound."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from enum import Enum
+from pathlib import Path, PurePosixPath
+
+from lockgate_proto.messages import ClusterStatus, JobStatus
+
+from lockgate.client import Client, ClientError
+from lockgate.drill.arena import DrillError, Victim
+from lockgate.drill.model import Target
+from lockgate.local.compose import COORDINATORS, ZOOKEEPERS, ComposeCluster
+
+SHARED = PurePosixPath("/var/lib/lockgate/drill")
+_READY_S = 180.0
+_LOOK_EVERY_S = 0.1
+
+
+class Blow(Enum):
+    """What happens to the victim."""
+
+    KILL = "SIGKILL for every process in the container"
+    CUT = "what the container sends to the others vanishes, and nobody is told"
+
+
+class ContainerArena:
+    """See Arena. folder: for copies of the jobs' output; task_managers: how many containers of them there are."""
+
+    def __init__(
+        self, client: Client, cluster: ComposeCluster, folder: Path, *, task_managers: int, blow: Blow = Blow.KILL
+    ) -> None:
+        self.client = client
+        self._cluster = cluster
+        self._folder = folder
+        self._task_managers = task_managers
+        self._blow = blow
+        self._struck: list[Victim] = []
+        self._never = threading.Event()
+        # Looked up beforehand: at the moment of the blow a single command is left to run.
+        self._containers = {name: cluster.containers(name)[0] for name in (*COORDINATORS, *ZOOKEEPERS)}
+        self._addresses = cluster.network_addresses()
+
+    def survey(self, target: Target) -> ClusterStatus:
+        """See Arena. Waits until the containers are up."""
+        del target  # any of them can be struck here
+        if not self.wait_whole(_READY_S):
+            raise DrillError(f"the cluster was not whole after {_READY_S:g} s; see its containers' logs")
+        return self.client.cluster()
+
+    def wait_whole(self, timeout_s: float) -> bool:
+        """See Arena. What was struck is started again, or let back to the others, first."""
+        struck, self._struck = self._struck, []
+        for victim in struck:
+            if self._blow is Blow.KILL:
+                self._cluster.start(victim.container)
+            else:
+                self._cluster.heal(victim.container, self._others(victim))
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            try:
+                if self._is_whole(self.client.cluster()):
+                    return True
+            except ClientError:
+                pass
+            self._never.wait(_LOOK_EVERY_S)
+        return False
+
+    def victim(self, target: Target, job: JobStatus, choice: random.Random) -> Victim:
+        """See Arena."""
+        if target is Target.ZOOKEEPER:
+            name = choice.choice(ZOOKEEPERS)
+            return Victim(0, name, self._containers[name])
+        status = self.client.cluster()
+        if status.leader is None:
+            raise DrillError("nobody leads the cluster; look into the coordinators' logs")
+        if target is Target.LEADER:
+            name = status.leader.coordinator_id
+            return Victim(status.leader.pid, f"leader {name}", self._containers[name])
+        if target is Target.STANDBY:
+            name = choice.choice([one for one in COORDINATORS if one != status.leader.coordinator_id])
+            return Victim(0, f"standby {name}", self._containers[name])
+        busy = {one.task_manager_id for one in job.subtasks}
+        managers = sorted((one.task_manager_id, one.pid) for one in status.task_managers if one.task_manager_id in busy)
+        if not managers:
+            raise DrillError("no task manager runs a subtask of the job")
+        name, pid = choice.choice(managers)
+        # Its host name, and so its id, is what its container's id begins with.
+        return Victim(pid, f"task manager {name}", name.removeprefix("tm-"))
+
+    def kill(self, victim: Victim) -> int:
+        """See Arena."""
+        others = self._others(victim)
+        self._struck.append(victim)
+        unix_us = time.time_ns() // 1000
+        if self._blow is Blow.KILL:
+            self._cluster.kill(victim.container)
+        else:
+            self._cluster.cut(victim.container, others)
+        return unix_us
+
+    def make_folder(self, key: str) -> Path:
+        """See Arena."""
+        folder = SHARED / key
+        self._cluster.compose("exec", "-T", "taskmanager", "mkdir", "-p", str(folder))
+        return Path(folder)
+
+    def fetch(self, folder: Path) -> Path:
+        """See Arena."""
+        copy = self._folder / folder.name
+        self._cluster.copy(self._cluster.containers("taskmanager")[0], str(folder), copy)
+        return copy
+
+    def _is_whole(self, status: ClusterStatus) -> bool:
+        return (
+            status.leader is not None
+            and {one.coordinator_id for one in status.coordinators} >= set(COORDINATORS)
+            and len(status.task_managers) == self._task_managers
+        )
+
+    def _others(self, victim: Victim) -> tuple[str, ...]:
+        """Addresses of every container but the victim's, where they were when the cluster came up."""
+        return tuple(
+            address for one, address in self._addresses.items() if address and not one.startswith(victim.container)
+        )
