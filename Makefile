@@ -3,7 +3,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docker-image docker-demo test test-fast test-chaos lint mutation proto benchmarks clean
+.PHONY: help setup demo docker-image docker-demo test test-fast test-chaos test-docker lint mutation proto benchmarks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test-fast: setup ## the pure tests alone: seconds
 
 test-chaos: setup ## the tests that kill real processes
 	@$(PY) -m pytest -m chaos $(ARGS)
+
+test-docker: docker-image ## the compose cluster under faults; needs a container engine
+	@LOCKGATE_IMAGE=lockgate:latest $(PY) -m pytest -m docker tests/docker $(ARGS)
 
 lint: setup ## formatting, lint, types, layering, generated code
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check .

@@ -46,11 +46,11 @@ make_base() {
     folder=$(mktemp -d)
     # shellcheck disable=SC2064
     trap "as_root rm -rf '$folder'" EXIT
-    as_root debootstrap --variant=minbase "$suite" "$folder/root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$folder/log" 2>&1 \
+    as_root debootstrap --variant=minbase "$suite" "$folder/tree" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$folder/log" 2>&1 \
         || { tail -n 5 "$folder/log" >&2; fail "debootstrap could not make the base image; the lines above say why"; }
-    as_root rm -rf "$folder"/root/var/cache/apt/archives/*.deb "$folder"/root/var/lib/apt/lists/* \
-        "$folder"/root/usr/share/doc/* "$folder"/root/usr/share/man/* "$folder"/root/usr/share/locale/*
-    as_root tar -C "$folder/root" -c . | docker import --change 'CMD ["bash"]' - "$base" >/dev/null
+    as_root rm -rf "$folder"/tree/var/cache/apt/archives/*.deb "$folder"/tree/var/lib/apt/lists/* \
+        "$folder"/tree/usr/share/doc/* "$folder"/tree/usr/share/man/* "$folder"/tree/usr/share/locale/*
+    as_root tar -C "$folder/tree" -c . | docker import --change 'CMD ["bash"]' - "$base" >/dev/null
     as_root rm -rf "$folder"
     trap - EXIT
 }

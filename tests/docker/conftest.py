@@ -15,7 +15,7 @@ import pytest
 from tests.docker.fleet import Fleet
 
 ROOT = Path(__file__).parents[2]
-REQUIRED = "LOCKGATE_DOCKER_TESTS"
+REQUIRED = "LOCKGATE_TEST_DOCKER"
 """Set to `required` where a skip is to count as a failure."""
 
 

@@ -54,7 +54,7 @@ class Fleet:
         self._jobs = 0
         self._never = threading.Event()
         self._client: Client | None = None
-        self._cuts: list[tuple[str, str]] = []  # container, address it is cut off from
+        self._cuts: list[tuple[str, list[str]]] = []  # container, addresses it is cut off from
 
     def __enter__(self) -> Fleet:
         self.wait_until(lambda: self._copy_credentials(), "the credentials are made")
@@ -118,12 +118,19 @@ class Fleet:
         return names[-1]
 
     def zookeeper_leader(self) -> str:
-        """The service of the ensemble's leader."""
-        for one in self.of(*ZOOKEEPERS):
-            script = "exec 3<>/dev/tcp/127.0.0.1/2181; printf srvr >&3; cat <&3"
-            if "Mode: leader" in docker("exec", one.id, "bash", "-c", script):
-                return one.service
-        raise AssertionError("no ZooKeeper server leads")
+        """The service of the ensemble's leader, once there is one."""
+        found: list[str] = []
+
+        def look() -> bool:
+            found.extend(one.service for one in self.of(*ZOOKEEPERS) if one.is_running and _leads(one))
+            return bool(found)
+
+        self.wait_until(look, "a ZooKeeper server leads")
+        return found[0]
+
+    def serves(self, service: str) -> bool:
+        """Whether a ZooKeeper server is part of the quorum."""
+        return any("Mode: " in _srvr(one) for one in self.of(service) if one.is_running)
 
     def compose(self, command: str) -> None:
         """A subcommand of compose for the project."""
@@ -183,17 +190,16 @@ class Fleet:
 
     def cut(self, container: Container, others: tuple[Container, ...]) -> None:
         """Whatever the container sends to the others vanishes without a sound; nobody is told."""
-        for other in others:
-            if other.id != container.id and other.address:
-                docker("exec", "-u", "root", container.id, "ip", "route", "add", "blackhole", f"{other.address}/32")
-                self._cuts.append((container.id, other.address))
+        addresses = [other.address for other in others if other.id != container.id and other.address]
+        self._cuts.append((container.id, addresses))
+        _route("add", container.id, addresses)
 
     def heal(self) -> None:
         """Takes every cut back."""
         cuts, self._cuts = self._cuts, []
-        for container, address in cuts:
+        for container, addresses in cuts:
             with contextlib.suppress(AssertionError):  # a container that was restarted has lost the cut by itself
-                docker("exec", "-u", "root", container, "ip", "route", "del", "blackhole", f"{address}/32")
+                _route("del", container, addresses)
 
     def mend(self) -> None:
         """Every cut taken back, every container up."""
@@ -221,6 +227,23 @@ class Fleet:
         copy = self._folder / folder.name
         docker("cp", f"{self.of('taskmanager')[0].id}:{folder}", str(copy))
         return copy
+
+
+def _leads(zookeeper: Container) -> bool:
+    return "Mode: leader" in _srvr(zookeeper)
+
+
+def _srvr(zookeeper: Container) -> str:
+    """What the server says of itself; empty while it does not listen."""
+    script = "exec 3<>/dev/tcp/127.0.0.1/2181 && printf srvr >&3 && cat <&3"
+    done = subprocess.run(["docker", "exec", zookeeper.id, "bash", "-c", script], capture_output=True, check=False)
+    return done.stdout.decode(errors="replace")
+
+
+def _route(change: str, container: str, addresses: list[str]) -> None:
+    """One command for all addresses, so that they are cut in the same millisecond."""
+    script = "\n".join(f"route {change} blackhole {address}/32" for address in addresses)
+    docker("exec", "-u", "root", container, "sh", "-c", f"echo '{script}' | ip -batch -")
 
 
 def _container(found: dict[str, Any]) -> Container:

@@ -40,7 +40,7 @@ def test_a_zookeeper_member_is_killed_and_then_the_ensembles_leader(whole: Fleet
         whole.kill(follower)
         job.wait_checkpoints(3)
         whole.start(follower)
-        whole.wait_until(lambda: whole.zookeeper_leader() == leader, "the member is back")
+        whole.wait_until(lambda: whole.serves(follower.service), "the member is back")
         job.wait_checkpoints(1)
         whole.kill(whole.one(leader))
         job.wait_checkpoints(3)
