@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 
 _SILENT_BEATS = 3  # a doubt, no more: the leader is asked by way of ZooKeeper before it loses its place
 _PAUSE_S = 0.1  # between two looks at a leader that does not answer
+_TELL_S = 1.0
 
 
 class FollowService:
@@ -62,6 +64,7 @@ class Follower:
         self._not_leading = not_leading
         self._changed = threading.Condition()
         self._leader: LeaderRecord | None = None
+        self._newest = 0  # the highest token heard of
         self._refused_by = 0  # token of the leader about whom that was logged
         self._stopped = False
         self._stream: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
@@ -71,10 +74,14 @@ class Follower:
         """Starts the thread."""
         self._thread.start()
 
-    def follow(self, leader: LeaderRecord | None) -> None:
-        """From now on watches this leader; None: nobody (there is none, or it is this process)."""
+    def follow(self, leader: LeaderRecord | None, token: int) -> None:
+        """From now on watches this leader; None: nobody (there is none, or it is this process).
+
+        token: of whoever leads, this process too; 0 for nobody. The leader before is told of it.
+        """
         with self._changed:
             self._leader = leader
+            self._newest = max(self._newest, token)
             self._stream.put(None)  # look up from the present stream
             self._changed.notify_all()
 
@@ -118,6 +125,18 @@ class Follower:
         finally:
             beats.cancel()
             reader.join()
+        if self._newest > leader.token and not self._stopped:
+            self._tell_former(channel)
+
+    def _tell_former(self, channel: grpc.Channel) -> None:
+        """One that was cut off from ZooKeeper cannot know that it was replaced: it would go on as if it led."""
+        request = FollowRequest(self._coordinator_id, self._newest)
+        with contextlib.suppress(grpc.RpcError):  # it is gone, as a rule
+            beats = call(channel, "FollowService", "Follow")(
+                request, timeout=_TELL_S, metadata=self._credentials.metadata()
+            )
+            next(iter(beats), None)
+            beats.cancel()
 
     def _heard(self, leader: LeaderRecord, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None]) -> bool:
         """Takes the next message, or its absence. False when this stream is of no more use."""

@@ -77,4 +77,4 @@ class Leadership:
     def on_leader(self, leader: LeaderRecord | None) -> None:
         """See ha.elector.ElectionListener."""
         other = leader is not None and leader.coordinator_id != self._me.coordinator_id
-        self._follower.follow(leader if other else None)
+        self._follower.follow(leader if other else None, leader.token if leader is not None else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -37,6 +38,8 @@ from lockgate.client.watch import JobWatch, LostListener
 from lockgate.client.ways import Ways
 
 DEFAULT_PATIENCE_MS = 30_000
+# A leader that was cut off from ZooKeeper does not know that it was replaced, and goes on to answer. The others know.
+TRUST_S = 3.0
 # A leader that does not answer for so long is asked for again elsewhere: it may be frozen.
 CALL_TIMEOUT_S = 5.0
 FIRST_PAUSE_S = 0.02
@@ -69,6 +72,7 @@ class Client:
             coordinators, zookeeper, cluster, self._credentials, session_timeout_ms, origin, self._ways
         )
         self._leader: LeaderRecord | None = None
+        self._doubt_at = 0.0  # monotonic: from then on the leader is asked for again
         self._channels = Channels(self._credentials)
         self._closed = threading.Event()
 
@@ -133,9 +137,7 @@ class Client:
 
     def leader(self) -> LeaderRecord:
         """Who leads now, asked afresh. Raises ClusterUnreachable."""
-        record = self._directory.locate(Deadline(self._patience_ms))
-        self._leader = record
-        return record
+        return self.locate_afresh(Deadline(self._patience_ms))
 
     def cluster(self) -> ClusterStatus:
         """The leader, the other coordinators and the task managers, as the leader sees them."""
@@ -164,22 +166,33 @@ class Client:
         return stub(WatchRequest(job_key), metadata=self._credentials.metadata())
 
     def locate(self, deadline: Deadline) -> LeaderRecord:
-        """The leader as last known, else asked for until `deadline`."""
+        """The leader as heard of a moment ago, else asked for until `deadline`."""
         if self._leader is None:
-            self._leader = self._directory.locate(deadline)
+            return self.locate_afresh(deadline)
+        if time.monotonic() >= self._doubt_at:
+            try:
+                return self.locate_afresh(Deadline(min(TRUST_S, deadline.remaining_s(TRUST_S)) * 1000))
+            except ClusterUnreachable:
+                self._trust(self._leader)  # nobody says otherwise
         return self._leader
 
     def locate_afresh(self, deadline: Deadline) -> LeaderRecord:
         """The leader, asked for until `deadline`."""
-        self._leader = None
-        return self.locate(deadline)
+        return self._trust(self._directory.locate(deadline))
+
+    def _trust(self, leader: LeaderRecord) -> LeaderRecord:
+        self._leader, self._doubt_at = leader, time.monotonic() + TRUST_S
+        return leader
 
     def forget_leader(self, hint: str = "", refused_by: str = "") -> None:
         """`refused_by` does not lead; `hint` is who does, when it said so."""
         if hint == refused_by and not self._ways.forget(hint):
             hint = ""  # it names itself: it has only just been granted, or has just lost
         # Where a way was forgotten, several coordinators share the address that was asked: now by its own.
-        self._leader = LeaderRecord(address=hint) if hint else None
+        if hint:
+            self._trust(LeaderRecord(address=hint))
+        else:
+            self._leader = None
 
     def pause(self, seconds: float) -> None:
         """Waits, or raises at once when the client is closed."""

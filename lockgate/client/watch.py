@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,8 +16,11 @@ from lockgate.client.deadline import Deadline
 from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, judge
 
 TERMINAL = frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELED})
-# A stream that says nothing for so long may come from a frozen process: ask who leads.
+# A stream that says nothing for so long has no more to say.
 QUIET_S = 2.0
+# So often the others are asked who leads. A frozen leader says nothing, and one that was cut off from ZooKeeper goes on
+# to tell what it knows, because it does not know that it was replaced.
+LOOK_EVERY_S = 2.0
 REOPEN_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
 
@@ -74,6 +78,7 @@ class JobWatch:
         self._reader: threading.Thread | None = None
         self._updates: queue.Queue[JobStatus | JobEvent | _Ended] = queue.Queue()
         self._final: JobStatus | None = None
+        self._look_at = 0.0  # monotonic
         self.ended = False
 
     def __iter__(self) -> Iterator[JobStatus | JobEvent]:
@@ -89,14 +94,17 @@ class JobWatch:
         while not self.ended:
             if self._stream is None and not self._open(deadline):
                 return None
+            if self._final is None and time.monotonic() >= self._look_at:
+                self._look_for_another_leader()
+                continue
+            quiet_s = QUIET_S if self._final is not None else max(0.0, self._look_at - time.monotonic())
             try:
-                item = self._updates.get(timeout=deadline.remaining_s(QUIET_S))
+                item = self._updates.get(timeout=deadline.remaining_s(quiet_s))
             except queue.Empty:
                 if self._final is not None:
                     return self._finish(self._final)
                 if deadline.expired:
                     return None
-                self._look_for_another_leader()
                 continue
             update = self._take(item)
             if update is not None:
@@ -146,6 +154,7 @@ class JobWatch:
             if deadline.expired and not self._patience.expired:
                 return False
             raise
+        self._look_at = time.monotonic() + LOOK_EVERY_S
         stream = self._stream = self._client.open_watch(self._job_key, self._leader)
         updates = self._updates
         self._reader = threading.Thread(
@@ -173,9 +182,11 @@ class JobWatch:
 
     def _look_for_another_leader(self) -> None:
         try:
-            found = self._client.locate_afresh(Deadline(QUIET_S * 1000))
+            found = self._client.locate_afresh(Deadline(LOOK_EVERY_S * 1000))
         except ClusterUnreachable:
             return
+        finally:
+            self._look_at = time.monotonic() + LOOK_EVERY_S
         if found.address == self._leader.address and found.token in (0, self._leader.token):
             return
         if found.address == self._leader.address and self._leader.token == 0:

@@ -57,7 +57,8 @@ class Executors:
     def watch(self, on_lost: Callable[[], object]) -> None:
         """From a thread of its own, calls back once when nothing can run here any more.
 
-        That is when the application was ended from outside, or jobs have waited for an executor for `wait_s`.
+        That is when the application was ended from outside, or there has been no executor for `wait_s`: a master that
+        has forgotten the application never gives one again. With dynamic allocation that counts only while jobs wait.
         """
         threading.Thread(target=self._watch, args=(on_lost,), name="spark-executor-watch", daemon=True).start()
 
@@ -75,19 +76,20 @@ class Executors:
                     LOG.critical("the Spark application was ended from outside, by %s", self._master)
                     on_lost()
                     return
-                if self._count() or not len(self._context.statusTracker().getActiveJobIds()):
+                jobs = len(self._context.statusTracker().getActiveJobIds())
+                if self._count() or (self._is_dynamic and not jobs):
                     if waiting_since is not None and patience.was_over:
-                        LOG.info("Spark jobs go on")
+                        LOG.info("there is an executor again")
                     waiting_since = None
                     continue
                 if waiting_since is None:
                     waiting_since, patience = now, _Patience(now)
                 if now - waiting_since > self.wait_s:
-                    LOG.critical("%s %g s long, and jobs wait for one", self._lack(), self.wait_s)
+                    LOG.critical("%s %g s long; %d jobs wait for one", self._lack(), self.wait_s, jobs)
                     on_lost()
                     return
                 if patience.is_over(now):
-                    LOG.warning("Spark jobs wait: %s", self._lack())
+                    LOG.warning("%s; %d jobs wait for one", self._lack(), jobs)
         except Py4JError as error:  # the JVM is gone, which is noticed elsewhere
             LOG.debug("the watch over the executors ends: %s", error)
 

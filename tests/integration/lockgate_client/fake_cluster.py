@@ -51,6 +51,7 @@ class FakeCoordinator:
         self.watched = threading.Semaphore(0)
         self.first_updates: list[Any] = []
         self.fail: Callable[[str, grpc.ServicerContext], None] = lambda _method, _context: None
+        self._stale: m.LeaderRecord | None = None
         self._server = grpc.server(ThreadPoolExecutor(16, "fake-coordinator"), options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((handler("JobService", self),))
         self.address = f"127.0.0.1:{Credentials().bind(self._server, '127.0.0.1:0')}"
@@ -62,6 +63,10 @@ class FakeCoordinator:
         for watcher in self.watchers:
             watcher.put(None)
         self._server.stop(None).wait()
+
+    def cut_off(self) -> None:
+        """From ZooKeeper: it never hears of another leader, and goes on to answer as the one it is now."""
+        self._stale = self.record()
 
     def send(self, update: Any) -> None:
         """To every watcher."""
@@ -75,7 +80,7 @@ class FakeCoordinator:
         self.calls.append(method)
         self.fail(method, context)
         leader = self.cluster.leader
-        if leader is not self:
+        if leader is not self and self._stale is None:
             if leader is not None:
                 context.set_trailing_metadata((("lockgate-leader", leader.advertised),))
             where = f"the leader is {leader.address}" if leader else "nobody leads yet"
@@ -91,6 +96,8 @@ class FakeCoordinator:
         self.calls.append("GetLeader")
         context.set_trailing_metadata((("lockgate-coordinator", self.advertised),))
         self.fail("GetLeader", context)
+        if self._stale is not None:
+            return self._stale
         leader = self.cluster.leader
         return leader.record() if leader else m.LeaderRecord()
 

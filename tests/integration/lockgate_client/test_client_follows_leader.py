@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import grpc
@@ -188,7 +189,7 @@ def test_watch_of_an_ended_job_gives_its_events_before_its_end(cluster: Cluster,
 
 
 def test_watch_leaves_a_frozen_leader(cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockgate.client.watch.QUIET_S", 0.2)
+    monkeypatch.setattr("lockgate.client.watch.LOOK_EVERY_S", 0.2)
     client.submit("k", GRAPH)
     watch = client.watch("k")
     assert isinstance(watch.poll(5_000), m.JobStatus)
@@ -196,6 +197,56 @@ def test_watch_leaves_a_frozen_leader(cluster: Cluster, client: Client, monkeypa
     assert isinstance(watch.poll(5_000), m.JobStatus)
     assert cluster.coordinators[1].calls.count("Watch") == 1
     watch.close()
+
+
+def test_watch_leaves_a_leader_that_does_not_know_that_it_was_replaced(
+    cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate.client.watch.LOOK_EVERY_S", 0.2)
+    client.submit("k", GRAPH)
+    watch = client.watch("k")
+    assert isinstance(watch.poll(5_000), m.JobStatus)
+    former, later = cluster.coordinators
+    former.cut_off()
+    cluster.lead(later)
+    deadline = time.monotonic() + 20
+    while not later.calls.count("Watch"):  # the former goes on to tell, and the watch is polled in short turns
+        assert time.monotonic() < deadline
+        former.send(m.JobEvent(m.JobEventKind.STATE_CHANGED, time.time_ns(), token=1))
+        watch.poll(10)
+    watch.close()
+
+
+def test_calls_leave_a_leader_that_does_not_know_that_it_was_replaced(
+    cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate.client.client.TRUST_S", 0.1)
+    client.submit("k", GRAPH)
+    former, later = cluster.coordinators
+    former.cut_off()
+    cluster.lead(later)
+    deadline = time.monotonic() + 20
+    while not later.calls.count("Get"):
+        assert time.monotonic() < deadline
+        assert client.job("k").state is m.JobState.RUNNING
+
+
+def test_a_leader_of_whom_nobody_says_otherwise_keeps_being_asked(
+    cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate.client.client.TRUST_S", 0.05)
+    client.submit("k", GRAPH)
+
+    def refuse(method: str, context: grpc.ServicerContext) -> None:
+        if method == "GetLeader":
+            context.abort(grpc.StatusCode.UNAVAILABLE, "nobody leads at the moment; try again")
+
+    for one in cluster.coordinators:
+        one.fail = refuse
+    never = threading.Event()
+    for _ in range(3):
+        never.wait(0.06)  # past the trust
+        assert client.job("k").state is m.JobState.RUNNING
 
 
 def test_watch_times_out_without_ending(client: Client) -> None:

@@ -130,9 +130,10 @@ def told(session: Any) -> dict[str, Any]:
     context = session.sparkContext
     store = context._jsc.sc().statusStore()
     jobs, executors = store.jobsList(None), store.executorList(True)
+    texts = [jobs.apply(n).description() for n in range(jobs.size())]
     return {
         "application": context.appName,
-        "jobs": [jobs.apply(n).description().getOrElse(None) for n in range(jobs.size())],
+        "jobs": [text.get() if text.isDefined() else None for text in texts],
         "tasks": {executors.apply(n).id(): executors.apply(n).totalTasks() for n in range(executors.size())},
     }
 

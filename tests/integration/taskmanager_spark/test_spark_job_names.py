@@ -21,17 +21,15 @@ def newest(engine: SparkEngine) -> tuple[int, str | None]:
     """Number and description of the job that was started last."""
     store = engine._session.sparkContext._jsc.sc().statusStore()
     job = store.jobsList(None).head()  # newest first
-    return job.jobId(), job.description().getOrElse(None)
+    text = job.description()
+    return job.jobId(), text.get() if text.isDefined() else None
 
 
 def test_jobs_are_named_after_job_subtask_and_checkpoint(
     engine: SparkEngine, job: Callable[..., Any], tmp_path: Path
 ) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for file in "abc":
-        (folder / file).write_text("x y\n" * 10)
-    run = job(graph(vertex("source", text(folder), WORDS)))
+    (tmp_path / "a").write_text("x y\n" * 50_000)  # more than a first batch takes
+    run = job(graph(vertex("source", text(tmp_path / "a"), WORDS)))
     assert run.batch("source")
     first, name = newest(engine)
     assert name == "job source[0] attempt 1, before the first checkpoint"

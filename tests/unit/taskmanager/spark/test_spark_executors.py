@@ -93,13 +93,18 @@ def test_nothing_is_waited_for_where_there_is_one_or_they_come_with_jobs(session
 
 
 @pytest.mark.parametrize(
-    ("jobs", "is_stopped", "words"),
-    [([7], False, "and jobs wait for one"), ([], True, "was ended from outside, by spark://m:7077")],
+    ("is_dynamic", "jobs", "is_stopped", "words"),
+    [
+        (False, [7], False, "0.05 s long; 1 jobs wait for one"),
+        (True, [7], False, "0.05 s long; 1 jobs wait for one"),
+        (False, [], False, "0.05 s long; 0 jobs wait for one"),  # an idle one shall not offer slots, either
+        (False, [], True, "was ended from outside, by spark://m:7077"),
+    ],
 )
 def test_what_can_run_nothing_any_more_is_lost(
-    jobs: list[int], is_stopped: bool, words: str, caplog: pytest.LogCaptureFixture
+    is_dynamic: bool, jobs: list[int], is_stopped: bool, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session: Any = Cluster()
+    session: Any = Cluster(is_dynamic=is_dynamic)
     session.jobs, session.is_stopped = jobs, is_stopped
     lost = threading.Event()
     Executors(session).watch(lost.set)
@@ -114,12 +119,24 @@ def test_jobs_that_wait_and_go_on_are_told_of_and_nothing_is_lost(caplog: pytest
     lost, turn = threading.Event(), threading.Event()
     executors = Executors(session)
     executors.watch(lost.set)
-    for words, change in (("Spark jobs wait: ", 1), ("Spark jobs go on", 1)):
+    for words, change in (("1 jobs wait for one", 1), ("there is an executor again", 1)):
         for _ in range(2000):
             if words in caplog.text:
                 break
             turn.wait(0.005)
         assert words in caplog.text
         session.executors = change
+    executors.close()
+    assert not lost.is_set()
+
+
+def test_with_dynamic_allocation_nobody_is_missed_while_no_job_runs() -> None:
+    session: Any = Cluster(wait_ms=5, is_dynamic=True)
+    looks, lost = threading.Semaphore(0), threading.Event()
+    session.getActiveJobIds = lambda: looks.release() or []
+    executors = Executors(session)
+    executors.watch(lost.set)
+    for _ in range(10):  # each after 5 ms
+        assert looks.acquire(timeout=10)
     executors.close()
     assert not lost.is_set()
