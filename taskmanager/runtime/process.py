@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 USER_ERROR = 2
 FAULT = 1
+_OUT_OF_MEMORY = 52  # the exit status that Spark gives its JVM then
 
 
 def run(settings: TaskManagerSettings) -> int:
@@ -99,7 +100,8 @@ def _take_part(
 
 def _follow_the_jvm(status: int) -> None:
     """Ends the process at once: alive without Spark it would take every attempt and fail it."""
-    log.critical("Spark's JVM ended with status %d (52: out of memory), so this task manager ends, too", status)
+    why = f"status {status}, out of memory" if status == _OUT_OF_MEMORY else f"status {status}"
+    log.critical("Spark's JVM ended with %s, so this task manager ends, too", why)
     logging.shutdown()
     os._exit(FAULT)
 
