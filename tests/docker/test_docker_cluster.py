@@ -139,7 +139,7 @@ def test_everything_down_and_up_again_on_the_same_volumes(whole: Fleet) -> None:
 
 
 def test_a_task_manager_that_leaves_gives_its_slots_back_and_one_more_is_taken_in(whole: Fleet) -> None:
-    with whole.ledger(25) as job:
+    with whole.ledger(60) as job:
         job.wait_checkpoints(2)
         whole.compose("up -d --scale taskmanager=4")
         whole.wait_until(lambda: len(whole.client.cluster().task_managers) == 4, "the fourth has registered")
