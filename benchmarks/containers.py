@@ -63,6 +63,7 @@ def _drill(
     options = DrillOptions(kill=Target.LEADER, times=times, every_s=arguments.every)
     arena = ContainerArena(client, cluster, folder, task_managers=_TASK_MANAGERS, blow=blow)
     report = drill_in(options, arguments.seed, arena, say)
+    arena.mend()
     if not report.passed:
         records = report.records
         raise WrongResult(

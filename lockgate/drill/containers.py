@@ -45,20 +45,18 @@ class ContainerArena:
         self._addresses = cluster.network_addresses()
 
     def survey(self, target: Target) -> ClusterStatus:
-        """See Arena. Waits until the containers are up."""
+        """See Arena. Waits until the cluster is whole and the engine has found every container healthy."""
         del target  # any of them can be struck here
-        if not self.wait_whole(_READY_S):
-            raise DrillError(f"the cluster was not whole after {_READY_S:g} s; see its containers' logs")
+        deadline = time.monotonic() + _READY_S
+        while not (self.wait_whole(_READY_S) and self._cluster.is_healthy()):
+            if time.monotonic() > deadline:
+                raise DrillError(f"the cluster was not whole after {_READY_S:g} s; see its containers' logs")
+            self._never.wait(_LOOK_EVERY_S)
         return self.client.cluster()
 
     def wait_whole(self, timeout_s: float) -> bool:
         """See Arena. What was struck is started again, or let back to the others, first."""
-        struck, self._struck = self._struck, []
-        for victim in struck:
-            if self._blow is Blow.KILL:
-                self._cluster.start(victim.container)
-            else:
-                self._cluster.heal(victim.container, self._others(victim))
+        self.mend()
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             try:
@@ -101,6 +99,15 @@ class ContainerArena:
         else:
             self._cluster.cut(victim.container, others)
         return unix_us
+
+    def mend(self) -> None:
+        """Starts what was killed, lets what was cut off back to the others."""
+        struck, self._struck = self._struck, []
+        for victim in struck:
+            if self._blow is Blow.KILL:
+                self._cluster.start(victim.container)
+            else:
+                self._cluster.heal(victim.container, self._others(victim))
 
     def make_folder(self, key: str) -> Path:
         """See Arena."""

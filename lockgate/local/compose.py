@@ -14,6 +14,7 @@ from typing import Any
 from lockgate_proto.security import Credentials, TlsFiles, load_secret
 
 from lockgate.errors import UserError
+from lockgate.local.ports import choose
 
 COORDINATORS = ("coordinator-1", "coordinator-2", "coordinator-3")
 ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
@@ -43,8 +44,9 @@ class ComposeCluster:
         folder.mkdir(parents=True, exist_ok=True)
         override.write_text(json.dumps(_override(task_manager)))
         self._command = [*compose_command(), "-p", project, "-f", str(file), "-f", str(override)]
-        # Empty ports: the engine takes free ones, so that a cluster that runs already is not in the way.
-        ports = {f"LOCKGATE_PORT_{number}": "" for number in range(1, len(COORDINATORS) + 1)}
+        # Free ones, so that a cluster that runs already is not in the way; chosen here, because the engine would choose
+        # others each time that a container is started.
+        ports = {f"LOCKGATE_PORT_{number}": str(port) for number, port in enumerate(choose(len(COORDINATORS)), 1)}
         self._environment = {**os.environ, **ports, "LOCKGATE_INPUT": str(input_folder)}
 
     def __enter__(self) -> ComposeCluster:
@@ -94,6 +96,12 @@ class ComposeCluster:
         form = "{{.Id}} {{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
         lines = self._run(["docker", "inspect", "--format", form, *ids]).splitlines()
         return {line.partition(" ")[0]: line.partition(" ")[2] for line in lines}
+
+    def is_healthy(self) -> bool:
+        """Whether every container that runs has been found healthy by the engine."""
+        ids = self.compose("ps", "-q").split()
+        form = "{{if .State.Running}}{{.State.Health.Status}}{{end}}"
+        return set(self._run(["docker", "inspect", "--format", form, *ids]).split()) == {"healthy"}
 
     def cut(self, container: str, addresses: Sequence[str]) -> None:
         """Whatever the container sends to these addresses vanishes without a sound from now on."""
