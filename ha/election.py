@@ -256,7 +256,7 @@ class LeaderElection:
             self._verify(event, now_ms)
             return
         self._note_leader(event.view, event.unix_us, now_ms)
-        if self._suspicion.awaits_verdict and not event.view.challenged:
+        if self._suspicion.can_be_answered and not event.view.challenged:
             self._suspicion.acquit(now_ms)
         if self.phase is Phase.JOINING:
             self._to(Phase.STANDBY)
@@ -273,17 +273,23 @@ class LeaderElection:
             self._leader_since_ms = now_ms
             self._known_token = view.leader.token
         if view.leader is not None and self._is_my_former_self(view):
-            self._suspicion.confirm(view.leader.token, unix_us)
+            self._suspicion.raise_against(view.leader.token, unix_us, knocks=False)
         if not self._told or former != view.leader:
             self._told = True
             self._effects.append(LeaderChanged(view.leader))
 
     def _is_my_former_self(self, view: View) -> bool:
-        """A leader at the address that this process serves cannot be running: this process has taken its place."""
+        """A leader at the address that this process serves is gone, as a rule: this process has taken its place.
+
+        As a rule only: another machine may advertise the same address by mistake. So it is challenged.
+        """
         leader = view.leader
-        if leader is None or view.leader_is_mine or leader.address != self._me.address or self.phase in HOLDING:
-            return False
-        return self._suspicion.token != leader.token or not self._suspicion.confirmed
+        return (
+            leader is not None
+            and not view.leader_is_mine
+            and leader.address == self._me.address
+            and self.phase not in HOLDING
+        )
 
     def _verify(self, event: Viewed, now_ms: int) -> None:
         view, grant = event.view, self.grant
@@ -306,7 +312,8 @@ class LeaderElection:
     def _leader_gone(self, event: LeaderGone, now_ms: int) -> None:
         if self.phase in HOLDING or event.token < self._known_token:
             return
-        self._suspicion.raise_against(event.token, event.unix_us)
+        is_here = self.leader is not None and self.leader.address == self._me.address
+        self._suspicion.raise_against(event.token, event.unix_us, knocks=not is_here)
         if self.phase is not Phase.STANDBY or self.view is None:
             return  # considered with the next view
         if event.token > self._known_token:
@@ -318,6 +325,8 @@ class LeaderElection:
         leader = self.leader
         if self.phase in HOLDING or leader is None or leader.token != event.token:
             return
+        if leader.address == self._me.address:
+            return  # it was this process that answered there
         if now_ms - self._leader_since_ms < self._timing.not_leading_grace_ms:
             return
         self._suspicion.confirm(event.token, event.unix_us)
@@ -369,16 +378,21 @@ class LeaderElection:
             return
         self._to(Phase.CLAIMING)
         token = max(view.epoch, self._seen_token) + 1
-        claim = Claim(self._generation, self._contender, view.epoch_version, token, view.leader is not None)
-        self._effects.append(claim)
+        replaces = view.leader is not None
+        unanswered = replaces and self._suspicion.rests_on_challenge
+        self._effects.append(Claim(self._generation, self._contender, view.epoch_version, token, replaces, unanswered))
 
     def _place(self, view: View) -> tuple[int, int]:
-        """(how many stand before this coordinator in line, how many others there are), the dead not counted."""
+        """(how many stand before this coordinator in line, how many others there are), the dead not counted.
+
+        Whether one of the own address is dead is not sure, so it gives way in line and still counts as another.
+        """
         dead = {self._me.address}  # an earlier process of one address can only be dead, its node still in line
         if view.leader is not None and not view.leader_is_mine:
             dead.add(view.leader.address)
         line = [one.name for one in view.contenders if one.name == self._contender or one.record.address not in dead]
-        return line.index(self._contender), len(line) - 1
+        here = sum(one.name != self._contender and one.record.address == self._me.address for one in view.contenders)
+        return line.index(self._contender), len(line) - 1 + here
 
     def _claimed(self, event: Claimed, now_ms: int) -> None:
         if self.phase is Phase.CLAIMING:  # otherwise late: the next view shows the same

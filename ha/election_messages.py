@@ -268,6 +268,7 @@ class Claim:
     """The grant transaction: check the own contender, raise `/epoch` to `token`, replace `/leader`.
 
     replaces_leader: a stale `/leader` exists and is deleted
+    unanswered: only while `/challenge` stands, which is deleted: the leader has not proved that it lives
     """
 
     generation: int
@@ -275,6 +276,7 @@ class Claim:
     epoch_version: int
     token: int
     replaces_leader: bool
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

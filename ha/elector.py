@@ -283,7 +283,15 @@ class Elector:
         session = self._current()
         record = dataclasses.replace(self._me, token=effect.token, session=session.id, granted_unix_us=_unix_us())
         try:
-            steps.claim(session, self._paths, effect.contender, record, effect.epoch_version, effect.replaces_leader)
+            steps.claim(
+                session,
+                self._paths,
+                effect.contender,
+                record,
+                effect.epoch_version,
+                effect.replaces_leader,
+                effect.unanswered,
+            )
         except Conflict as error:
             logger.info("token %s was not granted: %s", effect.token, error)
             return m.ClaimFailed(effect.generation, m.ClaimFailure.REFUSED)

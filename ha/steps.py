@@ -89,9 +89,15 @@ def read_leader_record(data: bytes, owner: str) -> LeaderRecord:
 
 
 def claim(
-    session: Session, paths: Paths, contender: str, record: LeaderRecord, epoch_version: int, replaces_leader: bool
+    session: Session,
+    paths: Paths,
+    contender: str,
+    record: LeaderRecord,
+    epoch_version: int,
+    replaces_leader: bool,
+    unanswered: bool = False,
 ) -> None:
-    """The grant, in one transaction. Raises Conflict when someone was faster.
+    """The grant, in one transaction. Raises Conflict when someone was faster, or the challenged leader has answered.
 
     Deleting `/leader` cannot hit a newer leader than the one seen: its grant would have changed `/epoch` too.
     """
@@ -99,6 +105,8 @@ def claim(
         Check(f"{paths.contenders}/{contender}"),
         Put(paths.epoch, str(record.token).encode(), epoch_version),
     ]
+    if unanswered:
+        operations.append(Delete(paths.challenge))
     if replaces_leader:
         operations.append(Delete(paths.leader))
     operations.append(Create(paths.leader, encode(record), ephemeral=True))

@@ -1,14 +1,15 @@
 """Suspicion: what a standby holds against the leader in office, and how it is proved. Pure; a part of `ha.election`.
 
 ```
-   NONE --raise_against--> RAISED --Probe--> KNOCKING --silent--> CHALLENGED --verdict--> CONFIRMED
-    ^                                          | |  refused: CONFIRMED at once    |
-    +------- the port accepts -----------------+ +--------------------------------+
-    +------- the challenge is answered -------------------------------------------+
+   NONE --raise_against--> RAISED --Probe--> KNOCKING --silent--> CHALLENGED --no answer--> CONFIRMED
+    ^                                          | |  refused: CONFIRMED at once    |             |
+    +------- the port accepts -----------------+ +--------------------------------+             |
+    +------- the challenge is answered -------------------------------------------+-------------+
 ```
 
 A dead process refuses a knock at its port at once. A host that is gone, or cut off, stays silent: then the leader is
-asked by way of ZooKeeper, where the leader that can still write there answers (DECISIONS.md, 15).
+asked by way of ZooKeeper, where the leader that can still write there answers (DECISIONS.md, 15). The clock of a
+standby only says when to claim: the grant itself is refused unless the challenge still stands unanswered.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Suspicion:
         self.token: int | None = None
         self.unix_us = 0
         self.confirmed = False
+        self.rests_on_challenge = False  # confirmed because nobody answered, which an answer takes back
+        self._knocks = True
         self._probing: int | None = None  # token of the leader whose port is being knocked at
         self._challenge_at_ms: int | None = None  # when it is to be challenged
         self._verdict_at_ms: int | None = None  # when a challenge that was posted counts as not answered
@@ -41,15 +44,18 @@ class Suspicion:
         return self.token is not None and not self.confirmed
 
     @property
-    def awaits_verdict(self) -> bool:
-        """A challenge was posted and its time is not over."""
-        return self._verdict_at_ms is not None
+    def can_be_answered(self) -> bool:
+        """A challenge was posted, and everything rests on its not being answered."""
+        return self._verdict_at_ms is not None or self.rests_on_challenge
 
-    def raise_against(self, token: int, unix_us: int) -> None:
-        """The leader of `token` was lost from sight at `unix_us`. What is held against it already stays."""
+    def raise_against(self, token: int, unix_us: int, knocks: bool = True) -> None:
+        """The leader of `token` was lost from sight at `unix_us`. What is held against it already stays.
+
+        knocks: False where its port says nothing of it, because this process listens there.
+        """
         if self.token != token:
             self.drop()
-            self.token, self.unix_us = token, unix_us
+            self.token, self.unix_us, self._knocks = token, unix_us, knocks
 
     def confirm(self, token: int, unix_us: int) -> None:
         """The leader of `token` is gone. `unix_us` counts unless it was suspected before."""
@@ -59,7 +65,7 @@ class Suspicion:
 
     def drop(self) -> None:
         """Nothing is held against anybody."""
-        self.token, self.confirmed = None, False
+        self.token, self.confirmed, self.rests_on_challenge = None, False, False
         self._challenge_at_ms = self._verdict_at_ms = None
 
     def forget(self) -> None:
@@ -76,14 +82,17 @@ class Suspicion:
         if now_ms < self._verdict_at_ms:
             return [WakeAt(self._verdict_at_ms)]
         self.confirm(leader.token, self.unix_us)
+        self.rests_on_challenge = True
         return []
 
     def _question(self, leader: LeaderRecord, generation: int, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
         if self._probing != leader.token and self._challenge_at_ms is None:
             self._probing = leader.token
-            self._challenge_at_ms = now_ms + self._timing.knock_ms
-            effects.append(Probe(leader.token, leader.address))
+            self._challenge_at_ms = now_ms
+            if self._knocks:
+                self._challenge_at_ms += self._timing.knock_ms
+                effects.append(Probe(leader.token, leader.address))
         if self._challenge_at_ms is None:
             return effects
         if now_ms < self._challenge_at_ms:
@@ -121,6 +130,8 @@ class Suspicion:
     def acquit(self, now_ms: int) -> None:
         """The challenge was answered: the leader lives, though it cannot be reached from here."""
         self._spared_until_ms = now_ms + self._timing.spare_ms
-        if self.is_open:
+        if self.is_open or self.rests_on_challenge:
+            if not self._knocks:
+                self._probing = None
             self.drop()
         self._verdict_at_ms = None

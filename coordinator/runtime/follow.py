@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import queue
 import threading
@@ -20,7 +19,9 @@ log = logging.getLogger(__name__)
 
 _SILENT_BEATS = 3  # a doubt, no more: the leader is asked by way of ZooKeeper before it loses its place
 _PAUSE_S = 0.1  # between two looks at a leader that does not answer
-_TELL_S = 1.0
+_TELL_S = 1.0  # for one try to tell a leader that it was replaced
+_TELL_AGAIN_S = 2.0
+_TELLS = 60  # it may be cut off from this process, too, for a while
 
 
 class FollowService:
@@ -64,7 +65,9 @@ class Follower:
         self._not_leading = not_leading
         self._changed = threading.Condition()
         self._leader: LeaderRecord | None = None
-        self._newest = 0  # the highest token heard of
+        self._last: LeaderRecord | None = None  # the leader that was followed last
+        self._ended = threading.Event()
+        self._telling: list[threading.Thread] = []
         self._refused_by = 0  # token of the leader about whom that was logged
         self._stopped = False
         self._stream: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
@@ -81,7 +84,10 @@ class Follower:
         """
         with self._changed:
             self._leader = leader
-            self._newest = max(self._newest, token)
+            if self._last is not None and token > self._last.token:
+                self._tell_former(self._last, token)
+            if token:
+                self._last = leader
             self._stream.put(None)  # look up from the present stream
             self._changed.notify_all()
 
@@ -89,11 +95,13 @@ class Follower:
         """Joins the thread."""
         with self._changed:
             self._stopped = True
+            self._ended.set()
             self._leader = None
             self._stream.put(None)
             self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join()
+        for thread in (self._thread, *self._telling):
+            if thread.is_alive():
+                thread.join()
 
     def _run(self) -> None:
         while (leader := self._next()) is not None:
@@ -125,18 +133,31 @@ class Follower:
         finally:
             beats.cancel()
             reader.join()
-        if self._newest > leader.token and not self._stopped:
-            self._tell_former(channel)
 
-    def _tell_former(self, channel: grpc.Channel) -> None:
-        """One that was cut off from ZooKeeper cannot know that it was replaced: it would go on as if it led."""
-        request = FollowRequest(self._coordinator_id, self._newest)
-        with contextlib.suppress(grpc.RpcError):  # it is gone, as a rule
-            beats = call(channel, "FollowService", "Follow")(
-                request, timeout=_TELL_S, metadata=self._credentials.metadata()
-            )
-            next(iter(beats), None)
-            beats.cancel()
+    def _tell_former(self, former: LeaderRecord, token: int) -> None:
+        """One that was cut off from ZooKeeper cannot know that it was replaced: it would go on as if it led.
+
+        On a thread of its own, because the leader that counts is to be followed at once.
+        """
+        thread = threading.Thread(target=self._tell, args=(former, token), name="follower-farewell")
+        self._telling = [one for one in self._telling if one.is_alive()] + [thread]
+        thread.start()
+
+    def _tell(self, former: LeaderRecord, token: int) -> None:
+        request = FollowRequest(self._coordinator_id, token)
+        for _ in range(_TELLS):
+            with self._credentials.channel(former.address) as channel:
+                follow = call(channel, "FollowService", "Follow")
+                try:
+                    beats = follow(request, timeout=_TELL_S, metadata=self._credentials.metadata())
+                    next(iter(beats), None)
+                    beats.cancel()
+                    return  # it has heard
+                except grpc.RpcError as error:
+                    if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                        return  # it knows, or it does not listen to this process
+            if self._ended.wait(_TELL_AGAIN_S):
+                return
 
     def _heard(self, leader: LeaderRecord, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None]) -> bool:
         """Takes the next message, or its absence. False when this stream is of no more use."""

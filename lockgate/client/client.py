@@ -73,6 +73,7 @@ class Client:
         )
         self._leader: LeaderRecord | None = None
         self._doubt_at = 0.0  # monotonic: from then on the leader is asked for again
+        self._newest = 0  # the highest token heard of: a leader with a lower one was replaced
         self._channels = Channels(self._credentials)
         self._closed = threading.Event()
 
@@ -167,18 +168,24 @@ class Client:
 
     def locate(self, deadline: Deadline) -> LeaderRecord:
         """The leader as heard of a moment ago, else asked for until `deadline`."""
-        if self._leader is None:
+        leader = self._leader  # once: another thread may lose it meanwhile
+        if leader is None:
             return self.locate_afresh(deadline)
-        if time.monotonic() >= self._doubt_at:
-            try:
-                return self.locate_afresh(Deadline(min(TRUST_S, deadline.remaining_s(TRUST_S)) * 1000))
-            except ClusterUnreachable:
-                self._trust(self._leader)  # nobody says otherwise
-        return self._leader
+        if time.monotonic() < self._doubt_at:
+            return leader
+        try:
+            return self.locate_afresh(Deadline(deadline.remaining_s(TRUST_S) * 1000))
+        except ClusterUnreachable:
+            return self._trust(leader)  # nobody says otherwise
 
     def locate_afresh(self, deadline: Deadline) -> LeaderRecord:
-        """The leader, asked for until `deadline`."""
-        return self._trust(self._directory.locate(deadline))
+        """The leader, asked for until `deadline`. Never one that was replaced, though it may be the first to answer."""
+        while (found := self._directory.locate(deadline)).token < self._newest:
+            if deadline.expired:
+                raise ClusterUnreachable(f"{found.address} answers, but it was replaced, and its successor does not")
+            self.pause(deadline.remaining_s(FIRST_PAUSE_S))
+        self._newest = max(self._newest, found.token)
+        return self._trust(found)
 
     def _trust(self, leader: LeaderRecord) -> LeaderRecord:
         self._leader, self._doubt_at = leader, time.monotonic() + TRUST_S

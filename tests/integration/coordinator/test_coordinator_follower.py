@@ -25,15 +25,15 @@ WAIT_S = 20.0
 class CutOffLeader:
     """Beats as the leader of token 1, whoever leads by now, and notes who asked it under which token."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.requests: queue.Queue[FollowRequest] = queue.Queue()
         self._over = threading.Event()
         self._pool = ThreadPoolExecutor(4, "cut-off-leader")
         self._server = grpc.server(self._pool, options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((handler("FollowService", self),))
-        port = Credentials().bind(self._server, "127.0.0.1:0")
+        self.port = Credentials().bind(self._server, f"127.0.0.1:{port}")
         self._server.start()
-        self.record = LeaderRecord(token=1, address=f"127.0.0.1:{port}", coordinator_id="former")
+        self.record = LeaderRecord(token=1, address=f"127.0.0.1:{self.port}", coordinator_id="former")
 
     def Follow(self, request: FollowRequest, context: grpc.ServicerContext) -> Iterator[LeaderBeat]:
         self.requests.put(request)
@@ -71,6 +71,22 @@ def test_a_leader_that_was_replaced_is_told_of_the_later_token(
     other = LeaderRecord(token=2, address="127.0.0.1:1", coordinator_id="other")
     follower.follow(None if is_this_one else other, 2)
     assert former.requests.get(timeout=WAIT_S) == FollowRequest("standby", 2)
+
+
+def test_it_is_told_also_when_it_could_not_be_reached_at_first(
+    former: CutOffLeader, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.runtime.follow._TELL_AGAIN_S", 0.05)
+    follower.follow(former.record, 1)
+    former.requests.get(timeout=WAIT_S)
+    former.stop()  # cut off from everybody
+    follower.follow(None, 0)
+    follower.follow(None, 2)
+    back = CutOffLeader(former.port)
+    try:
+        assert back.requests.get(timeout=WAIT_S) == FollowRequest("standby", 2)
+    finally:
+        back.stop()
 
 
 def test_a_leader_that_is_only_out_of_sight_is_told_nothing(former: CutOffLeader, follower: Follower) -> None:

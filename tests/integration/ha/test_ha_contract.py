@@ -259,6 +259,22 @@ def test_two_claims_from_one_view_give_one_grant(world: World) -> None:
             steps.claim(sessions[1], paths, places[1], record, view.epoch_version, replaces)
 
 
+def test_a_leader_that_has_answered_its_challenge_is_not_replaced(world: World) -> None:
+    leader, standby, paths = world.open(), world.open(), Paths(world.cluster)
+    lead(world, leader, "a")
+    place = steps.join(standby, paths, "b", LeaderRecord(address="b:1"), rejoin=False)
+    view = steps.read_view(standby, paths, {}, lambda: None)
+    record = LeaderRecord(token=2, address="b:1", session=standby.id)
+    steps.challenge(standby, paths, 1)
+    steps.answer_challenge(leader, paths)
+    with pytest.raises(Conflict):
+        steps.claim(standby, paths, place, record, view.epoch_version, True, unanswered=True)
+    steps.challenge(standby, paths, 1)
+    steps.claim(standby, paths, place, record, view.epoch_version, True, unanswered=True)
+    assert steps.read_view(standby, paths, {}, lambda: None).leader == record
+    assert standby.get(paths.challenge) is None
+
+
 def test_without_its_contender_nobody_is_granted(world: World) -> None:
     paths, session = Paths(world.cluster), world.open()
     steps.prepare(session, paths)

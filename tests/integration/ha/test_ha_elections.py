@@ -69,20 +69,29 @@ def test_a_leader_that_vanished_with_its_host_does_not_answer_the_challenge(worl
     assert grant.token == 2
 
 
-def test_a_live_leader_that_cannot_be_reached_keeps_its_place_by_answering_the_challenge(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = threading.Semaphore(0)
+PATIENT = ElectionTiming(challenge_ms=5_000, spare_ms=0)
+"""Whatever else the machine is busy with, a leader that lives has answered by then."""
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """One for each challenge that was answered."""
+    counted = threading.Semaphore(0)
     answer = elector_module.steps.answer_challenge
 
-    def counted(session: Session, paths: Paths) -> None:
+    def count(session: Session, paths: Paths) -> None:
         answer(session, paths)
-        answers.release()
+        counted.release()
 
-    monkeypatch.setattr(elector_module.steps, "answer_challenge", counted)
+    monkeypatch.setattr(elector_module.steps, "answer_challenge", count)
+    return counted
+
+
+def test_a_live_leader_that_cannot_be_reached_keeps_its_place_by_answering_the_challenge(
+    world: World, answers: threading.Semaphore
+) -> None:
     a, b = world.candidate("a", address=UNREACHABLE).lead(), world.candidate("b").start()
-    patient = ElectionTiming(challenge_ms=5_000, spare_ms=0)  # whatever else the machine is busy with
-    b.elector._machine._suspicion._timing = patient
+    b.elector._machine._suspicion._timing = PATIENT
     for _ in range(3):
         deadline = time.monotonic() + WAIT_S
         while not answers.acquire(timeout=0.1):
@@ -146,6 +155,23 @@ def test_a_restarted_coordinator_on_the_same_address_leads_at_once(world: World)
     a.elector.stop(release=False)
     again = world.candidate("a2", address=a.address).lead()
     assert again.grant().token == 2
+
+
+def test_two_live_coordinators_that_advertise_one_address_leave_each_other_in_peace(
+    world: World, answers: threading.Semaphore
+) -> None:
+    """A mistake in the settings of two machines: the one that leads goes on, the other waits."""
+    a = world.candidate("a").lead()
+    b = world.candidate("b", address=a.address)
+    b.elector._machine._suspicion._timing = PATIENT
+    b.start()
+    for _ in range(3):
+        deadline = time.monotonic() + WAIT_S
+        while not answers.acquire(timeout=0.1):
+            assert time.monotonic() < deadline
+            b.elector.report_leader_gone(1)  # as its own follower finds at its own port
+            b.elector.report_not_leading(1)
+    assert a.listener.count("revoked") == b.listener.count("granted") == 0
 
 
 def test_step_down_with_a_higher_token_seen_goes_above_it(world: World) -> None:

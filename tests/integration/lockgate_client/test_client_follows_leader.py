@@ -21,6 +21,7 @@ from lockgate.client import (
     NotAllowed,
     UnknownJob,
 )
+from lockgate.client.deadline import Deadline
 from tests.integration.lockgate_client.fake_cluster import Cluster, status
 
 pytestmark = pytest.mark.integration
@@ -229,6 +230,43 @@ def test_calls_leave_a_leader_that_does_not_know_that_it_was_replaced(
     while not later.calls.count("Get"):
         assert time.monotonic() < deadline
         assert client.job("k").state is m.JobState.RUNNING
+
+
+def test_a_client_never_goes_back_to_a_leader_that_was_replaced(
+    cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate.client.client.TRUST_S", 0.3)
+    client.submit("k", GRAPH)
+    former, later = cluster.coordinators
+    former.cut_off()
+    cluster.lead(later)
+    assert client.leader().address == later.address
+    is_slow = threading.Event()
+    later.fail = lambda method, _context: _wait(is_slow) if method == "GetLeader" else None
+    try:  # only the former says at once who leads: itself
+        client._doubt_at = 0.0
+        assert client.locate(Deadline(5_000)).address == later.address
+        with pytest.raises(ClusterUnreachable, match="it was replaced"):
+            client.locate_afresh(Deadline(300))
+        assert client.job("k").state is m.JobState.RUNNING
+    finally:
+        is_slow.set()
+    assert former.calls.count("Get") == 0
+
+
+def test_a_leader_that_another_thread_loses_meanwhile_is_still_answered(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.submit("k", GRAPH)
+    known = client.locate(Deadline(5_000))
+
+    def nobody(_deadline: Deadline) -> m.LeaderRecord:
+        client.forget_leader()  # the other thread
+        raise ClusterUnreachable("nobody leads")
+
+    monkeypatch.setattr(client, "locate_afresh", nobody)
+    client._doubt_at = 0.0
+    assert client.locate(Deadline(1_000)) == known
 
 
 def test_a_leader_of_whom_nobody_says_otherwise_keeps_being_asked(

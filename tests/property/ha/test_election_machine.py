@@ -106,7 +106,15 @@ class Coordinator:
         record = LeaderRecord(effect.token, self.me.address, session.id, 0, self.me.coordinator_id)
         failure: m.ClaimFailure | None = None
         try:
-            steps.claim(session, PATHS, effect.contender, record, effect.epoch_version, effect.replaces_leader)
+            steps.claim(
+                session,
+                PATHS,
+                effect.contender,
+                record,
+                effect.epoch_version,
+                effect.replaces_leader,
+                effect.unanswered,
+            )
         except Conflict:
             failure = m.ClaimFailure.REFUSED
         except OutcomeUnknown:

@@ -192,11 +192,37 @@ def test_not_leading_counts_only_after_the_grace(standby: Driver) -> None:
     assert standby(msg.NotLeading(7, 5)) == [msg.Claim(1, MINE.name, 7, 8, True)]
 
 
-def test_a_restarted_coordinator_replaces_its_former_self_without_waiting(joined: Driver) -> None:
-    former = msg.Contender("c-x-0000000001", LeaderRecord(coordinator_id="x", address="me:1", session="1"))
-    held = dataclasses.replace(LEADER, address="me:1")
-    effects = joined(msg.Viewed(1, view(held, line=(former, MINE)), 1))
-    assert effects == [msg.LeaderChanged(held), msg.Claim(1, MINE.name, 7, 8, True)]
+HELD_HERE = dataclasses.replace(LEADER, address="me:1")
+FORMER = msg.Contender("c-x-0000000001", LeaderRecord(coordinator_id="x", address="me:1", session="1"))
+
+
+def test_a_restarted_coordinator_challenges_its_former_self_at_once(joined: Driver) -> None:
+    effects = joined(msg.Viewed(1, view(HELD_HERE, line=(FORMER, MINE)), 1))
+    assert effects == [msg.LeaderChanged(HELD_HERE), msg.Challenge(1, 7)]
+    joined(msg.Challenged(1, 7, posted=True))
+    unanswered = view(HELD_HERE, line=(FORMER, MINE), challenged=True)
+    assert joined(msg.Viewed(1, unanswered, 1)) == [msg.WakeAt(joined.now_ms + TIMING.challenge_ms)]
+    assert joined.later(TIMING.challenge_ms) == [msg.Claim(1, MINE.name, 7, 8, True, True)]
+
+
+def test_a_live_leader_that_advertises_the_same_address_is_left_in_peace(joined: Driver) -> None:
+    joined(msg.Viewed(1, view(HELD_HERE, line=(FORMER, MINE)), 1), msg.Challenged(1, 7, posted=True))
+    answered = view(HELD_HERE, line=(FORMER, MINE))
+    assert joined(msg.Viewed(1, answered, 1)) == []
+    joined.now_ms += TIMING.not_leading_grace_ms
+    assert joined(msg.NotLeading(7, 1)) == []  # the own process said so, at the own address
+    assert joined(msg.Viewed(1, answered, 1)) == []  # spared
+    joined.now_ms += TIMING.spare_ms
+    assert joined(msg.Viewed(1, answered, 1)) == [msg.Challenge(1, 7)]
+
+
+def test_who_lost_its_term_gives_way_to_another_one_of_the_same_address(leading: Driver) -> None:
+    twin = msg.Contender("c-twin-0000000009", LeaderRecord(coordinator_id="twin", address="me:1", session="9"))
+    again = msg.Contender("c-me-0000000010", MINE.record)
+    leading(msg.StepDown("a write was refused", 0, 8), msg.Joined(1, again.name))
+    waiting = leading(msg.Viewed(1, view(None, epoch=8, line=(twin, again)), 1))
+    assert not any(isinstance(effect, msg.Claim) for effect in waiting)
+    assert leading.later(TIMING.penalty_ms) == [msg.Claim(1, again.name, 8, 9, False)]
 
 
 def test_a_report_while_suspended_is_acted_on_when_the_view_is_back(standby: Driver) -> None:
@@ -226,8 +252,16 @@ def challenging(standby: Driver) -> Driver:
 
 
 def test_a_leader_that_answers_nowhere_is_replaced(challenging: Driver) -> None:
-    assert challenging.later(TIMING.challenge_ms) == [msg.Claim(1, MINE.name, 7, 8, True)]
+    assert challenging.later(TIMING.challenge_ms) == [msg.Claim(1, MINE.name, 7, 8, True, True)]
     assert challenging(msg.Claimed(1, 8))[0] == msg.Granted(LeadershipGrant(8, "me", "5"), 123)
+
+
+def test_a_verdict_that_came_too_late_is_taken_back_by_the_answer(challenging: Driver) -> None:
+    """This process was stopped: the leader has answered long ago, and the clock is looked at before the news."""
+    assert challenging.later(TIMING.challenge_ms) == [msg.Claim(1, MINE.name, 7, 8, True, True)]
+    assert challenging(msg.ClaimFailed(1, msg.ClaimFailure.REFUSED)) == [msg.ReadView(1)]
+    assert challenging(msg.Viewed(1, view(), 1)) == []
+    assert challenging.later(TIMING.retry_ms + TIMING.challenge_ms) == []
 
 
 def test_an_unreachable_network_does_not_wait_for_the_knock(standby: Driver) -> None:
