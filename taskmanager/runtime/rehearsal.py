@@ -26,8 +26,10 @@ SAMPLES = 6
 BUSY_PAUSE_S = 1.0
 STOP_S = 5.0
 JOBS = 16
+REMEMBERED = 64
 
 Running = tuple[AttemptId, ...]
+Run = tuple[str, str]  # job key and run id
 
 
 class Rehearsal:
@@ -44,7 +46,8 @@ class Rehearsal:
         self._changed = threading.Condition()
         self._is_stopping = False
         self._samples = SAMPLES
-        self._jobs: OrderedDict[tuple[str, str], PrepareJob] = OrderedDict()  # job key and run: to be performed
+        self._jobs: OrderedDict[Run, PrepareJob] = OrderedDict()  # to be performed
+        self._performed: OrderedDict[Run, None] = OrderedDict()  # to their ends, oldest first
         self._thread = threading.Thread(target=self._run, name="rehearsal", daemon=True)
 
     def start(self) -> None:
@@ -52,11 +55,20 @@ class Rehearsal:
         self._thread.start()
 
     def learn(self, job: PrepareJob) -> None:
-        """A job to perform soon. Returns at once; of very many the newest are kept."""
+        """A job to perform soon, unless it was before. Returns at once; of very many the newest are kept.
+
+        The leader tells of a job again after each failover and each reconnect. To perform it again would only take
+        the processor from the attempt that catches up then.
+        """
         if job.attempt is None:
             return
+        run = (job.attempt.job_key, job.attempt.run_id)
         with self._changed:
-            self._jobs[job.attempt.job_key, job.attempt.run_id] = job
+            if run in self._performed:
+                # Its plans may have made way for other runs' meanwhile, or more slots be free now. An attempt that
+                # comes here then makes some of its plans itself, in a process that is warm.
+                return
+            self._jobs[run] = job
             while len(self._jobs) > JOBS:
                 self._jobs.popitem(last=False)
             self._changed.notify_all()
@@ -113,13 +125,24 @@ class Rehearsal:
         try:
             done = perform_job(self._factory, job, folder, partial(self._may_go_on, running))
         except Exception as error:
+            self._remember(run)  # it would fail again
             log.info("the rehearsal of job %s failed: %s", run[0], error)
         else:
-            log.info("rehearsed job %s: %s", run[0], "its plans are warm" if done else "stopped by a deployment")
-            if not done:
+            if done:
+                self._remember(run)
+            else:
                 self._put_back(run, job)
+            log.info("rehearsed job %s: %s", run[0], "its plans are warm" if done else "stopped by a deployment")
 
-    def _put_back(self, run: tuple[str, str], job: PrepareJob) -> None:
+    def _remember(self, run: Run) -> None:
+        """It was performed. What the leader has said of it meanwhile was the same again."""
+        with self._changed:
+            self._jobs.pop(run, None)
+            self._performed[run] = None
+            while len(self._performed) > REMEMBERED:
+                self._performed.popitem(last=False)
+
+    def _put_back(self, run: Run, job: PrepareJob) -> None:
         """Another job was deployed: this one's turn comes again. Of its own new attempt the leader tells anew."""
         if run not in {(one.job_key, one.run_id) for one in self._running()}:
             with self._changed:

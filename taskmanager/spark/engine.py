@@ -58,6 +58,7 @@ from taskmanager.task.program import ProgramContext, ProgramError, UserError
 
 LOG = logging.getLogger(__name__)
 _LET_GO_WAIT_S = 0.15
+_KEPT_RUNS = 4  # whose plans are kept for a next attempt, or as many as there are slots
 _WARM_LINES = b"to be or not to be\n" * 8_000
 _WARM_PYTHON_AFTER_S = 5.0
 
@@ -92,7 +93,7 @@ class SparkEngine:
         self._executors = None if self._is_local or sessions.is_connect(self._session) else Executors(self._session)
         self._warm_jobs = Jobs(self._session, "lockgate:warm-up", "warm-up of the task manager")
         self._slots = SlotFolder(work_dir) if self._is_local else None
-        self._benches = WorkbenchCache(self._new_bench, limit=4 * max(1, slots))
+        self._benches = WorkbenchCache(self._new_bench, runs=max(_KEPT_RUNS, slots))
         self._warming: threading.Timer | None = None
         self._closed = False
 
@@ -137,7 +138,8 @@ class SparkEngine:
         vertex = _vertex(context.graph, context.subtask.vertex_id)
         check(vertex)
         key = _bench_key(context)
-        bench = self._benches.check_out(key, context.subtask.subtask, 0 if context.is_rehearsal else _LET_GO_WAIT_S)
+        wait_s = 0 if context.is_rehearsal else _LET_GO_WAIT_S
+        bench = self._benches.check_out(key, context.subtask.subtask, wait_s, context.is_rehearsal)
         try:
             layout = self._layout(context, vertex, bench)
             layout.release = partial(self._benches.check_in, key, context.subtask.subtask, bench)
@@ -187,7 +189,7 @@ class SparkEngine:
         """Stops Spark, ends the JVM as well and waits for that; its exit status, None where it is not ours."""
         self.close()
         process = sessions.driver_process(self._session)
-        return None if process is None else sessions.end(process)
+        return None if process is None else sessions.end(process, None)  # it may be writing its class archive
 
     def _layout(self, context: ProgramContext, vertex: Vertex, bench: Workbench) -> ChainLayout:
         first = vertex.operators[0]

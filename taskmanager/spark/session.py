@@ -20,6 +20,7 @@ from taskmanager.spark.master import NOBODY, TIMEOUT_S, Driver, reach
 
 LOG = logging.getLogger(__name__)
 HUGE_SPLIT_BYTES = 1 << 42
+END_S = 10.0
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?|(spark|sc|k8s|mesos)://.+|yarn")
 
 Session = Any  # pyspark.sql.SparkSession, classic or Connect
@@ -93,11 +94,19 @@ def driver_process(session: Session) -> subprocess.Popen[bytes] | None:
     return process
 
 
-def end(process: subprocess.Popen[bytes]) -> int:
-    """Ends the JVM in its own time, as it does when the process that started it is gone; its exit status."""
+def end(process: subprocess.Popen[bytes], limit_s: float | None = END_S) -> int:
+    """Ends the JVM in its own time, as it does when the process that started it is gone; its exit status.
+
+    One that takes longer than limit_s, say in a shutdown hook, is killed: who waits for its end could wait for ever.
+    """
     assert process.stdin is not None
     process.stdin.close()  # PySpark's gateway ends with its input
-    return process.wait()
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        LOG.warning("the JVM did not end in %g s and is killed", limit_s)
+        process.kill()
+        return process.wait()
 
 
 def another(session: Session) -> Session:

@@ -26,6 +26,7 @@ class Workbench:
 
     def __init__(self, session: Session, make_leaf: MakeLeaf) -> None:
         self.session = session
+        self.has_served = False  # an attempt, and not only rehearsals; the cache's note
         self._make_leaf = make_leaf
         self._plans: dict[str, tuple[LeafSpec, Plan]] = {}
 
@@ -54,18 +55,22 @@ class Workbench:
 
 
 class WorkbenchCache:
-    """Check-out and check-in of workbenches. A vertex's serve any of its subtasks: their plans are the same."""
+    """Check-out and check-in of workbenches. A vertex's serve any of its subtasks: their plans are the same.
 
-    def __init__(self, make: Callable[[], Workbench], limit: int) -> None:
-        """limit: workbenches kept that nobody uses."""
+    What nobody uses is kept by runs and not by number: of some of a run's vertices it would be of little use, since an
+    attempt waits for the slowest. A run is all of the key but its last part, the vertex.
+    """
+
+    def __init__(self, make: Callable[[], Workbench], runs: int) -> None:
+        """runs: those used last whose idle workbenches are kept; as many again that only rehearsals have used."""
         self._make = make
-        self._limit = limit
+        self._runs = runs
         self._idle: deque[tuple[Key, Workbench]] = deque()  # least recently used first
         self._in_use: dict[tuple[Key, int], int] = {}
         self._changed = threading.Condition()
         self._closed = False
 
-    def check_out(self, key: Key, subtask: int, wait_s: float) -> Workbench:
+    def check_out(self, key: Key, subtask: int, wait_s: float, is_rehearsal: bool = False) -> Workbench:
         """A workbench of `key`, the vertex of a run. What another attempt of `subtask` still uses is waited for.
 
         When there is none then, a new one is made.
@@ -77,20 +82,21 @@ class WorkbenchCache:
             found = self._find(key)
             if found is not None:
                 self._idle.remove((key, found))
+                found.has_served = found.has_served or not is_rehearsal
                 return found
         try:
-            return self._make()
+            made = self._make()
         except BaseException:
             self._let_go(owner)
             raise
+        made.has_served = not is_rehearsal
+        return made
 
     def check_in(self, key: Key, subtask: int, bench: Workbench) -> None:
-        """Gives a workbench back; the least recently used ones beyond the limit are closed."""
-        surplus = []
+        """Gives a workbench back; those of the least recently used runs beyond the limit are closed."""
         with self._changed:
             self._idle.append((key, bench))
-            while len(self._idle) > (0 if self._closed else self._limit):
-                surplus.append(self._idle.popleft()[1])
+            surplus = self._evict(0 if self._closed else self._runs)
         self._let_go((key, subtask))
         for one in surplus:
             one.close()
@@ -103,6 +109,21 @@ class WorkbenchCache:
             self._idle.clear()
         for bench in idle:
             bench.close()
+
+    def _evict(self, limit: int) -> list[Workbench]:
+        """Removes the surplus. Rehearsals only compete with each other, however many jobs they perform."""
+        newest: dict[bool, set[Key]] = {True: set(), False: set()}
+        kept: deque[tuple[Key, Workbench]] = deque()
+        surplus = []
+        for key, bench in reversed(self._idle):
+            run, runs = key[:-1], newest[bench.has_served]
+            if run in runs or len(runs) < limit:
+                runs.add(run)
+                kept.appendleft((key, bench))
+            else:
+                surplus.append(bench)
+        self._idle = kept
+        return surplus
 
     def _find(self, key: Key) -> Workbench | None:
         """The one used last."""

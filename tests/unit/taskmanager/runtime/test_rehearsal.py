@@ -215,6 +215,76 @@ def test_newer_advice_for_a_run_takes_the_place_of_the_older(theatre: Theatre, n
     assert theatre.calls_of("job") == []
 
 
+def again(theatre: Theatre, one: Rehearsal, *jobs: PrepareJob) -> None:
+    """The leader says this, and something new, which has been performed when this returns."""
+    for job in (*jobs, advice("new")):
+        one.learn(job)
+    theatre.wait(lambda: closed(theatre, "new") == 2)
+    one.stop()
+
+
+def test_a_job_is_performed_once_however_often_the_leader_tells_of_it(theatre: Theatre, new: New) -> None:
+    one = new(advice("job"), advice("next"))
+    theatre.wait(lambda: closed(theatre, "next") == 2)
+    again(theatre, one, advice("job", attempt=2), advice("next"), advice("job", attempt=3, slots=2))
+    assert rehearsed(theatre, "job") == rehearsed(theatre, "next") == rehearsed(theatre, "new") == WHOLE
+
+
+def test_another_run_of_the_job_is_performed(theatre: Theatre, new: New) -> None:
+    one = new(advice("job"), advice("next"))
+    theatre.wait(lambda: closed(theatre, "next") == 2)
+    again(theatre, one, PrepareJob(AttemptId("job", "another run", 1), advice("job").graph, 1))
+    assert rehearsed(theatre, "job") == 2 * WHOLE
+
+
+def test_what_the_leader_says_of_a_job_while_it_is_performed_is_old_when_it_is_done(theatre: Theatre, new: New) -> None:
+    made: list[Rehearsal] = []
+    is_made = threading.Event()
+
+    def tell(key: str, call: str) -> None:
+        assert is_made.wait(WAIT_S)
+        if key == "job" and call.startswith("rehearse"):
+            made[0].learn(advice("job", attempt=2))
+
+    theatre.on_call = tell
+    made.append(new(advice("job")))
+    is_made.set()
+    theatre.wait(lambda: closed(theatre, "job") == 2)
+    again(theatre, made[0])
+    assert rehearsed(theatre, "job") == WHOLE
+
+
+def test_a_job_that_was_left_to_its_attempt_is_performed_when_the_leader_tells_of_it_again(
+    theatre: Theatre, running: list[AttemptId], new: New
+) -> None:
+    job = advice("job")
+    assert job.attempt is not None
+    mine = AttemptId(job.attempt.job_key, job.attempt.run_id, 2)
+    theatre.on_call = lambda _key, call: running.append(mine) if call.startswith("rehearse") and not running else None
+    one = new(job, advice("next"))
+    theatre.wait(lambda: closed(theatre, "next") == 2)
+    again(theatre, one, advice("job", attempt=2))
+    assert rehearsed(theatre, "job") == 1 + WHOLE
+
+
+def test_a_job_that_failed_is_not_tried_again(theatre: Theatre, new: New) -> None:
+    theatre.failing["bad", "open count-0"] = ValueError("unknown column 'x'")
+    one = new(advice("bad"), advice("next"))
+    theatre.wait(lambda: closed(theatre, "next") == 2)
+    again(theatre, one, advice("bad", attempt=2))
+    assert theatre.calls_of("bad").count("open count-0") == 1
+
+
+def test_of_very_many_performed_jobs_the_oldest_is_forgotten(
+    theatre: Theatre, new: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rehearsal, "REMEMBERED", 2)
+    one = new(advice("a"), advice("b"), advice("c"), advice("next"))
+    theatre.wait(lambda: closed(theatre, "next") == 2)
+    again(theatre, one, advice("c"), advice("a"))
+    assert [rehearsed(theatre, key) for key in ("a", "c")] == [2 * WHOLE, WHOLE]
+
+
 def test_of_very_many_jobs_the_newest_are_performed(
     theatre: Theatre, new: New, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,9 +40,9 @@ class Watched(threading.Condition):
 class Shop:
     """A cache and every bench it has made."""
 
-    def __init__(self, limit: int = 8) -> None:
+    def __init__(self, runs: int = 4) -> None:
         self.made: list[Bench] = []
-        self.cache = WorkbenchCache(self._make, limit)
+        self.cache = WorkbenchCache(self._make, runs)
         self.changed = Watched()
         self.cache._changed = self.changed
         self.failure: Exception | None = None
@@ -173,9 +173,9 @@ def test_a_failure_to_make_one_keeps_nobody_waiting() -> None:
     assert not shop.changed.waiting.is_set()
 
 
-def test_beyond_the_limit_the_least_recently_used_is_closed() -> None:
-    shop = Shop(limit=2)
-    keys = [("run", "graph", name) for name in "abc"]
+def test_beyond_the_limit_the_least_recently_used_run_is_closed() -> None:
+    shop = Shop(runs=2)
+    keys = [(run, "graph", "count") for run in "abc"]
     benches = [shop.cache.check_out(key, 0, 0) for key in keys]
     shop.cache.check_in(keys[0], 0, benches[0])
     shop.cache.check_in(keys[1], 0, benches[1])
@@ -190,9 +190,54 @@ def test_beyond_the_limit_the_least_recently_used_is_closed() -> None:
 
 
 def test_what_is_in_use_does_not_count_towards_the_limit() -> None:
-    shop = Shop(limit=1)
-    benches = [shop.cache.check_out(VERTEX, subtask, 0) for subtask in range(3)]
-    shop.cache.check_in(VERTEX, 0, benches[0])
+    shop = Shop(runs=1)
+    used = [shop.cache.check_out((run, "graph", "count"), 0, 0) for run in "abc"]
+    shop.cache.check_in(VERTEX, 0, shop.cache.check_out(VERTEX, 0, 0))
+    assert not any(one.is_closed for one in shop.made)
+    shop.cache.check_in(("a", "graph", "count"), 0, used[0])
+    assert [one.is_closed for one in shop.made] == [False, False, False, True]
+
+
+def attempt_in(shop: Shop, run: str, is_rehearsal: bool = False) -> list[Workbench]:
+    """All workbenches of an attempt with five vertices in two slots, each checked out and then given back."""
+    places = [((run, "graph", vertex), subtask) for vertex in "abcde" for subtask in range(2)]
+    benches = [shop.cache.check_out(key, subtask, 0, is_rehearsal) for key, subtask in places]
+    for (key, subtask), bench in zip(places, benches, strict=True):
+        shop.cache.check_in(key, subtask, bench)
+    return benches
+
+
+def test_an_attempt_with_many_vertices_finds_every_plan_again() -> None:
+    shop = Shop(runs=1)
+    before = attempt_in(shop, "run")
+    assert {id(one) for one in attempt_in(shop, "run")} == {id(one) for one in before}
+    assert len(shop.made) == 10
+
+
+def test_a_run_is_evicted_as_a_whole() -> None:
+    shop = Shop(runs=2)
+    for run in ("first", "second", "first", "third"):
+        attempt_in(shop, run)
+    assert [one.is_closed for one in shop.made] == [False] * 10 + [True] * 10 + [False] * 10
+
+
+def test_rehearsals_evict_each_other_and_never_what_an_attempt_has_used() -> None:
+    shop = Shop(runs=1)
+    real = attempt_in(shop, "real")
+    rehearsed = {run: attempt_in(shop, run, is_rehearsal=True) for run in ("x", "y")}
+    closed = [one for one in shop.made if one.is_closed]
+    assert {id(one) for one in closed} == {id(one) for one in rehearsed["x"]}
+    attempt_in(shop, "y")  # the attempt that was rehearsed for: now it is the real run used last
+    assert len(shop.made) == 30
+    assert all(isinstance(one, Bench) and one.is_closed for one in real)
+
+
+def test_what_an_attempt_has_used_stays_its_own_when_a_rehearsal_takes_it() -> None:
+    shop = Shop(runs=1)
+    attempt_in(shop, "real")
+    attempt_in(shop, "real", is_rehearsal=True)
+    attempt_in(shop, "x", is_rehearsal=True)
+    assert len(shop.made) == 20
     assert not any(one.is_closed for one in shop.made)
 
 
