@@ -44,6 +44,27 @@ _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _PYTHON_ERROR = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Exit|Interrupt|Warning)\b.*)$", re.MULTILINE)
 _OTHER_PYTHON = re.compile(r"Python in worker has different version: (\S+) than that in driver: ([\d.]+\d)")
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+# The classes of SQLSTATE that Spark gives to what data and expressions do: 0A unsupported, 21 cardinality, 22 data,
+# 23 constraint, 38 and 39 a function of the author's, 42 the query, 54 a limit, P0 raise_error(). The storage, the
+# memory, the cluster and Spark itself have others (KD, 53, 56, 58, 82, HY, XX).
+_DATA_STATES = frozenset({"0A", "21", "22", "23", "38", "39", "42", "54", "P0"})
+_STATE_CLASS = re.compile(r"\bSQLSTATE: (\w{2})")
+# For errors without an SQLSTATE: what Spark raises in tasks for `_USER`.
+_DATA_KINDS = frozenset(
+    {
+        "org.apache.spark.SparkArithmeticException",
+        "org.apache.spark.SparkArrayIndexOutOfBoundsException",
+        "org.apache.spark.SparkDateTimeException",
+        "org.apache.spark.SparkIllegalArgumentException",
+        "org.apache.spark.SparkNoSuchElementException",
+        "org.apache.spark.SparkNumberFormatException",
+        "org.apache.spark.SparkRuntimeException",
+        "org.apache.spark.SparkUnsupportedOperationException",
+        "org.apache.spark.SparkUpgradeException",
+        "org.apache.spark.api.python.PythonException",
+        "org.apache.spark.sql.AnalysisException",
+    }
+)
 _STAGE_FAILURE = re.compile(r"\): ([\w.$]+(?:Exception|Error)): (.*)")
 
 
@@ -102,10 +123,17 @@ def sentence(error: PySparkException, columns: Sequence[str] = ()) -> str:
 
 
 def _is_data_error(text: str) -> bool:
-    """A task failed on the data it was given: it would fail on them again."""
+    """A task failed on the data it was given: it would fail on them again.
+
+    Not so a Python worker that was killed, or a file that could not be read: these are plain SparkExceptions, as many
+    data errors are, so the class alone does not tell.
+    """
     failure = _STAGE_FAILURE.search(text)
-    kinds = ("org.apache.spark.Spark", "org.apache.spark.api.python.PythonException", "org.apache.spark.sql.")
-    return bool(failure and failure.group(1).startswith(kinds) and "SPARK_JOB_CANCELLED" not in text)
+    if failure is None or "SPARK_JOB_CANCELLED" in text:
+        return False
+    message = text[failure.start() :].partition("\n\tat ")[0]  # what lies below the stack trace is of other errors
+    state = _STATE_CLASS.search(message)
+    return state.group(1) in _DATA_STATES if state else failure.group(1) in _DATA_KINDS
 
 
 def _first_line(text: str) -> str:

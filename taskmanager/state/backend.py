@@ -81,13 +81,17 @@ def inline_handle(data: bytes) -> StateHandle:
 
 
 def load(handle: StateHandle) -> pa.Buffer:
-    """The bytes behind a handle, verified. Raises StateUnreadable naming the file."""
+    """The bytes behind a handle, verified.
+
+    Raises StateUnreadable naming the file when it is missing or damaged, which no restart mends. Any other OSError of
+    the storage (a timeout, a lost connection, no descriptor left) passes: the next attempt may well read the file.
+    """
     where = handle.path or "the inlined state of a checkpoint"
     try:
         data = filesystem.read_all(filesystem.locate(handle.path)) if handle.path else pa.py_buffer(handle.inline)
     except FileNotFoundError as error:
         raise StateUnreadable(f"the state file {where} is missing; restore from another checkpoint") from error
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except ValueError as error:  # the recorded path is none; ArrowInvalid is a ValueError too
         raise StateUnreadable(f"the state file {where} cannot be read: {error}") from error
     if handle.checksum and (data.size != handle.size_bytes or checksum(data) != handle.checksum):
         raise StateUnreadable(

@@ -35,6 +35,8 @@ _SPILL_BYTES = 64 << 20
 _STAGED = re.compile(r"a(\d+)-(.+)-(\d+)-(\d+)\.\w+$")
 _STAGED_PATH = re.compile(r"(_staging/(?!\.\.?/)[^/\\]+)/a\d+-([^/\\]+)-(\d+)-\d+\.\w+")  # folder, operator, subtask
 _TARGET_PATH = re.compile(r"part-[^/\\]+\.\w+")
+# What only the author can mend; any other OSError of the storage may be over at the next attempt.
+_WRONG_PATH = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class FileSink(Sink):
             self._folder.fs.create_dir(self._folder.path, recursive=True)
             if self._folder.is_local and not os.access(self._folder.path, os.W_OK):
                 raise PermissionError("permission denied")
-        except OSError as error:
+        except _WRONG_PATH as error:
             raise UserError(f"{self.context.where}: cannot write to {self._folder.path}: {error}") from error
 
     def write(self, table: pa.Table) -> None:
@@ -238,7 +240,16 @@ def _marked(marker: Location) -> int:
 
 
 def _mark(marker: Location, checkpoint_id: int) -> None:
+    """Raises the marker to a checkpoint; one that is higher by now stays.
+
+    It is read again here, right before the write: an attempt may have been frozen since `_commit_restored` read it,
+    and its successor may have committed more. A freeze between this read and the rename of the few bytes below could
+    still lower it; then the next commit sets it right, and only a restore before that, of a checkpoint whose files were
+    taken away meanwhile, is refused.
+    """
     for last_try in (False, True):
+        if _marked(marker) >= checkpoint_id:
+            return
         try:
             filesystem.write_durably(marker, str(checkpoint_id).encode())
             return

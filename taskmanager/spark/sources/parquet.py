@@ -15,6 +15,9 @@ from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from taskmanager.state.filesystem import Location
 from taskmanager.task.program import Exhausted, Idle, UserError
 
+# What only the author can mend; any other OSError of the storage may be over at the next attempt.
+_WRONG_FILE = (PermissionError, NotADirectoryError, IsADirectoryError)
+_DAMAGED_FOOTER = "Couldn't deserialize thrift"  # pyarrow says this of the content, but as an OSError
 _WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
 
 
@@ -131,7 +134,11 @@ class ParquetSource:
                 self._file = (name, pq.ParquetFile(location.fs.open_input_file(location.path)))
             except FileNotFoundError as error:
                 raise UserError(f"the source file {location.uri} has vanished before it was read") from error
-            except (OSError, pa.ArrowException) as error:
+            except (*_WRONG_FILE, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise UserError(f"{location.uri} cannot be read as Parquet: {error}") from error
+            except OSError as error:
+                if _DAMAGED_FOOTER not in str(error):
+                    raise  # the storage's fault
                 raise UserError(f"{location.uri} cannot be read as Parquet: {error}") from error
         return self._file[1]
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lockgate_proto.messages import FileFormat, FileSource, GeneratorSource, SplitState
+from lockgate_proto.messages import FailureCause, FileFormat, FileSource, GeneratorSource, SplitState
 
+from taskmanager.runtime.failures import cause_of
 from taskmanager.spark.sources.generator import RangeSource
 from taskmanager.spark.sources.listing import discover
 from taskmanager.spark.sources.parquet import ParquetSource
 from taskmanager.spark.sources.reading import BatchSizer, Reading
+from taskmanager.state.filesystem import Location
 from taskmanager.task.program import Exhausted, Idle, UserError
 
 
@@ -82,6 +85,55 @@ def test_parquet_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
     (tmp_path / "c.parquet").write_bytes(b"junk")
     with pytest.raises(UserError, match=r"c\.parquet cannot be read as Parquet"):
         discover(parquet(tmp_path), ())
+
+
+def opening(tmp_path: Path) -> ParquetSource:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
+    source = ParquetSource(parquet(tmp_path), None)
+    source.spec()
+    source.close()
+    source.assign((SplitState("a.parquet", 0, 1),), complete=True)
+    return source
+
+
+@pytest.mark.parametrize("kind", [PermissionError, NotADirectoryError, IsADirectoryError])
+def test_a_parquet_file_that_the_author_must_mend_is_named(tmp_path: Path, kind: type[OSError]) -> None:
+    source = opening(tmp_path)
+    broken(source, kind("no"))
+    with pytest.raises(UserError, match=r"a\.parquet cannot be read as Parquet: no"):
+        source.read(1000, 0)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EIO, "i/o error"), TimeoutError("timed out"), OSError("AWS Error NETWORK_CONNECTION")]
+)
+def test_a_storage_that_fails_is_no_error_of_the_author(tmp_path: Path, error: OSError) -> None:
+    source = opening(tmp_path)
+    broken(source, error)
+    with pytest.raises(OSError, match=str(error.args[-1])) as caught:
+        source.read(1000, 0)
+    assert cause_of(caught.value) == FailureCause.FAULT
+
+
+@pytest.mark.parametrize("damage", [b"\x00", b"\xff"])
+def test_a_parquet_file_with_a_damaged_footer_is_named(tmp_path: Path, damage: bytes) -> None:
+    source = opening(tmp_path)
+    whole = (tmp_path / "a.parquet").read_bytes()
+    footer = 8 + int.from_bytes(whole[-8:-4], "little")
+    (tmp_path / "a.parquet").write_bytes(whole[:-footer] + damage * (footer - 8) + whole[-8:])
+    with pytest.raises(UserError, match=r"a\.parquet cannot be read as Parquet"):
+        source.read(1000, 0)
+
+
+def broken(source: ParquetSource, error: OSError) -> None:
+    """Makes every file of a source fail to open."""
+
+    class Broken:
+        def open_input_file(self, _: str) -> pa.NativeFile:
+            raise error
+
+    assert source._base is not None
+    source._base = Location(source._base.uri, Broken(), source._base.path)
 
 
 def test_a_half_written_file_of_a_continuous_folder_is_left_out_until_it_is_readable(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import sqlite3
 import threading
@@ -25,6 +26,7 @@ from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
 from taskmanager.spark.sinks.sql import last_per_key
 from taskmanager.spark.sinks.transaction import SinkContext
 from taskmanager.state.backend import InlineBackend
+from taskmanager.state.filesystem import Location
 from taskmanager.task.program import StateUnreadable, UserError
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -127,6 +129,27 @@ def test_a_late_commit_of_a_replaced_attempt_does_not_lower_the_marker(tmp_path:
     assert (tmp_path / "_staging/run/committed-op-0").read_text() == "2"
 
 
+def test_a_replaced_attempt_that_was_frozen_inside_a_commit_does_not_lower_the_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zombie, fresh = writer(tmp_path), writer(tmp_path, attempt=2)
+    zombie.write(rows(("a", 10)))
+    stored = persisted(zombie, 10)
+    publish = zombie._publish
+
+    def after_a_long_sleep(source: Location, target: Location) -> None:  # the marker has been read by now
+        fresh.restore(stored)
+        fresh.write(rows(("a", 11)))
+        persisted(fresh, 11)
+        fresh.commit(11)
+        publish(source, target)
+
+    monkeypatch.setattr(zombie, "_publish", after_a_long_sleep)
+    zombie.commit(10)
+    assert (tmp_path / "_staging/run/committed-op-0").read_text() == "11"
+    assert len(list(tmp_path.glob("part-*"))) == 2
+
+
 def other_run(path: Path) -> FileWriter:
     where = SinkContext("job", "other", 1, "v", 0, "op", "operator 'op'")
     return FileWriter(where, FileSink(str(path), FileFormat.PARQUET))
@@ -188,6 +211,32 @@ def test_a_folder_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"operator 'op': cannot write to .*file/out"):
         writer(tmp_path / "file" / "out")
+
+
+def test_a_file_in_the_place_of_the_folder_and_a_forbidden_folder_are_the_authors_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write to"):
+        writer(tmp_path / "file")
+    monkeypatch.setattr(files.os, "access", lambda *_: False)
+    with pytest.raises(UserError, match=r"cannot write to .*permission denied"):
+        writer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EIO, "i/o error"), TimeoutError("timed out"), OSError("AWS Error NETWORK_CONNECTION")]
+)
+def test_a_storage_that_fails_at_the_start_is_no_error_of_the_author(tmp_path: Path, error: OSError) -> None:
+    class Broken:
+        def create_dir(self, *_: str, **__: bool) -> None:
+            raise error
+
+    sink = FileWriter(context(), FileSink(str(tmp_path), FileFormat.PARQUET))
+    sink._folder = Location(sink._folder.uri, Broken(), sink._folder.path)
+    with pytest.raises(OSError, match=str(error.args[-1])) as caught:
+        sink.prepare(SCHEMA)
+    assert cause_of(caught.value) == FailureCause.FAULT
 
 
 def test_text_is_no_format_to_write(tmp_path: Path) -> None:

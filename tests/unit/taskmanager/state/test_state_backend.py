@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lockgate_proto.messages import FilesystemBackend, MemoryBackend, StateBackend, StateHandle
+from lockgate_proto.messages import FailureCause, FilesystemBackend, MemoryBackend, StateBackend, StateHandle
 
+from taskmanager.runtime.failures import cause_of
+from taskmanager.state import filesystem
 from taskmanager.state.backend import Backend, FileBackend, inline_handle, load, make_backend
 from taskmanager.task.program import SnapshotTooLarge, StateUnreadable
 
@@ -85,6 +88,36 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(StateUnreadable, match=f"{path.name} is missing"):
         load(handle)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EIO, "i/o error"),
+        OSError(errno.EMFILE, "too many open files"),
+        TimeoutError(errno.ETIMEDOUT, "timed out"),
+        ConnectionResetError(errno.ECONNRESET, "connection reset"),
+        OSError("AWS Error NETWORK_CONNECTION"),
+    ],
+)
+def test_a_storage_that_fails_is_a_fault_that_a_restart_may_get_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    handle = FileBackend(str(tmp_path), "a").writer(1).store("op", pa.py_buffer(b"some state"))
+
+    def read_all(_: filesystem.Location) -> pa.Buffer:
+        raise error
+
+    monkeypatch.setattr(filesystem, "read_all", read_all)
+    with pytest.raises(OSError, match=str(error.args[-1])) as caught:
+        load(handle)
+    assert cause_of(caught.value) == FailureCause.FAULT
+
+
+def test_a_path_that_cannot_be_one_is_unreadable_for_good() -> None:
+    with pytest.raises(StateUnreadable, match="nowhere://x cannot be read") as caught:
+        load(StateHandle(path="nowhere://x", size_bytes=3, checksum=inline_handle(b"abc").checksum))
+    assert cause_of(caught.value) == FailureCause.STATE_UNREADABLE
 
 
 def test_damaged_inline_state_is_found_too() -> None:
