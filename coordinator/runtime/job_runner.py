@@ -164,11 +164,12 @@ class JobRunner:
             self._wake = self._tools.actor.at(now_ms + pause_ms, lambda: self.load(fresh=fresh))
             return
         self.break_off(f"The job cannot be recovered: {error}")
-        if self.record.cancel_requested:
-            self._give_up()
 
     def break_off(self, reason: str) -> None:
         """Ends the job under this leader without touching its records: they may be all that is left of it."""
+        if self.stage is Stage.ENDED:  # its result stands, whatever failed after
+            self._show(at_once=True)
+            return
         log.error(
             "job %s is broken off; its records and files stay, a new leader will try it again: %s", self.key, reason
         )
@@ -178,6 +179,7 @@ class JobRunner:
         self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))
         self.hub.status(self.status())
         self.hub.finish(WatchEnd.JOB_ENDED)
+        self._heed_cancel()
 
     def _stop_tasks(self) -> None:
         """What this leader has deployed, and what task managers have said that they run from before."""
@@ -200,8 +202,25 @@ class JobRunner:
         written = self._tools.workers.submit(f"(cancel) {self.key}", mark)  # not behind a file that hangs
         self.handle(ev.CancelRequested())
         state = JobState.CANCELING if self.stage is Stage.LOADING else self.status().state
-        written.add_done_callback(lambda done: _settle(answer, done, state))
+
+        def marked(done: Future[None]) -> None:
+            if done.exception() is None:
+                self._tools.actor.tell(self._cancel_is_durable)  # before the answer: who got it can rely on it
+            _settle(answer, done, state)
+
+        written.add_done_callback(marked)
         return answer
+
+    def _cancel_is_durable(self) -> None:
+        if not self._closed:
+            self.record = dataclasses.replace(self.record, cancel_requested=True)
+            self._heed_cancel()  # it may have been broken off while the mark was written
+
+    def _heed_cancel(self) -> None:
+        """Gives up a job that is broken off and was cancelled: its JobMaster will not end it any more."""
+        other = self.result is not None and self.result.outcome != JobState.CANCELED.name  # may be durable: it stands
+        if self.stage is Stage.BROKEN and self.record.cancel_requested and not other:
+            self._give_up()
 
     def _give_up(self) -> Future[JobState]:
         """A client cancels a job that cannot be run: the result is written, the records go, every file stays."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import grpc
@@ -11,6 +14,7 @@ from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 
 from coordinator.runtime import link as links
+from coordinator.runtime import workers as keyed_workers
 from coordinator.runtime.actor import Actor, monotonic_ms
 from coordinator.runtime.errors import SettingsError, Stopped, StorageError
 from coordinator.runtime.metadata_files import MetadataFiles, Run, crc32, graph_checksum, metadata_uri
@@ -68,7 +72,7 @@ def test_a_due_timer_waits_behind_what_has_arrived_before() -> None:
 
 
 def test_one_key_is_served_in_order_and_holds_up_no_other() -> None:
-    workers, gate, seen = KeyedWorkers("test-worker", threads=4), threading.Event(), []
+    workers, gate, seen = KeyedWorkers("test-worker"), threading.Event(), []
     workers.submit("slow", lambda: gate.wait(WAIT_S))
     rest = [workers.submit("slow", lambda n=n: seen.append(n)) for n in range(20)]  # type: ignore[misc]
     assert workers.submit("quick", lambda: "done").result(WAIT_S) == "done"
@@ -99,6 +103,72 @@ def test_closing_fails_what_waits() -> None:
     running.result(WAIT_S)
     with pytest.raises(Stopped):
         workers.submit("key", lambda: None).result(WAIT_S)
+
+
+def test_however_many_keys_hang_the_others_go_on_and_the_end_comes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(keyed_workers, "_CLOSE_S", 0.2)
+    workers, gate, seen = KeyedWorkers("test-worker"), threading.Event(), []
+    try:
+        hung = [workers.submit(f"hung-{n}", gate.wait) for n in range(50)]
+        behind = workers.submit("hung-7", lambda: None)
+        for n in range(20):
+            rest = [workers.submit("good", lambda n=n, k=k: seen.append((n, k))) for k in range(3)]  # type: ignore[misc]
+            rest[-1].result(WAIT_S)
+        assert seen == [(n, k) for n in range(20) for k in range(3)]
+        began = time.monotonic()
+        workers.close()
+        assert time.monotonic() - began < WAIT_S / 2  # for all of them together
+        assert "hung-0, hung-1, hung-10," in caplog.text
+        assert "good" not in caplog.text
+        for one in (*hung, behind):
+            with pytest.raises(Stopped):
+                one.result(0)
+    finally:
+        gate.set()  # what comes back after the end does no harm; that no thread is left is looked at after every test
+
+
+def test_a_process_ends_although_a_call_hangs() -> None:
+    program = """
+import threading
+from coordinator.runtime import workers
+workers._CLOSE_S = 0.1
+ours = workers.KeyedWorkers("test-worker")
+began = threading.Event()
+ours.submit("hung", lambda: (began.set(), threading.Event().wait()))
+began.wait()
+ours.close()
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
+def test_with_a_bound_the_keys_beyond_it_wait_and_keep_their_order() -> None:
+    workers, gate, seen = KeyedWorkers("test-worker", threads=2), threading.Event(), []
+    for key in ("first", "second"):
+        workers.submit(key, lambda: gate.wait(WAIT_S))
+    rest = [workers.submit(key, lambda k=key, n=n: seen.append((k, n))) for n in range(9) for key in "abc"]  # type: ignore[misc]
+    assert not seen
+    gate.set()
+    for one in rest:
+        one.result(WAIT_S)
+    for key in "abc":
+        assert [n for k, n in seen if k == key] == list(range(9))
+    workers.close()
+
+
+def test_without_a_thread_to_be_had_one_call_fails_and_the_next_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = KeyedWorkers("test-worker")
+
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        with pytest.raises(RuntimeError, match="new thread"):
+            workers.submit("key", lambda: None).result(WAIT_S)
+    assert workers.submit("key", lambda: "done").result(WAIT_S) == "done"
+    workers.close()
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

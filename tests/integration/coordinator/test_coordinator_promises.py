@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -154,6 +156,129 @@ def test_an_acknowledged_cancel_survives_the_leader(
     after = caller(successor)
     after.state("job", JobState.CANCELED)
     assert len(one.bodies(m.Deploy)) == 1
+
+
+def _until_given_up(api: Caller, server: EmbeddedZooKeeper) -> None:
+    """Waits until the job is CANCELED and its records are gone."""
+    session, deadline = server.open(), time.monotonic() + WAIT_S
+    while session.get(Paths("default").job("job")) is not None or api.status("job").state is not JobState.CANCELED:
+        assert time.monotonic() < deadline, api.status("job")
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("durable_first", [True, False])
+def test_a_cancel_during_a_load_that_then_fails_for_good_ends_the_job(
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    new_task_manager: NewTaskManager,
+    server: EmbeddedZooKeeper,
+    storage: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    durable_first: bool,
+) -> None:
+    leader = leading(new_coordinator())
+    new_task_manager().connect(leader.address)
+    api = caller(leader)
+    api("Submit", m.SubmitRequest("job", _large()))
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    leader.stop()
+    kept = sorted(storage.rglob("_metadata"))
+    asked, may_fail, may_write = threading.Event(), threading.Event(), threading.Event()
+    whole = Persistence.request_cancel
+
+    def missing(*_: object) -> bytes:
+        assert may_fail.wait(WAIT_S)
+        raise StorageError("the graph does not exist")
+
+    def slowly(self: Persistence, record: m.JobRecord) -> None:
+        asked.set()
+        assert may_write.wait(WAIT_S)
+        whole(self, record)
+
+    monkeypatch.setattr(MetadataFiles, "read_graph", missing)
+    monkeypatch.setattr(Persistence, "request_cancel", slowly)
+    after = caller(leading(new_coordinator()))
+    with ThreadPoolExecutor(1) as pool:
+        cancelled = pool.submit(after, "Cancel", m.CancelRequest("job"))
+        assert asked.wait(WAIT_S)
+        if durable_first:
+            may_write.set()
+            assert cancelled.result(WAIT_S).state is JobState.CANCELING
+            may_fail.set()
+        else:
+            may_fail.set()
+            after.state("job", JobState.FAILED)
+            may_write.set()
+            assert cancelled.result(WAIT_S).state is JobState.CANCELING
+    _until_given_up(after, server)
+    assert "the graph does not exist" in after.status("job").error
+    assert sorted(storage.rglob("_metadata")) == kept != []
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_cancel_holds_through_a_fault_of_the_coordinator(
+    running: Start, server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    api = running(checkpoints=1).api
+    whole, faulty = JobMaster.handle, threading.Event()
+
+    def mistaken(self: JobMaster, event: ev.Event, now_ms: int) -> list[do.Effect]:
+        if faulty.is_set() or (at_once and isinstance(event, ev.CancelRequested)):
+            raise IllegalTransition("on purpose")
+        return [] if isinstance(event, ev.CancelRequested) else whole(self, event, now_ms)
+
+    monkeypatch.setattr(JobMaster, "handle", mistaken)
+    api("Cancel", m.CancelRequest("job"))
+    faulty.set()
+    _until_given_up(api, server)
+
+
+def test_a_late_cancel_takes_no_result_back_when_the_coordinator_fails(
+    running: Start, new_coordinator: NewCoordinator, caller: NewCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, api, one, _ = running(checkpoints=1)
+    whole, result, written, gate = JobMaster.handle, Persistence.write_result, threading.Event(), threading.Event()
+
+    def slowly(self: Persistence, finished: m.JobResult) -> ev.ResultPersisted | ev.PersistFailed:
+        answer = result(self, finished)
+        written.set()
+        assert gate.wait(WAIT_S)
+        return answer
+
+    def mistaken(self: JobMaster, event: ev.Event, now_ms: int) -> list[do.Effect]:
+        if isinstance(event, ev.ResultPersisted):
+            raise IllegalTransition("on purpose")
+        return whole(self, event, now_ms)
+
+    monkeypatch.setattr(Persistence, "write_result", slowly)
+    monkeypatch.setattr(JobMaster, "handle", mistaken)
+    one.report(m.SubtaskPhase.SUBTASK_EXHAUSTED)
+    assert written.wait(WAIT_S)
+    api("Cancel", m.CancelRequest("job"))
+    gate.set()
+    api.state("job", JobState.FAILED)
+    leader.stop()  # joins the worker
+    assert caller(leading(new_coordinator())).status("job").state is JobState.FINISHED
+
+
+def test_a_job_that_has_ended_is_not_broken_off_by_a_fault_of_its_clean_up(
+    running: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader, api, _, _ = running(checkpoints=1)
+
+    def mistaken(*_: object) -> None:
+        raise ValueError("a mistake in the clean-up")
+
+    monkeypatch.setattr(Persistence, "clean_up", mistaken)
+    api("Cancel", m.CancelRequest("job"))
+    assert api.state("job", JobState.CANCELED).error == ""
+    deadline = time.monotonic() + WAIT_S
+    while "a mistake in the clean-up" not in caplog.text:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    leader.leadership.dispatcher.call(lambda _: None)  # behind what the fault has led to
+    assert api.status("job").state is JobState.CANCELED
+    assert "broken off" not in caplog.text
 
 
 def test_a_cancel_that_cannot_be_written_is_not_acknowledged(
