@@ -49,10 +49,8 @@ def summary(report: Report) -> dict[str, Any]:
     return {**steps, "records": report.to_json()["records"], "kills": len(report.kills)}
 
 
-def _drill(target: Target, times: int, arguments: argparse.Namespace) -> Report | None:
-    if times == 0:
-        return None
-    report = drill(DrillOptions(kill=target, times=times, every_s=arguments.every, seed=arguments.seed), say)
+def exact(report: Report) -> Report:
+    """The report, of a drill that has lost and duplicated nothing. Raises WrongResult."""
     if not report.passed:
         records = report.records
         raise WrongResult(
@@ -60,6 +58,12 @@ def _drill(target: Target, times: int, arguments: argparse.Namespace) -> Report 
             + "; ".join(report.problems)
         )
     return report
+
+
+def _drill(target: Target, times: int, arguments: argparse.Namespace) -> Report | None:
+    if times == 0:
+        return None
+    return exact(drill(DrillOptions(kill=target, times=times, every_s=arguments.every, seed=arguments.seed), say))
 
 
 def main() -> int:

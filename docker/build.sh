@@ -48,6 +48,9 @@ make_base() {
     trap "as_root rm -rf '$folder'" EXIT
     as_root debootstrap --variant=minbase "$suite" "$folder/tree" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$folder/log" 2>&1 \
         || { tail -n 5 "$folder/log" >&2; fail "debootstrap could not make the base image; the lines above say why"; }
+    if [ -n "${DEBIAN_SECURITY_MIRROR:-}" ]; then
+        echo "deb $DEBIAN_SECURITY_MIRROR $suite-security main" | as_root tee -a "$folder/tree/etc/apt/sources.list" >/dev/null
+    fi
     as_root rm -rf "$folder"/tree/var/cache/apt/archives/*.deb "$folder"/tree/var/lib/apt/lists/* \
         "$folder"/tree/usr/share/doc/* "$folder"/tree/usr/share/man/* "$folder"/tree/usr/share/locale/*
     as_root tar -C "$folder/tree" -c . | docker import --change 'CMD ["bash"]' - "$base" >/dev/null

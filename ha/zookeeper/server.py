@@ -324,6 +324,8 @@ class ZooKeeperServer:
     @contextlib.contextmanager
     def _open_log(self) -> Iterator[IO[bytes]]:
         try:
+            if self.log_file.exists():  # the one of before says why it ended, and a supervisor starts it again at once
+                self.log_file.replace(self.log_file.with_name(f"{self.log_file.name}.1"))
             log = self.log_file.open("wb")
         except OSError as error:
             raise ZooKeeperStartError(f"ZooKeeper cannot write to {self.log_file}: {error.strerror}") from error

@@ -132,6 +132,11 @@ class Fleet:
         """Whether a ZooKeeper server is part of the quorum."""
         return any("Mode: " in _srvr(one) for one in self.of(service) if one.is_running)
 
+    def image_bytes(self) -> int:
+        """The size of the image that all containers are made of."""
+        image = docker("inspect", "--format", "{{.Image}}", self.one(COORDINATORS[0]).id)
+        return int(docker("image", "inspect", "--format", "{{.Size}}", image))
+
     def compose(self, command: str) -> None:
         """A subcommand of compose for the project."""
         self._compose(command)

@@ -22,6 +22,10 @@ def test_a_job_submitted_from_outside_is_exact_and_containers_are_healthy(whole:
     whole.wait_until(lambda: all(one.health == "healthy" for one in whole.of(*served)), "every container is healthy")
 
 
+def test_the_image_is_no_larger_than_promised(whole: Fleet) -> None:
+    assert whole.image_bytes() <= 1_500_000_000
+
+
 def test_the_leaders_container_is_killed(whole: Fleet) -> None:
     with whole.ledger(12) as job:
         job.wait_checkpoints(2)
@@ -98,6 +102,7 @@ def test_a_leader_paused_past_its_session_finds_itself_replaced(whole: Fleet) ->
         frozen = whole.leader()
         whole.pause(frozen)
         job.wait_checkpoints(2)
+        job.pause(SESSION_S + 2)  # the standby took over on evidence, long before that
         whole.unpause(frozen)
         job.wait_checkpoints(2)
         assert whole.leader_name() != frozen.service
@@ -110,6 +115,8 @@ def test_a_rolling_restart_of_every_role_loses_nothing(whole: Fleet) -> None:
         for container in whole.of(*ZOOKEEPERS, *COORDINATORS, "taskmanager"):
             whole.stop(container)
             whole.start(container)
+            if container.service in ZOOKEEPERS:
+                whole.wait_until(lambda name=container.service: whole.serves(name), f"{container.service} is back")
             whole.wait_whole()
             job.wait_checkpoints(2)
         job.check_exact()
