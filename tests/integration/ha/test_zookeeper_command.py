@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ha.zookeeper.server import free_port, is_serving
+from ha.zookeeper.server import ZooKeeperServer, free_port, is_serving
 from lockgate.commands.health import health
 from lockgate.commands.zookeeper import zookeeper
 
@@ -121,3 +121,13 @@ def test_options_that_do_not_fit_are_refused(words: list[str], said: str) -> Non
     answer = CliRunner().invoke(zookeeper, words)
     assert answer.exit_code == 2
     assert said in answer.output
+
+
+def test_the_log_of_the_life_before_is_kept(own_zookeeper: ZooKeeperServer) -> None:
+    """A supervisor starts a server that has died at once; what it said at its end must not go with that."""
+    said = own_zookeeper.log_file.read_text(errors="replace")
+    own_zookeeper.stop()
+    own_zookeeper.start()
+    former = own_zookeeper.log_file.with_name(f"{own_zookeeper.log_file.name}.1")
+    assert former.read_text(errors="replace").startswith(said[:200])
+    assert said[:200]
