@@ -182,7 +182,10 @@ class Client:
         """The leader, asked for until `deadline`. Never one that was replaced, though it may be the first to answer."""
         while (found := self._directory.locate(deadline)).token < self._newest:
             if deadline.expired:
-                raise ClusterUnreachable(f"{found.address} answers, but it was replaced, and its successor does not")
+                raise ClusterUnreachable(
+                    f"{found.address} answers, but another coordinator has taken its place, and that one does not "
+                    "answer; try again, and look into the coordinators' logs if it stays so"
+                )
             self.pause(deadline.remaining_s(FIRST_PAUSE_S))
         self._newest = max(self._newest, found.token)
         return self._trust(found)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from lockgate_proto.messages import ClusterStatus, JobStatus
+from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, TaskManagerStatus
 
-from lockgate.client import Client
+from lockgate.client import Client, ClientError
 from lockgate.drill.model import Target
 from lockgate.errors import UserError
+
+LOOK_EVERY_S = 0.1
 
 
 class DrillError(UserError):
@@ -61,3 +66,36 @@ class Arena(Protocol):
     def fetch(self, folder: Path) -> Path:
         """The same folder as it is now, as this process sees it."""
         ...
+
+
+def wait_for_cluster(client: Client, condition: Callable[[ClusterStatus], bool], timeout_s: float) -> bool:
+    """Waits until what the cluster says of itself fits; no answer counts as "not yet". False when time is up."""
+    never, deadline = threading.Event(), time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            if condition(client.cluster()):
+                return True
+        except ClientError:
+            pass
+        never.wait(LOOK_EVERY_S)
+    return False
+
+
+def leader_of(status: ClusterStatus) -> LeaderRecord:
+    """Who leads. Raises DrillError."""
+    if status.leader is None:
+        raise DrillError("nobody leads the cluster; look into the coordinators' logs")
+    return status.leader
+
+
+def busy_task_manager(status: ClusterStatus, job: JobStatus, choice: random.Random) -> TaskManagerStatus:
+    """One that runs a subtask of the job. Raises DrillError."""
+    busy = {one.task_manager_id for one in job.subtasks}
+    managers = sorted((one for one in status.task_managers if one.task_manager_id in busy), key=_by_id)
+    if not managers:
+        raise DrillError("no task manager runs a subtask of the job")
+    return choice.choice(managers)
+
+
+def _by_id(one: TaskManagerStatus) -> str:
+    return one.task_manager_id

@@ -10,14 +10,20 @@ from pathlib import Path, PurePosixPath
 
 from lockgate_proto.messages import ClusterStatus, JobStatus
 
-from lockgate.client import Client, ClientError
-from lockgate.drill.arena import DrillError, Victim
+from lockgate.client import Client
+from lockgate.drill.arena import (
+    LOOK_EVERY_S,
+    DrillError,
+    Victim,
+    busy_task_manager,
+    leader_of,
+    wait_for_cluster,
+)
 from lockgate.drill.model import Target
 from lockgate.local.compose import COORDINATORS, ZOOKEEPERS, ComposeCluster
 
 SHARED = PurePosixPath("/var/lib/lockgate/drill")
 _READY_S = 180.0
-_LOOK_EVERY_S = 0.1
 
 
 class Blow(Enum):
@@ -51,21 +57,13 @@ class ContainerArena:
         while not (self.wait_whole(_READY_S) and self._cluster.is_healthy()):
             if time.monotonic() > deadline:
                 raise DrillError(f"the cluster was not whole after {_READY_S:g} s; see its containers' logs")
-            self._never.wait(_LOOK_EVERY_S)
+            self._never.wait(LOOK_EVERY_S)
         return self.client.cluster()
 
     def wait_whole(self, timeout_s: float) -> bool:
         """See Arena. What was struck is started again, or let back to the others, first."""
         self.mend()
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            try:
-                if self._is_whole(self.client.cluster()):
-                    return True
-            except ClientError:
-                pass
-            self._never.wait(_LOOK_EVERY_S)
-        return False
+        return wait_for_cluster(self.client, self._is_whole, timeout_s)
 
     def victim(self, target: Target, job: JobStatus, choice: random.Random) -> Victim:
         """See Arena."""
@@ -73,21 +71,15 @@ class ContainerArena:
             name = choice.choice(ZOOKEEPERS)
             return Victim(0, name, self._containers[name])
         status = self.client.cluster()
-        if status.leader is None:
-            raise DrillError("nobody leads the cluster; look into the coordinators' logs")
+        leader = leader_of(status)
         if target is Target.LEADER:
-            name = status.leader.coordinator_id
-            return Victim(status.leader.pid, f"leader {name}", self._containers[name])
+            return Victim(leader.pid, f"leader {leader.coordinator_id}", self._containers[leader.coordinator_id])
         if target is Target.STANDBY:
-            name = choice.choice([one for one in COORDINATORS if one != status.leader.coordinator_id])
+            name = choice.choice([one for one in COORDINATORS if one != leader.coordinator_id])
             return Victim(0, f"standby {name}", self._containers[name])
-        busy = {one.task_manager_id for one in job.subtasks}
-        managers = sorted((one.task_manager_id, one.pid) for one in status.task_managers if one.task_manager_id in busy)
-        if not managers:
-            raise DrillError("no task manager runs a subtask of the job")
-        name, pid = choice.choice(managers)
+        one = busy_task_manager(status, job, choice)
         # Its host name, and so its id, is what its container's id begins with.
-        return Victim(pid, f"task manager {name}", name.removeprefix("tm-"))
+        return Victim(one.pid, f"task manager {one.task_manager_id}", one.task_manager_id.removeprefix("tm-"))
 
     def kill(self, victim: Victim) -> int:
         """See Arena."""

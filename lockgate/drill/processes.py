@@ -11,12 +11,17 @@ from pathlib import Path
 
 from lockgate_proto.messages import ClusterStatus, JobStatus
 
-from lockgate.client import Client, ClientError
-from lockgate.drill.arena import DrillError, Victim
+from lockgate.client import Client
+from lockgate.drill.arena import (
+    LOOK_EVERY_S,
+    DrillError,
+    Victim,
+    busy_task_manager,
+    leader_of,
+    wait_for_cluster,
+)
 from lockgate.drill.model import Target
 from lockgate.local import LocalCluster
-
-_LOOK_EVERY_S = 0.1
 
 
 class ProcessArena:
@@ -49,17 +54,12 @@ class ProcessArena:
 
     def wait_whole(self, timeout_s: float) -> bool:
         """See Arena."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            try:
-                status = self.client.cluster()
-                coordinators, task_managers = _coordinators(status), _task_managers(status)
-                if len(coordinators) >= self._coordinators and len(task_managers) >= self._task_managers:
-                    return True
-            except ClientError:
-                pass
-            self._never.wait(_LOOK_EVERY_S)
-        return False
+
+        def is_whole(status: ClusterStatus) -> bool:
+            coordinators, task_managers = _coordinators(status), _task_managers(status)
+            return len(coordinators) >= self._coordinators and len(task_managers) >= self._task_managers
+
+        return wait_for_cluster(self.client, is_whole, timeout_s)
 
     def victim(self, target: Target, job: JobStatus, choice: random.Random) -> Victim:
         """See Arena."""
@@ -69,20 +69,14 @@ class ProcessArena:
             name = choice.choice(sorted(servers))
             return Victim(servers[name], name)
         status = self.client.cluster()
-        leader = status.leader
-        if leader is None:
-            raise DrillError("nobody leads the cluster; look into the coordinators' logs")
+        leader = leader_of(status)
         if target is Target.LEADER:
             return Victim(leader.pid, f"leader {leader.coordinator_id}")
         if target is Target.STANDBY:
             standbys = sorted(pid for pid in _coordinators(status) if pid != leader.pid)
             return Victim(choice.choice(standbys), "a standby")
-        busy = {one.task_manager_id for one in job.subtasks}
-        managers = sorted((one.task_manager_id, one.pid) for one in status.task_managers if one.task_manager_id in busy)
-        if not managers:
-            raise DrillError("no task manager runs a subtask of the job")
-        name, pid = choice.choice(managers)
-        return Victim(pid, f"task manager {name}")
+        one = busy_task_manager(status, job, choice)
+        return Victim(one.pid, f"task manager {one.task_manager_id}")
 
     def kill(self, victim: Victim) -> int:
         """See Arena."""
@@ -113,7 +107,7 @@ class ProcessArena:
                 return status
             if time.monotonic() > deadline:
                 raise DrillError(f"{len(status.task_managers)} of {wanted} task managers have registered after 30 s")
-            self._never.wait(_LOOK_EVERY_S)
+            self._never.wait(LOOK_EVERY_S)
 
 
 def _coordinators(status: ClusterStatus) -> set[int]:

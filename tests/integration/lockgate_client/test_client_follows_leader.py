@@ -246,7 +246,7 @@ def test_a_client_never_goes_back_to_a_leader_that_was_replaced(
     try:  # only the former says at once who leads: itself
         client._doubt_at = 0.0
         assert client.locate(Deadline(5_000)).address == later.address
-        with pytest.raises(ClusterUnreachable, match="it was replaced"):
+        with pytest.raises(ClusterUnreachable, match="has taken its place"):
             client.locate_afresh(Deadline(300))
         assert client.job("k").state is m.JobState.RUNNING
     finally:
