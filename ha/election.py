@@ -63,7 +63,7 @@ from ha.election_messages import (
 )
 from ha.election_timing import ElectionTiming
 from ha.grant import LeadershipGrant
-from ha.suspicion import Suspicion
+from ha.suspicion import Grounds, Suspicion
 
 
 class Phase(Enum):
@@ -329,7 +329,7 @@ class LeaderElection:
             return  # it was this process that answered there
         if now_ms - self._leader_since_ms < self._timing.not_leading_grace_ms:
             return
-        self._suspicion.confirm(event.token, event.unix_us)
+        self._suspicion.confirm(event.token, event.unix_us, Grounds.SAID_SO)
         self._reconsider(now_ms)
 
     def _probed(self, event: Probed, now_ms: int) -> None:
@@ -379,8 +379,11 @@ class LeaderElection:
         self._to(Phase.CLAIMING)
         token = max(view.epoch, self._seen_token) + 1
         replaces = view.leader is not None
-        unanswered = replaces and self._suspicion.rests_on_challenge
-        self._effects.append(Claim(self._generation, self._contender, view.epoch_version, token, replaces, unanswered))
+        grounds = self._suspicion.grounds if replaces else None
+        unanswered = grounds is Grounds.UNANSWERED
+        words = "nobody led any more" if grounds is None else grounds.value
+        claim = Claim(self._generation, self._contender, view.epoch_version, token, replaces, unanswered, words)
+        self._effects.append(claim)
 
     def _place(self, view: View) -> tuple[int, int]:
         """(how many stand before this coordinator in line, how many others there are), the dead not counted.

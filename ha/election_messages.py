@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from lockgate_proto.messages import LeaderRecord
@@ -269,6 +269,7 @@ class Claim:
 
     replaces_leader: a stale `/leader` exists and is deleted
     unanswered: only while `/challenge` stands, which is deleted: the leader has not proved that it lives
+    why: what made the way free, in words, for the log
     """
 
     generation: int
@@ -277,6 +278,7 @@ class Claim:
     token: int
     replaces_leader: bool
     unanswered: bool = False
+    why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,10 @@ _FAULT_PAUSE_S = 1.0
 
 
 class ElectionListener(Protocol):
-    """Hears what the elector found out. Called on the elector's thread, in order; must return fast and not raise."""
+    """Hears what the elector found out. Called on the elector's thread, in order; must return fast.
+
+    One that raises has not heard it: the grant, if there is one, is given up, and the elector starts over.
+    """
 
     def on_granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
         """This coordinator leads under `grant`.
@@ -63,6 +66,8 @@ class Elector:
     """One per coordinator process. All methods are thread-safe.
 
     me: `coordinator_id`, `address` and `pid` are read from it; the rest is filled in at a grant.
+    on_broken: called on the elector's thread, after the story was logged, when it cannot even start over. Nobody
+    contends from here any more, and nobody may go on leading: it has to end the process.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Elector:
         me: LeaderRecord,
         listener: ElectionListener,
         *,
+        on_broken: Callable[[], None],
         timing: ElectionTiming | None = None,
     ) -> None:
         self._connector = connector
@@ -79,6 +85,7 @@ class Elector:
         self._me = me
         self._listener = listener
         self._timing = timing
+        self._on_broken = on_broken
         self._machine = LeaderElection(me, timing)
         self._store = SessionStore(cluster)
         self._session: Session | None = None
@@ -180,13 +187,21 @@ class Elector:
     # -- the thread ---------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._contend()
+        except Exception:
+            logger.critical("the elector cannot go on", exc_info=True)
+            self._on_broken()
+
+    def _contend(self) -> None:
         self._carry_out(self._machine.start())
         while not self._done:
             try:
                 self._take(self._next_event())
             except Exception:
                 logger.exception("a fault in the elector; it starts over with a new session")
-                self._start_over()
+                if not self._done:
+                    self._start_over()
 
     def _start_over(self) -> None:
         """After a fault nothing of the old machine is trusted: its grant ends, and a fresh one contends."""
@@ -194,8 +209,10 @@ class Elector:
         self._machine = LeaderElection(self._me, self._timing, former.generation)
         if former.grant is not None:
             self._notify(m.Revoked("a fault in the elector"))
-        self._stopping.wait(_FAULT_PAUSE_S)
-        self._carry_out(self._machine.start())
+        if self._stopping.wait(_FAULT_PAUSE_S):
+            self._close_session(m.CloseSession(abandon=False))  # the order to stop may have gone down with the fault
+        else:
+            self._carry_out(self._machine.start())
 
     def _next_event(self) -> m.Event:
         timeout = None if self._wake_at_ms is None else max(0.0, (self._wake_at_ms - _now_ms()) / 1000)
@@ -225,10 +242,7 @@ class Elector:
     def _notify(self, effect: m.Effect) -> None:
         if not isinstance(effect, m.LeaderChanged):
             logger.info("election: %s", effect)
-        try:
-            self._tell[type(effect)](effect)
-        except Exception:
-            logger.exception("the election listener failed on %s", effect)
+        self._tell[type(effect)](effect)
 
     # -- effects: each returns the event that answers it ---------------------------------------------------------------
 
@@ -300,6 +314,7 @@ class Elector:
         except StoreError as error:
             logger.warning("token %s was not granted: %s", effect.token, error)
             return m.ClaimFailed(effect.generation, m.ClaimFailure.UNAVAILABLE)
+        logger.info("token %s was granted: %s", effect.token, effect.why)
         return m.Claimed(effect.generation, effect.token)
 
     def _release(self, effect: m.Release) -> None:

@@ -74,6 +74,10 @@ class Paths:
         """AttemptRecord."""
         return f"{self.job(key)}/attempt"
 
+    def orders(self, key: str) -> str:
+        """JobOrders; there from the first order on."""
+        return f"{self.job(key)}/orders"
+
     def checkpoint_id(self, key: str) -> str:
         """The highest checkpoint id handed out, decimal text."""
         return f"{self.job(key)}/checkpoint-id"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from lockgate_proto.codec import MalformedMessage, decode, encode
-from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobRecord, JobResult
+from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult
 
 from ha.errors import Conflict, CorruptRecord, OutcomeUnknown, StoreUnavailable
 from ha.grant import LeadershipGrant
@@ -95,6 +95,17 @@ class JobRecords:
         """The newest attempt, number 0 before the first; None when the job does not exist."""
         return self._read(AttemptRecord, self._paths.attempt(key))
 
+    def write_orders(self, grant: LeadershipGrant, key: str, orders: JobOrders) -> None:
+        """Replaces the orders. To be done before they are carried out."""
+        data = encode(orders)
+        path = self._paths.orders(key)
+        write: Operation = Create(path, data) if self._store.read(path) is None else Put(path, data)
+        self._write(grant, [write], lambda: self._store.read(path) == data)
+
+    def orders(self, key: str) -> JobOrders:
+        """What was ordered of the job; nothing when no order was ever given."""
+        return self._read(JobOrders, self._paths.orders(key)) or JobOrders()
+
     def write_checkpoint_id(self, grant: LeadershipGrant, key: str, checkpoint_id: int) -> None:
         """Reserves every id up to `checkpoint_id`. To be done before the id is used."""
         data = str(checkpoint_id).encode()
@@ -158,11 +169,14 @@ class JobRecords:
         """How the job ended, None while it has not."""
         return self._read(JobResult, self._paths.result(key))
 
-    def clean(self, grant: LeadershipGrant, key: str) -> None:
+    def clean(
+        self, grant: LeadershipGrant, key: str, forgetting: Callable[[tuple[str, ...]], None] | None = None
+    ) -> None:
         """Deletes the job's other records and marks its result clean, in one transaction; then forgets old results.
 
         The job's checkpoint records go too, so whoever wants to delete the files reads `checkpoints(key)` before and
         deletes them after. Raises Conflict when the job has no result: an unfinished job is never deleted.
+        forgetting: told the keys whose results are about to be forgotten, before they are.
         """
         result = self.result(key)
         if result is None:
@@ -172,7 +186,7 @@ class JobRecords:
         if writes or result.dirty:
             ready = [*writes, Put(self._paths.result(key), encode(clean))]
             self._write(grant, ready, lambda: self.result(key) == clean and self.job(key) is None)
-        self._forget_old_results(grant)
+        self._forget_old_results(grant, forgetting)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -224,13 +238,15 @@ class JobRecords:
         below = [one for name in self._store.children(path) for one in self._tree(f"{path}/{name}")]
         return [*below, path] if below or self._store.read(path) is not None else []
 
-    def _forget_old_results(self, grant: LeadershipGrant) -> None:
+    def _forget_old_results(self, grant: LeadershipGrant, forgetting: Callable[[tuple[str, ...]], None] | None) -> None:
         """Deletes the oldest clean results when there are too many; a tenth at a time, as it has to read them all."""
         if len(self._store.children(self._paths.results)) <= self._keep_results:
             return
         results = self.results()
         spare = len(results) - self._keep_results * 9 // 10
         oldest = sorted((one for one in results if not one.dirty), key=lambda one: one.ended_unix_ms)[:spare]
+        if forgetting is not None:
+            forgetting(tuple(one.job_key for one in oldest))
         paths = [self._paths.result(one.job_key) for one in oldest]
         self._write(grant, [Delete(path) for path in paths], lambda: all(self._store.read(p) is None for p in paths))
         logger.info("forgot %s old job results", len(paths))

@@ -64,6 +64,12 @@ class LeaderRetrieval:
         with self._changed:
             return self._heard
 
+    def wait_heard(self, timeout_ms: int) -> bool:
+        """The same, waiting until it has; False after `timeout_ms`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._heard, timeout_ms / 1000)
+            return self._heard
+
     def wait(self, timeout_ms: int, newer_than: int = 0) -> LeaderRecord | None:
         """The leader, waiting until there is one with a token above `newer_than`; None after `timeout_ms`."""
 

@@ -14,29 +14,48 @@ standby only says when to claim: the grant itself is refused unless the challeng
 
 from __future__ import annotations
 
+from enum import Enum
+
 from lockgate_proto.messages import LeaderRecord
 
 from ha.election_messages import Challenge, Effect, Probe, ProbeAnswer, WakeAt
 from ha.election_timing import ElectionTiming
 
 
+class Grounds(Enum):
+    """Why a leader counts as gone, in words."""
+
+    SAID_SO = "the leader said that it does not lead"
+    REFUSED = "nothing listens at the leader's address any more"
+    UNANSWERED = "the leader did not prove that it lives"
+
+
 class Suspicion:
     """Of one leader at a time, named by its token.
 
-    token: of the suspected leader, None for nobody; unix_us: when it was first suspected; confirmed: it is gone
+    token: of the suspected leader, None for nobody; unix_us: when it was first suspected; grounds: set once it is gone
     """
 
     def __init__(self, timing: ElectionTiming) -> None:
         self._timing = timing
         self.token: int | None = None
         self.unix_us = 0
-        self.confirmed = False
-        self.rests_on_challenge = False  # confirmed because nobody answered, which an answer takes back
+        self.grounds: Grounds | None = None
         self._knocks = True
         self._probing: int | None = None  # token of the leader whose port is being knocked at
         self._challenge_at_ms: int | None = None  # when it is to be challenged
         self._verdict_at_ms: int | None = None  # when a challenge that was posted counts as not answered
         self._spared_until_ms = 0
+
+    @property
+    def confirmed(self) -> bool:
+        """The leader is gone."""
+        return self.grounds is not None
+
+    @property
+    def rests_on_challenge(self) -> bool:
+        """Confirmed because nobody answered, which an answer takes back."""
+        return self.grounds is Grounds.UNANSWERED
 
     @property
     def is_open(self) -> bool:
@@ -57,15 +76,15 @@ class Suspicion:
             self.drop()
             self.token, self.unix_us, self._knocks = token, unix_us, knocks
 
-    def confirm(self, token: int, unix_us: int) -> None:
-        """The leader of `token` is gone. `unix_us` counts unless it was suspected before."""
+    def confirm(self, token: int, unix_us: int, grounds: Grounds) -> None:
+        """The leader of `token` is gone. `unix_us` counts unless it was suspected before, as do the grounds."""
         self.raise_against(token, unix_us)
-        self.confirmed = True
+        self.grounds = self.grounds or grounds
         self._challenge_at_ms = self._verdict_at_ms = None
 
     def drop(self) -> None:
         """Nothing is held against anybody."""
-        self.token, self.confirmed, self.rests_on_challenge = None, False, False
+        self.token = self.grounds = None
         self._challenge_at_ms = self._verdict_at_ms = None
 
     def forget(self) -> None:
@@ -81,8 +100,7 @@ class Suspicion:
             return self._question(leader, generation, now_ms)
         if now_ms < self._verdict_at_ms:
             return [WakeAt(self._verdict_at_ms)]
-        self.confirm(leader.token, self.unix_us)
-        self.rests_on_challenge = True
+        self.confirm(leader.token, self.unix_us, Grounds.UNANSWERED)
         return []
 
     def _question(self, leader: LeaderRecord, generation: int, now_ms: int) -> list[Effect]:
@@ -110,7 +128,7 @@ class Suspicion:
         if not self.is_open or self.token != token:
             return
         if answer is ProbeAnswer.REFUSED:
-            self.confirm(token, self.unix_us)
+            self.confirm(token, self.unix_us, Grounds.REFUSED)
         elif answer is ProbeAnswer.ACCEPTED:
             self.drop()  # alive, or frozen: its session decides
         elif now_ms < self._spared_until_ms:

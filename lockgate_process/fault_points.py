@@ -1,6 +1,7 @@
-"""Named points at which a chaos test makes this process die, as if the power had gone.
+"""Named points at which a chaos test makes this process die, as if the power had gone, or freeze.
 
-Inert unless `LOCKGATE_FAULT` is set: `name` kills at the first passage of that point, `name:3` at the third.
+Inert unless `LOCKGATE_FAULT` is set: `name` kills at the first passage of that point, `name:3` at the third, and
+`stop:name:3` stops it there with SIGSTOP, until somebody sends SIGCONT.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Collection
 log = logging.getLogger(__name__)
 
 VARIABLE = "LOCKGATE_FAULT"
+_STOP = "stop:"
 
 
 class FaultPoints:
@@ -26,7 +28,7 @@ class FaultPoints:
         self._passed: dict[str, int] = {}
 
     def point(self, name: str) -> None:
-        """Kills this process with SIGKILL when the environment asks for it here; else does nothing.
+        """Kills or stops this process when the environment asks for it here; else does nothing.
 
         Raises ValueError for a name that is not among the role's: no test would ever try it.
         """
@@ -35,12 +37,13 @@ class FaultPoints:
         wanted = os.environ.get(VARIABLE)
         if not wanted:
             return
-        target, _, number = wanted.partition(":")
+        is_stop = wanted.startswith(_STOP)
+        target, _, number = wanted.removeprefix(_STOP).partition(":")
         if target != name:
             return
         with self._lock:
-            self._passed[name] = self._passed.get(name, 0) + 1
-            is_reached = self._passed[name] >= int(number or "1")
-        if is_reached:
-            log.warning("fault point %s reached: this process kills itself (%s=%s)", name, VARIABLE, wanted)
-            os.kill(os.getpid(), signal.SIGKILL)
+            passed = self._passed[name] = self._passed.get(name, 0) + 1
+        if passed == int(number or "1"):
+            deed = "stops" if is_stop else "kills"
+            log.warning("fault point %s reached: this process %s itself (%s=%s)", name, deed, VARIABLE, wanted)
+            os.kill(os.getpid(), signal.SIGSTOP if is_stop else signal.SIGKILL)

@@ -14,6 +14,15 @@ class StateKind(IntEnum):
     SOURCE_STATE = 1
     KEYED_STATE = 2
     SINK_STATE = 3
+    ROCKSDB_STATE = 10
+
+
+class ChannelSide(IntEnum):
+    """See the .proto file."""
+
+    CHANNEL_SIDE_UNSPECIFIED = 0
+    INPUT_CHANNEL = 1
+    OUTPUT_CHANNEL = 2
 
 
 class CheckpointKind(IntEnum):
@@ -32,6 +41,15 @@ class Partitioning(IntEnum):
     HASH = 2
     REBALANCE = 3
     BROADCAST = 4
+    FEEDBACK = 5
+
+
+class JoinSide(IntEnum):
+    """The two inputs of a join."""
+
+    JOIN_SIDE_UNSPECIFIED = 0
+    LEFT = 1
+    RIGHT = 2
 
 
 class FileFormat(IntEnum):
@@ -53,6 +71,49 @@ class AggregateFunction(IntEnum):
     MIN = 3
     MAX = 4
     AVG = 5
+
+
+class StateShape(IntEnum):
+    """See the .proto file."""
+
+    STATE_SHAPE_UNSPECIFIED = 0
+    VALUE_STATE = 1
+    LIST_STATE = 2
+    MAP_STATE = 3
+
+
+class SqlWriteMode(IntEnum):
+    """How rows come into a database table."""
+
+    SQL_WRITE_MODE_UNSPECIFIED = 0
+    UPSERT = 1
+    APPEND = 2
+
+
+class KafkaStart(IntEnum):
+    """Where the partitions that a Kafka source finds first are read from; later ones are read from their beginning."""
+
+    KAFKA_START_UNSPECIFIED = 0
+    KAFKA_EARLIEST = 1
+    KAFKA_LATEST = 2
+
+
+class KafkaWriteMode(IntEnum):
+    """See the .proto file."""
+
+    KAFKA_WRITE_MODE_UNSPECIFIED = 0
+    KAFKA_EXACTLY_ONCE = 1
+    KAFKA_AT_LEAST_ONCE = 2
+
+
+class CheckpointMode(IntEnum):
+    """What the barriers of a job's checkpoints promise, and at what price."""
+
+    CHECKPOINT_MODE_UNSPECIFIED = 0
+    EXACTLY_ONCE = 1
+    AT_LEAST_ONCE = 2
+    UNALIGNED = 3
+    STOP_THE_WORLD = 4
 
 
 class SubtaskPhase(IntEnum):
@@ -104,6 +165,9 @@ class JobEventKind(IntEnum):
     ATTEMPT_FAILED = 8
     TASK_MANAGER_LOST = 9
     STATE_CHANGED = 10
+    TASK_MANAGER_LEFT = 15
+    SUBTASK_MOVED = 30
+    SUBTASK_STAYS = 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +178,10 @@ class StateHandle:
     path: str = ""  # absolute URI of a file
     size_bytes: int = 0
     checksum: str = ""  # 'crc32:<8 hex digits>' of the bytes
+    checkpoint_id: int = 0  # of the checkpoint that wrote it, where later ones may refer to it; else 0
+    shared: bool = False  # lies in the run's `shared` folder: stays as long as a kept checkpoint refers to it
+    taken_over: bool = False  # In acknowledgements only: the bytes are those that the completed checkpoint `checkpoint_id` has inline for the same operator; the coordinator puts them in.
+    name: str = ""  # of a file of a RocksDB database, in that database
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +191,8 @@ class OperatorState:
     operator_id: str = ""
     kind: StateKind = StateKind(0)
     handle: StateHandle | None = None
+    increments: tuple[StateHandle, ...] = ()  # KEYED_STATE: what has changed since `handle`, in this order
+    files: tuple[StateHandle, ...] = ()  # ROCKSDB_STATE: the database's tables; `handle` is what says how they belong together
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +202,20 @@ class OperatorCounters:
     operator_id: str = ""
     records_in: int = 0
     records_out: int = 0
+    records_late: int = 0  # came too late for their windows, or without a time, and are in no result
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelState:
+    """The elements of one channel that an unaligned barrier has overtaken, or that a loop's head has logged."""
+
+    side: ChannelSide = ChannelSide(0)
+    vertex_id: str = ""  # the other end of the channel
+    subtask: int = 0
+    handle: StateHandle | None = None  # see docs/state-format.md
+    elements: int = 0
+    rows: int = 0
+    feedback: bool = False  # the log of a back edge: any subtask of the loop's head may take it up
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +226,17 @@ class SubtaskState:
     subtask: int = 0
     operators: tuple[OperatorState, ...] = ()
     counters: tuple[OperatorCounters, ...] = ()
+    channels: tuple[ChannelState, ...] = ()  # in flight at the time of an unaligned snapshot, or in a loop
 
 
 @dataclass(frozen=True, slots=True)
 class SplitState:
     """One split of a source and how far it has been read."""
 
-    split: str = ""  # file path relative to the source's path, or generator partition number
-    offset: int = 0  # next offset to read: bytes (text, CSV, JSON lines), rows (Parquet, generator)
+    split: str = ""  # file path relative to the source's path, partition number, topic/partition, a PythonSource's
+    offset: int = 0  # next one: bytes (text, CSV, JSON lines), rows (Parquet, generator), Kafka's, a PythonSource's
     end: int = 0  # known end, in the same unit; -1 when unbounded
+    max_event_time_ms: int | None = None  # highest event time read so far, where the job has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +257,9 @@ class SinkTransaction:
     rows: StateHandle | None = None  # Arrow IPC stream, for sinks that do not stage files
     targets: tuple[str, ...] = ()  # final names, one per entry of `files`
     folder: str = ""  # URI of the sink's path that `files` and `targets` are relative to
+    job_key: str = ""  # Whose transaction it is, also where another run starts from the snapshot: the marks of a commit carry them.
+    run_id: str = ""
+    name: str = ""  # PythonSink: what the author's code staged it under; KafkaSink: where its commit is noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +277,15 @@ class VertexShape:
     parallelism: int = 0
     max_parallelism: int = 0
     operator_ids: tuple[str, ...] = ()
+    inputs: tuple[InputShape, ...] = ()  # a vertex that records come from, each once; older snapshots do not say
+
+
+@dataclass(frozen=True, slots=True)
+class InputShape:
+    """An edge into a vertex."""
+
+    source: str = ""  # vertex id
+    keys: tuple[str, ...] = ()  # of a HASH edge: records in flight went to their subtask by them
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +321,10 @@ class CompletedCheckpoint:
     longest_sync_us: int = 0  # longest synchronous part of any subtask
     longest_alignment_ms: int = 0
     metadata: bytes = b""  # the file's content when it is small, else empty
+    incremental: bool = False  # refers to state that earlier checkpoints have written
+    written_bytes: int = 0  # of `size_bytes`: written by this checkpoint itself
+    unaligned: bool = False  # its barriers overtook what was queued
+    channel_state_bytes: int = 0  # of size_bytes: what they overtook
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +341,31 @@ class JobRecord:
     token: int = 0
     storage: str = ""  # URI that the run's folder lies under; empty: the cluster's own storage
     cancel_requested: bool = False  # a cancel was acknowledged: a later leader ends the job instead of running it
+    allow_unmatched_state: bool = False  # as in SubmitRequest
+
+
+@dataclass(frozen=True, slots=True)
+class VertexParallelism:
+    """See the .proto file."""
+
+    vertex_id: str = ""
+    parallelism: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """The job is to end with a savepoint."""
+
+    drain: bool = False  # sources stop reading first, and everything flows out
+    after_checkpoint_id: int = 0  # a savepoint with a higher id carries the order out
+
+
+@dataclass(frozen=True, slots=True)
+class JobOrders:
+    """`/jobs/<key>/orders`: what was ordered of the job since its submission; written with the first order."""
+
+    parallelism: tuple[VertexParallelism, ...] = ()  # where it is not what was submitted
+    stop: StopOrder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +375,18 @@ class AttemptRecord:
     attempt: int = 0
     task_manager_ids: tuple[str, ...] = ()  # where it was placed; a new leader waits for these first
     token: int = 0
-    restarts: int = 0  # since submission, all causes together
+    restarts: int = 0  # since submission, all failures together
+    moves: tuple[StragglerMove, ...] = ()  # the newest ones, oldest first
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerMove:
+    """Subtasks that fell behind their siblings were moved, each with everything else in its slot."""
+
+    slots: tuple[int, ...] = ()  # numbers of the subtasks
+    from_task_manager: str = ""
+    to_task_manager: str = ""
+    text: str = ""  # why, a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +411,7 @@ class JobResult:
     storage: str = ""  # as in JobRecord
     keep_files: bool = False  # the job was given up unread: the cleanup deletes records only, never a file
     restore_from: str = ""  # as in JobRecord; tells 'submitted again' from 'submitted with another start'
+    stopped_with: int = 0  # id of the savepoint that the job was stopped with, 0 when it ended otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +436,7 @@ class JobGraph:
     checkpoints: CheckpointOptions | None = None
     restart: RestartStrategy | None = None
     state_backend: StateBackend | None = None
+    straggler_replacement: StragglerReplacement | None = None  # unset: a slow subtask stays where it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +458,9 @@ class Edge:
     target: str = ""  # vertex id
     partitioning: Partitioning = Partitioning(0)
     keys: tuple[str, ...] = ()  # column names, HASH only
+    side_output: str = ""  # Empty: what the last operator of `source` puts out. 'late': what came too late for its windows, aggregated alone, in the form of its results.
+    join_side: JoinSide = JoinSide(0)  # of an edge into an interval join: whose records these are
+    feedback: Partitioning = Partitioning(0)  # Of a FEEDBACK edge: how its records are spread over the subtasks of the loop's head. FORWARD, HASH on `keys`, or REBALANCE; unspecified is HASH where there are keys, else FORWARD.
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +469,7 @@ class Operator:
 
     id: str = ""  # unique in the graph; state is matched by it on restore
     name: str = ""
-    kind: FileSource | GeneratorSource | SqlTransform | PythonTransform | KeyedAggregate | FileSink | SqlSink | ConsoleSink | ForeachBatchSink | None = None
+    kind: FileSource | GeneratorSource | SqlTransform | PythonTransform | EventTime | KeyedAggregate | KeyedProcess | Deduplicate | IntervalJoin | FileSink | SqlSink | ConsoleSink | ForeachBatchSink | PythonSource | PythonSink | SocketSource | KafkaSource | KafkaSink | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +510,16 @@ class PythonTransform:
 
 
 @dataclass(frozen=True, slots=True)
+class EventTime:
+    """Says when the records of a source have happened, and follows how far event time has come. In a vertex that begins with a source, once, in front of any sink. The watermark of a split is the highest time seen in it, minus out_of_orderness_ms, minus 1."""
+
+    expression: str = ""  # SQL over the input: TIMESTAMP, or whole milliseconds since 1970
+    column: str = ""  # name of the column that it is put into; empty: none
+    out_of_orderness_ms: int = 0  # how much later than a record one may come that is older
+    idle_after_ms: int = 0  # a split without records for so long holds nothing back; 0: it does for ever
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """See the .proto file."""
 
@@ -377,10 +530,88 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class KeyedAggregate:
-    """First operator of a vertex whose inputs are all HASH on `keys`. Emits the new value of every changed key."""
+    """First operator of a vertex whose inputs are all HASH on `keys`. Emits the new value of every changed key; with a window, (keys, window_start, window_end, aggregates) of every window that event time has passed."""
 
     keys: tuple[str, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
+    window: Window | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TumblingWindow:
+    """[start, start + size_ms), start a multiple of size_ms plus offset_ms."""
+
+    size_ms: int = 0
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindow:
+    """[start, start + size_ms), start a multiple of slide_ms plus offset_ms. slide_ms is not more than size_ms."""
+
+    size_ms: int = 0
+    slide_ms: int = 0
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Records of one key of which none is more than gap_ms away from the next: from the first to gap_ms behind the last."""
+
+    gap_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """See the .proto file."""
+
+    kind: TumblingWindow | SlidingWindow | SessionWindow | None = None
+    event_time: str = ""  # SQL expression over the input: TIMESTAMP, or whole milliseconds since 1970
+    allowed_lateness_ms: int = 0  # a fired window is kept for so long, and fires again when a late record comes
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalJoin:
+    """First operator of a vertex whose inputs are all HASH, those of JoinSide LEFT on `left_keys`, those of RIGHT on `right_keys`: pairs of a record of each side with equal keys, of which none is NULL, and left time + lower_ms <= right time <= left time + upper_ms. Each pair is emitted once, when the second of the two comes, with the columns of the left and then those of the right; a key that both call the same is there once. The watermark is passed on max(0, upper_ms, -lower_ms) late, so that either time is good for windows further down."""
+
+    left_keys: tuple[str, ...] = ()
+    right_keys: tuple[str, ...] = ()  # as many, of the same types
+    left_time: str = ""  # SQL over the left input: TIMESTAMP, or whole milliseconds since 1970
+    right_time: str = ""
+    lower_ms: int = 0  # may be negative
+    upper_ms: int = 0  # not less than lower_ms
+    left_prefix: str = ""  # in front of the names of all columns of the left, but a key that both call the same
+    right_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredState:
+    """State that a process function keeps for each of its keys."""
+
+    name: str = ""
+    shape: StateShape = StateShape(0)
+    type: str = ""  # of the values, Spark DDL
+    key_type: str = ""  # of the keys of a MAP_STATE, Spark DDL
+    ttl_ms: int = 0  # a value is gone so long after it was written, by the wall clock; 0: it stays
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProcess:
+    """First operator of a vertex whose inputs are all HASH on `keys`. A lockgate.ProcessFunction, pickled with pyspark.cloudpickle: called for every record, and for the timers it has set. Only from authenticated clients."""
+
+    keys: tuple[str, ...] = ()
+    function: bytes = b""
+    description: str = ""
+    schema: str = ""  # of the rows it puts out, Spark DDL
+    states: tuple[DeclaredState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """First operator of a vertex whose inputs are all HASH on `keys`. Passes the first record of each key on as it is, and drops those that follow."""
+
+    keys: tuple[str, ...] = ()
+    ttl_ms: int = 0  # so long after a record was passed on, by the wall clock, its key is new again; 0: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,11 +624,12 @@ class FileSink:
 
 @dataclass(frozen=True, slots=True)
 class SqlSink:
-    """Upsert by key, committed with the checkpoint."""
+    """Rows of a database table, committed with the checkpoint."""
 
-    url: str = ""  # an SQLAlchemy URL
+    url: str = ""  # an SQLAlchemy URL: sqlite or postgresql
     table: str = ""
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # UPSERT only
+    mode: SqlWriteMode = SqlWriteMode(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,10 +641,62 @@ class ConsoleSink:
 
 @dataclass(frozen=True, slots=True)
 class ForeachBatchSink:
-    """A function (DataFrame, checkpoint id) -> None, pickled with pyspark.cloudpickle; called when a checkpoint completes."""
+    """A function (DataFrame, checkpoint id) -> None, pickled with pyspark.cloudpickle; called when a checkpoint completes, by each subtask of its vertex with the rows of its own."""
 
     function: bytes = b""
     description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketSource:
+    """Lines of text from a TCP server, one column `value STRING`, until the server closes. Cannot be replayed: at most once over a failover. Its vertex has parallelism 1."""
+
+    host: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PythonSource:
+    """A lockgate.CustomSource, pickled with pyspark.cloudpickle. Only from authenticated clients."""
+
+    source: bytes = b""
+    description: str = ""
+    schema: str = ""  # of its rows, Spark DDL
+    continuous: bool = False  # true: it is asked for new splits again and again, and never ends
+    poll_interval_ms: int = 0  # continuous mode; 0 means 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PythonSink:
+    """A lockgate.CustomSink, pickled with pyspark.cloudpickle. Only from authenticated clients."""
+
+    sink: bytes = b""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """Records of Kafka topics: key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP. A partition is a split, called `topic/partition`; its offsets are Kafka's."""
+
+    servers: str = ""  # host:port, several with commas
+    topics: tuple[str, ...] = ()
+    starting: KafkaStart = KafkaStart(0)
+    bounded: bool = False  # true: ends behind the records that are there at the start
+    poll_interval_ms: int = 0  # not bounded: how often new partitions are looked for; 0 means 30000
+    options: Mapping[str, str] = field(default_factory=dict)  # Of librdkafka's consumer. A value ${NAME} is taken from the task manager's environment.
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSink:
+    """One record a row. Columns are STRING or BINARY; others than these two are left out."""
+
+    servers: str = ""  # host:port, several with commas
+    topic: str = ""
+    key: str = ""  # column; empty: records without a key
+    value: str = ""  # column
+    mode: KafkaWriteMode = KafkaWriteMode(0)
+    commits_topic: str = ""  # KAFKA_EXACTLY_ONCE: notes what is committed; empty means lockgate-commits
+    options: Mapping[str, str] = field(default_factory=dict)  # Of librdkafka's producer. A value ${NAME} is taken from the task manager's environment.
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +709,9 @@ class CheckpointOptions:
     tolerable_failures: int = 0  # consecutive failed checkpoints before the job restarts
     retained: int = 0  # completed checkpoints kept; 0 means 1
     retain_after_end: bool = False  # keep the last checkpoint when the job is cancelled or fails
+    mode: CheckpointMode = CheckpointMode(0)
+    aligned_timeout_ms: int = 0  # UNALIGNED: so long a checkpoint stays aligned; 0 means not at all
+    max_concurrent: int = 0  # checkpoints in flight at a time; 0 means 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,10 +771,28 @@ class FilesystemBackend:
 
 
 @dataclass(frozen=True, slots=True)
+class RocksdbBackend:
+    """State on the task managers' disks; needs the package rocksdict there. Snapshots hold the tables that are new."""
+
+    uri: str = ""  # as in FilesystemBackend
+    memory_bytes: int = 0  # of a subtask, for cache and write buffers; 0 means 128 MiB
+
+
+@dataclass(frozen=True, slots=True)
 class StateBackend:
     """See the .proto file."""
 
-    backend: FilesystemBackend | MemoryBackend | None = None
+    backend: FilesystemBackend | MemoryBackend | RocksdbBackend | None = None
+    full_every: int = 0  # Of filesystem and memory: every so many-th snapshot of keyed state is full, those between hold what has changed since the last completed one. 0 and 1: every one is full. Savepoints always are.
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerReplacement:
+    """A subtask that takes `factor` times as long for its records as its siblings on other task managers, for window_ms without a break, is moved to another task manager that has a free slot: a restart from the last checkpoint."""
+
+    factor: float = 0.0  # 0 means 3
+    window_ms: int = 0  # 0 means 30000
+    pause_ms: int = 0  # at least so long between two moves, twice as long after each; 0 means 60000
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,7 +836,7 @@ class TaskManagerMessage:
 
     token: int = 0  # the highest seen
     task_manager_id: str = ""
-    body: Register | Heartbeat | SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | SplitsDiscovered | FirstRecord | AttemptGone | None = None
+    body: Register | Heartbeat | SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | SplitsDiscovered | FirstRecord | AttemptGone | Goodbye | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,7 +844,7 @@ class CoordinatorMessage:
     """See the .proto file."""
 
     token: int = 0
-    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | None = None
+    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,6 +855,13 @@ class Register:
     slots: int = 0
     pid: int = 0
     running: tuple[AttemptId, ...] = ()  # what still runs here from before
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """The process ends by intention. Said once, before it closes anything, and nothing that follows on the stream counts; the coordinator ends the stream with OK, and its slots are gone. Whoever hears nothing of it takes the end for a crash."""
+
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -565,6 +877,18 @@ class SubtaskCounters:
 
     subtask: SubtaskId | None = None
     counters: tuple[OperatorCounters, ...] = ()
+    effort: SubtaskEffort | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskEffort:
+    """What a subtask has done in this attempt, but for its first batch, which pays for the plans: the time within its operators, without waits for input or for room in its outputs."""
+
+    busy_us: int = 0
+    batches: int = 0
+    records: int = 0  # that went in
+    size_bytes: int = 0  # of them
+    quickest_us: int = 0  # shortest batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -681,14 +1005,23 @@ class CancelAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainSources:
+    """Every source of the attempt on this task manager stops reading, as if its input had ended."""
+
+    attempt: AttemptId | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TriggerCheckpoint:
-    """See the .proto file."""
+    """To the task managers of sources. An unaligned one goes to all of them: every subtask takes its snapshot at once; it may follow an aligned one of the same id, which has taken too long."""
 
     attempt: AttemptId | None = None
     checkpoint_id: int = 0
     kind: CheckpointKind = CheckpointKind(0)
     terminal: bool = False
     triggered_unix_ms: int = 0
+    completed_id: int = 0  # The newest checkpoint (no savepoint) that is completed now; 0: none. Increments may build on it: its files stay until this checkpoint is settled.
+    unaligned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -751,27 +1084,38 @@ class Barrier:
     kind: CheckpointKind = CheckpointKind(0)
     terminal: bool = False
     triggered_unix_ms: int = 0
+    completed_id: int = 0  # as in TriggerCheckpoint
+    unaligned: bool = False  # it overtakes what is queued before it
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """See the .proto file."""
+    """Nothing older follows, up to and with event_time_ms."""
 
     event_time_ms: int = 0
+    idle: bool = False  # the sender has nothing to read: until its next watermark it holds nobody back
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfInput:
     """No record follows; barriers may."""
 
-    pass
+    drained: bool = False  # a source before it was told to stop, and may have more
+
+
+@dataclass(frozen=True, slots=True)
+class LoopProbe:
+    """Goes round a loop whose input from outside has ended, to find out whether anything still circles. Sent by the heads, passed on by a subtask when every channel from inside the loop has brought the same round."""
+
+    round: int = 0
+    quiet_rounds: int = 0  # for so many rounds no record has come over a back edge, as far as is known
 
 
 @dataclass(frozen=True, slots=True)
 class StreamElement:
     """See the .proto file."""
 
-    element: ChannelOpen | RecordBatch | Barrier | Watermark | EndOfInput | None = None
+    element: ChannelOpen | RecordBatch | Barrier | Watermark | EndOfInput | LoopProbe | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -788,6 +1132,7 @@ class SubmitRequest:
     job_key: str = ""  # [A-Za-z0-9._-]{1,128}
     graph: JobGraph | None = None
     restore_from: str = ""  # pointer of a savepoint or retained checkpoint
+    allow_unmatched_state: bool = False  # state of operators that the graph does not have is left behind, not an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -797,6 +1142,7 @@ class SubmitResponse:
     job_key: str = ""
     run_id: str = ""
     created: bool = False  # false: this key was known already
+    warnings: tuple[str, ...] = ()  # what the author should know of the job, in sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -854,6 +1200,54 @@ class TriggerSavepointResponse:
     """See the .proto file."""
 
     savepoint: CompletedCheckpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """See the .proto file."""
+
+    job_key: str = ""
+    drain: bool = False  # sources stop reading, and everything they have read flows out before the savepoint
+    timeout_ms: int = 0  # for the savepoint; 0 means the job's checkpoint timeout
+
+
+@dataclass(frozen=True, slots=True)
+class StopResponse:
+    """See the .proto file."""
+
+    savepoint: CompletedCheckpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DisposeSavepointRequest:
+    """See the .proto file."""
+
+    job_key: str = ""
+    checkpoint_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DisposeSavepointResponse:
+    """See the .proto file."""
+
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleRequest:
+    """See the .proto file."""
+
+    job_key: str = ""
+    parallelism: tuple[VertexParallelism, ...] = ()  # the others stay as they are
+    timeout_ms: int = 0  # for the snapshot; 0 means the job's checkpoint timeout
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleResponse:
+    """See the .proto file."""
+
+    parallelism: tuple[VertexParallelism, ...] = ()  # of every vertex from now on
+    after_attempt: int = 0  # attempts with a higher number run at it; 0 when the job does already
 
 
 @dataclass(frozen=True, slots=True)
@@ -923,6 +1317,7 @@ class OperatorStatus:
     vertex_id: str = ""
     records_in: int = 0
     records_out: int = 0
+    records_late: int = 0  # as in OperatorCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -956,6 +1351,8 @@ class JobStatus:
     checkpoints_aborted: int = 0  # under this leader
     token: int = 0
     leader_address: str = ""
+    checkpoint_mode: CheckpointMode = CheckpointMode(0)
+    straggler: str = ""  # why a subtask was moved last, or stays although it is slow; a sentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,13 @@ class StateKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SOURCE_STATE: _ClassVar[StateKind]
     KEYED_STATE: _ClassVar[StateKind]
     SINK_STATE: _ClassVar[StateKind]
+    ROCKSDB_STATE: _ClassVar[StateKind]
+
+class ChannelSide(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHANNEL_SIDE_UNSPECIFIED: _ClassVar[ChannelSide]
+    INPUT_CHANNEL: _ClassVar[ChannelSide]
+    OUTPUT_CHANNEL: _ClassVar[ChannelSide]
 
 class CheckpointKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -23,63 +30,103 @@ STATE_KIND_UNSPECIFIED: StateKind
 SOURCE_STATE: StateKind
 KEYED_STATE: StateKind
 SINK_STATE: StateKind
+ROCKSDB_STATE: StateKind
+CHANNEL_SIDE_UNSPECIFIED: ChannelSide
+INPUT_CHANNEL: ChannelSide
+OUTPUT_CHANNEL: ChannelSide
 CHECKPOINT_KIND_UNSPECIFIED: CheckpointKind
 CHECKPOINT: CheckpointKind
 SAVEPOINT: CheckpointKind
 
 class StateHandle(_message.Message):
-    __slots__ = ("inline", "path", "size_bytes", "checksum")
+    __slots__ = ("inline", "path", "size_bytes", "checksum", "checkpoint_id", "shared", "taken_over", "name")
     INLINE_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_OVER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     inline: bytes
     path: str
     size_bytes: int
     checksum: str
-    def __init__(self, inline: _Optional[bytes] = ..., path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., checksum: _Optional[str] = ...) -> None: ...
+    checkpoint_id: int
+    shared: bool
+    taken_over: bool
+    name: str
+    def __init__(self, inline: _Optional[bytes] = ..., path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., checksum: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., shared: _Optional[bool] = ..., taken_over: _Optional[bool] = ..., name: _Optional[str] = ...) -> None: ...
 
 class OperatorState(_message.Message):
-    __slots__ = ("operator_id", "kind", "handle")
+    __slots__ = ("operator_id", "kind", "handle", "increments", "files")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     HANDLE_FIELD_NUMBER: _ClassVar[int]
+    INCREMENTS_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
     operator_id: str
     kind: StateKind
     handle: StateHandle
-    def __init__(self, operator_id: _Optional[str] = ..., kind: _Optional[_Union[StateKind, str]] = ..., handle: _Optional[_Union[StateHandle, _Mapping]] = ...) -> None: ...
+    increments: _containers.RepeatedCompositeFieldContainer[StateHandle]
+    files: _containers.RepeatedCompositeFieldContainer[StateHandle]
+    def __init__(self, operator_id: _Optional[str] = ..., kind: _Optional[_Union[StateKind, str]] = ..., handle: _Optional[_Union[StateHandle, _Mapping]] = ..., increments: _Optional[_Iterable[_Union[StateHandle, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[StateHandle, _Mapping]]] = ...) -> None: ...
 
 class OperatorCounters(_message.Message):
-    __slots__ = ("operator_id", "records_in", "records_out")
+    __slots__ = ("operator_id", "records_in", "records_out", "records_late")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
     RECORDS_IN_FIELD_NUMBER: _ClassVar[int]
     RECORDS_OUT_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_LATE_FIELD_NUMBER: _ClassVar[int]
     operator_id: str
     records_in: int
     records_out: int
-    def __init__(self, operator_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ...) -> None: ...
+    records_late: int
+    def __init__(self, operator_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ...) -> None: ...
+
+class ChannelState(_message.Message):
+    __slots__ = ("side", "vertex_id", "subtask", "handle", "elements", "rows", "feedback")
+    SIDE_FIELD_NUMBER: _ClassVar[int]
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    ELEMENTS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    FEEDBACK_FIELD_NUMBER: _ClassVar[int]
+    side: ChannelSide
+    vertex_id: str
+    subtask: int
+    handle: StateHandle
+    elements: int
+    rows: int
+    feedback: bool
+    def __init__(self, side: _Optional[_Union[ChannelSide, str]] = ..., vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., handle: _Optional[_Union[StateHandle, _Mapping]] = ..., elements: _Optional[int] = ..., rows: _Optional[int] = ..., feedback: _Optional[bool] = ...) -> None: ...
 
 class SubtaskState(_message.Message):
-    __slots__ = ("vertex_id", "subtask", "operators", "counters")
+    __slots__ = ("vertex_id", "subtask", "operators", "counters", "channels")
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     OPERATORS_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
     vertex_id: str
     subtask: int
     operators: _containers.RepeatedCompositeFieldContainer[OperatorState]
     counters: _containers.RepeatedCompositeFieldContainer[OperatorCounters]
-    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorState, _Mapping]]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ...) -> None: ...
+    channels: _containers.RepeatedCompositeFieldContainer[ChannelState]
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorState, _Mapping]]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., channels: _Optional[_Iterable[_Union[ChannelState, _Mapping]]] = ...) -> None: ...
 
 class SplitState(_message.Message):
-    __slots__ = ("split", "offset", "end")
+    __slots__ = ("split", "offset", "end", "max_event_time_ms")
     SPLIT_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    MAX_EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     split: str
     offset: int
     end: int
-    def __init__(self, split: _Optional[str] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+    max_event_time_ms: int
+    def __init__(self, split: _Optional[str] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ..., max_event_time_ms: _Optional[int] = ...) -> None: ...
 
 class SourceState(_message.Message):
     __slots__ = ("splits", "complete")
@@ -90,20 +137,26 @@ class SourceState(_message.Message):
     def __init__(self, splits: _Optional[_Iterable[_Union[SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
 
 class SinkTransaction(_message.Message):
-    __slots__ = ("checkpoint_id", "subtask", "files", "rows", "targets", "folder")
+    __slots__ = ("checkpoint_id", "subtask", "files", "rows", "targets", "folder", "job_key", "run_id", "name")
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     FOLDER_FIELD_NUMBER: _ClassVar[int]
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     checkpoint_id: int
     subtask: int
     files: _containers.RepeatedScalarFieldContainer[str]
     rows: StateHandle
     targets: _containers.RepeatedScalarFieldContainer[str]
     folder: str
-    def __init__(self, checkpoint_id: _Optional[int] = ..., subtask: _Optional[int] = ..., files: _Optional[_Iterable[str]] = ..., rows: _Optional[_Union[StateHandle, _Mapping]] = ..., targets: _Optional[_Iterable[str]] = ..., folder: _Optional[str] = ...) -> None: ...
+    job_key: str
+    run_id: str
+    name: str
+    def __init__(self, checkpoint_id: _Optional[int] = ..., subtask: _Optional[int] = ..., files: _Optional[_Iterable[str]] = ..., rows: _Optional[_Union[StateHandle, _Mapping]] = ..., targets: _Optional[_Iterable[str]] = ..., folder: _Optional[str] = ..., job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class SinkState(_message.Message):
     __slots__ = ("pending",)
@@ -112,16 +165,26 @@ class SinkState(_message.Message):
     def __init__(self, pending: _Optional[_Iterable[_Union[SinkTransaction, _Mapping]]] = ...) -> None: ...
 
 class VertexShape(_message.Message):
-    __slots__ = ("vertex_id", "parallelism", "max_parallelism", "operator_ids")
+    __slots__ = ("vertex_id", "parallelism", "max_parallelism", "operator_ids", "inputs")
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     PARALLELISM_FIELD_NUMBER: _ClassVar[int]
     MAX_PARALLELISM_FIELD_NUMBER: _ClassVar[int]
     OPERATOR_IDS_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
     vertex_id: str
     parallelism: int
     max_parallelism: int
     operator_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, vertex_id: _Optional[str] = ..., parallelism: _Optional[int] = ..., max_parallelism: _Optional[int] = ..., operator_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    inputs: _containers.RepeatedCompositeFieldContainer[InputShape]
+    def __init__(self, vertex_id: _Optional[str] = ..., parallelism: _Optional[int] = ..., max_parallelism: _Optional[int] = ..., operator_ids: _Optional[_Iterable[str]] = ..., inputs: _Optional[_Iterable[_Union[InputShape, _Mapping]]] = ...) -> None: ...
+
+class InputShape(_message.Message):
+    __slots__ = ("source", "keys")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, source: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CheckpointMetadata(_message.Message):
     __slots__ = ("format_version", "job_key", "run_id", "checkpoint_id", "kind", "token", "attempt", "triggered_unix_ms", "completed_unix_ms", "vertices", "subtasks", "terminal")
@@ -152,7 +215,7 @@ class CheckpointMetadata(_message.Message):
     def __init__(self, format_version: _Optional[int] = ..., job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., token: _Optional[int] = ..., attempt: _Optional[int] = ..., triggered_unix_ms: _Optional[int] = ..., completed_unix_ms: _Optional[int] = ..., vertices: _Optional[_Iterable[_Union[VertexShape, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskState, _Mapping]]] = ..., terminal: _Optional[bool] = ...) -> None: ...
 
 class CompletedCheckpoint(_message.Message):
-    __slots__ = ("checkpoint_id", "pointer", "checksum", "size_bytes", "token", "kind", "triggered_unix_ms", "duration_ms", "longest_sync_us", "longest_alignment_ms", "metadata")
+    __slots__ = ("checkpoint_id", "pointer", "checksum", "size_bytes", "token", "kind", "triggered_unix_ms", "duration_ms", "longest_sync_us", "longest_alignment_ms", "metadata", "incremental", "written_bytes", "unaligned", "channel_state_bytes")
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     POINTER_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
@@ -164,6 +227,10 @@ class CompletedCheckpoint(_message.Message):
     LONGEST_SYNC_US_FIELD_NUMBER: _ClassVar[int]
     LONGEST_ALIGNMENT_MS_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    INCREMENTAL_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNALIGNED_FIELD_NUMBER: _ClassVar[int]
+    CHANNEL_STATE_BYTES_FIELD_NUMBER: _ClassVar[int]
     checkpoint_id: int
     pointer: str
     checksum: str
@@ -175,10 +242,14 @@ class CompletedCheckpoint(_message.Message):
     longest_sync_us: int
     longest_alignment_ms: int
     metadata: bytes
-    def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ...) -> None: ...
+    incremental: bool
+    written_bytes: int
+    unaligned: bool
+    channel_state_bytes: int
+    def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ..., incremental: _Optional[bool] = ..., written_bytes: _Optional[int] = ..., unaligned: _Optional[bool] = ..., channel_state_bytes: _Optional[int] = ...) -> None: ...
 
 class JobRecord(_message.Message):
-    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested")
+    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested", "allow_unmatched_state")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     GRAPH_FIELD_NUMBER: _ClassVar[int]
@@ -189,6 +260,7 @@ class JobRecord(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     STORAGE_FIELD_NUMBER: _ClassVar[int]
     CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_UNMATCHED_STATE_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     graph: bytes
@@ -199,22 +271,61 @@ class JobRecord(_message.Message):
     token: int
     storage: str
     cancel_requested: bool
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ..., storage: _Optional[str] = ..., cancel_requested: _Optional[bool] = ...) -> None: ...
+    allow_unmatched_state: bool
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ..., storage: _Optional[str] = ..., cancel_requested: _Optional[bool] = ..., allow_unmatched_state: _Optional[bool] = ...) -> None: ...
+
+class VertexParallelism(_message.Message):
+    __slots__ = ("vertex_id", "parallelism")
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    vertex_id: str
+    parallelism: int
+    def __init__(self, vertex_id: _Optional[str] = ..., parallelism: _Optional[int] = ...) -> None: ...
+
+class StopOrder(_message.Message):
+    __slots__ = ("drain", "after_checkpoint_id")
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    AFTER_CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    drain: bool
+    after_checkpoint_id: int
+    def __init__(self, drain: _Optional[bool] = ..., after_checkpoint_id: _Optional[int] = ...) -> None: ...
+
+class JobOrders(_message.Message):
+    __slots__ = ("parallelism", "stop")
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    parallelism: _containers.RepeatedCompositeFieldContainer[VertexParallelism]
+    stop: StopOrder
+    def __init__(self, parallelism: _Optional[_Iterable[_Union[VertexParallelism, _Mapping]]] = ..., stop: _Optional[_Union[StopOrder, _Mapping]] = ...) -> None: ...
 
 class AttemptRecord(_message.Message):
-    __slots__ = ("attempt", "task_manager_ids", "token", "restarts")
+    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_IDS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     task_manager_ids: _containers.RepeatedScalarFieldContainer[str]
     token: int
     restarts: int
-    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ...) -> None: ...
+    moves: _containers.RepeatedCompositeFieldContainer[StragglerMove]
+    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ...) -> None: ...
+
+class StragglerMove(_message.Message):
+    __slots__ = ("slots", "from_task_manager", "to_task_manager", "text")
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    FROM_TASK_MANAGER_FIELD_NUMBER: _ClassVar[int]
+    TO_TASK_MANAGER_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    from_task_manager: str
+    to_task_manager: str
+    text: str
+    def __init__(self, slots: _Optional[_Iterable[int]] = ..., from_task_manager: _Optional[str] = ..., to_task_manager: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class JobResult(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained", "storage", "keep_files", "restore_from")
+    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained", "storage", "keep_files", "restore_from", "stopped_with")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -233,6 +344,7 @@ class JobResult(_message.Message):
     STORAGE_FIELD_NUMBER: _ClassVar[int]
     KEEP_FILES_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_WITH_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -251,7 +363,8 @@ class JobResult(_message.Message):
     storage: str
     keep_files: bool
     restore_from: str
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ..., restore_from: _Optional[str] = ...) -> None: ...
+    stopped_with: int
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ..., restore_from: _Optional[str] = ..., stopped_with: _Optional[int] = ...) -> None: ...
 
 class LeaderRecord(_message.Message):
     __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us")

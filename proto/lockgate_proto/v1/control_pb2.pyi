@@ -74,7 +74,7 @@ class SubtaskId(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ...) -> None: ...
 
 class TaskManagerMessage(_message.Message):
-    __slots__ = ("token", "task_manager_id", "register", "heartbeat", "report", "acknowledge", "decline", "committed", "splits", "first_record", "gone")
+    __slots__ = ("token", "task_manager_id", "register", "heartbeat", "report", "acknowledge", "decline", "committed", "splits", "first_record", "gone", "goodbye")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
     REGISTER_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +86,7 @@ class TaskManagerMessage(_message.Message):
     SPLITS_FIELD_NUMBER: _ClassVar[int]
     FIRST_RECORD_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
+    GOODBYE_FIELD_NUMBER: _ClassVar[int]
     token: int
     task_manager_id: str
     register: Register
@@ -97,10 +98,11 @@ class TaskManagerMessage(_message.Message):
     splits: SplitsDiscovered
     first_record: FirstRecord
     gone: AttemptGone
-    def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ...) -> None: ...
+    goodbye: Goodbye
+    def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
 
 class CoordinatorMessage(_message.Message):
-    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare")
+    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare", "drain")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +114,7 @@ class CoordinatorMessage(_message.Message):
     DISCOVER_FIELD_NUMBER: _ClassVar[int]
     ASSIGN_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
     token: int
     registered: Registered
     heartbeat: Heartbeat
@@ -123,7 +126,8 @@ class CoordinatorMessage(_message.Message):
     discover: DiscoverSplits
     assign: AssignSplits
     prepare: PrepareJob
-    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ...) -> None: ...
+    drain: DrainSources
+    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ...) -> None: ...
 
 class Register(_message.Message):
     __slots__ = ("exchange_address", "slots", "pid", "running")
@@ -137,6 +141,10 @@ class Register(_message.Message):
     running: _containers.RepeatedCompositeFieldContainer[AttemptId]
     def __init__(self, exchange_address: _Optional[str] = ..., slots: _Optional[int] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[AttemptId, _Mapping]]] = ...) -> None: ...
 
+class Goodbye(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class Registered(_message.Message):
     __slots__ = ("heartbeat_interval_ms",)
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -144,12 +152,28 @@ class Registered(_message.Message):
     def __init__(self, heartbeat_interval_ms: _Optional[int] = ...) -> None: ...
 
 class SubtaskCounters(_message.Message):
-    __slots__ = ("subtask", "counters")
+    __slots__ = ("subtask", "counters", "effort")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    EFFORT_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     counters: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.OperatorCounters]
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ...) -> None: ...
+    effort: SubtaskEffort
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ..., effort: _Optional[_Union[SubtaskEffort, _Mapping]] = ...) -> None: ...
+
+class SubtaskEffort(_message.Message):
+    __slots__ = ("busy_us", "batches", "records", "size_bytes", "quickest_us")
+    BUSY_US_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    QUICKEST_US_FIELD_NUMBER: _ClassVar[int]
+    busy_us: int
+    batches: int
+    records: int
+    size_bytes: int
+    quickest_us: int
+    def __init__(self, busy_us: _Optional[int] = ..., batches: _Optional[int] = ..., records: _Optional[int] = ..., size_bytes: _Optional[int] = ..., quickest_us: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("sequence", "counters")
@@ -281,19 +305,29 @@ class CancelAttempt(_message.Message):
     reason: str
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class DrainSources(_message.Message):
+    __slots__ = ("attempt",)
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ...) -> None: ...
+
 class TriggerCheckpoint(_message.Message):
-    __slots__ = ("attempt", "checkpoint_id", "kind", "terminal", "triggered_unix_ms")
+    __slots__ = ("attempt", "checkpoint_id", "kind", "terminal", "triggered_unix_ms", "completed_id", "unaligned")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
     TRIGGERED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_ID_FIELD_NUMBER: _ClassVar[int]
+    UNALIGNED_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     checkpoint_id: int
     kind: _checkpoint_pb2.CheckpointKind
     terminal: bool
     triggered_unix_ms: int
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[_checkpoint_pb2.CheckpointKind, str]] = ..., terminal: _Optional[bool] = ..., triggered_unix_ms: _Optional[int] = ...) -> None: ...
+    completed_id: int
+    unaligned: bool
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[_checkpoint_pb2.CheckpointKind, str]] = ..., terminal: _Optional[bool] = ..., triggered_unix_ms: _Optional[int] = ..., completed_id: _Optional[int] = ..., unaligned: _Optional[bool] = ...) -> None: ...
 
 class NotifyCheckpointComplete(_message.Message):
     __slots__ = ("attempt", "checkpoint_id")

@@ -26,40 +26,58 @@ class RecordBatch(_message.Message):
     def __init__(self, arrow_ipc: _Optional[bytes] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class Barrier(_message.Message):
-    __slots__ = ("checkpoint_id", "kind", "terminal", "triggered_unix_ms")
+    __slots__ = ("checkpoint_id", "kind", "terminal", "triggered_unix_ms", "completed_id", "unaligned")
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
     TRIGGERED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_ID_FIELD_NUMBER: _ClassVar[int]
+    UNALIGNED_FIELD_NUMBER: _ClassVar[int]
     checkpoint_id: int
     kind: _checkpoint_pb2.CheckpointKind
     terminal: bool
     triggered_unix_ms: int
-    def __init__(self, checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[_checkpoint_pb2.CheckpointKind, str]] = ..., terminal: _Optional[bool] = ..., triggered_unix_ms: _Optional[int] = ...) -> None: ...
+    completed_id: int
+    unaligned: bool
+    def __init__(self, checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[_checkpoint_pb2.CheckpointKind, str]] = ..., terminal: _Optional[bool] = ..., triggered_unix_ms: _Optional[int] = ..., completed_id: _Optional[int] = ..., unaligned: _Optional[bool] = ...) -> None: ...
 
 class Watermark(_message.Message):
-    __slots__ = ("event_time_ms",)
+    __slots__ = ("event_time_ms", "idle")
     EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
     event_time_ms: int
-    def __init__(self, event_time_ms: _Optional[int] = ...) -> None: ...
+    idle: bool
+    def __init__(self, event_time_ms: _Optional[int] = ..., idle: _Optional[bool] = ...) -> None: ...
 
 class EndOfInput(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("drained",)
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    drained: bool
+    def __init__(self, drained: _Optional[bool] = ...) -> None: ...
+
+class LoopProbe(_message.Message):
+    __slots__ = ("round", "quiet_rounds")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    QUIET_ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    quiet_rounds: int
+    def __init__(self, round: _Optional[int] = ..., quiet_rounds: _Optional[int] = ...) -> None: ...
 
 class StreamElement(_message.Message):
-    __slots__ = ("open", "records", "barrier", "watermark", "end")
+    __slots__ = ("open", "records", "barrier", "watermark", "end", "probe")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     BARRIER_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
     open: ChannelOpen
     records: RecordBatch
     barrier: Barrier
     watermark: Watermark
     end: EndOfInput
-    def __init__(self, open: _Optional[_Union[ChannelOpen, _Mapping]] = ..., records: _Optional[_Union[RecordBatch, _Mapping]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., watermark: _Optional[_Union[Watermark, _Mapping]] = ..., end: _Optional[_Union[EndOfInput, _Mapping]] = ...) -> None: ...
+    probe: LoopProbe
+    def __init__(self, open: _Optional[_Union[ChannelOpen, _Mapping]] = ..., records: _Optional[_Union[RecordBatch, _Mapping]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., watermark: _Optional[_Union[Watermark, _Mapping]] = ..., end: _Optional[_Union[EndOfInput, _Mapping]] = ..., probe: _Optional[_Union[LoopProbe, _Mapping]] = ...) -> None: ...
 
 class ExchangeSignal(_message.Message):
     __slots__ = ("accepted",)

@@ -14,6 +14,13 @@ class Partitioning(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     HASH: _ClassVar[Partitioning]
     REBALANCE: _ClassVar[Partitioning]
     BROADCAST: _ClassVar[Partitioning]
+    FEEDBACK: _ClassVar[Partitioning]
+
+class JoinSide(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOIN_SIDE_UNSPECIFIED: _ClassVar[JoinSide]
+    LEFT: _ClassVar[JoinSide]
+    RIGHT: _ClassVar[JoinSide]
 
 class FileFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -31,11 +38,48 @@ class AggregateFunction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MIN: _ClassVar[AggregateFunction]
     MAX: _ClassVar[AggregateFunction]
     AVG: _ClassVar[AggregateFunction]
+
+class StateShape(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STATE_SHAPE_UNSPECIFIED: _ClassVar[StateShape]
+    VALUE_STATE: _ClassVar[StateShape]
+    LIST_STATE: _ClassVar[StateShape]
+    MAP_STATE: _ClassVar[StateShape]
+
+class SqlWriteMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SQL_WRITE_MODE_UNSPECIFIED: _ClassVar[SqlWriteMode]
+    UPSERT: _ClassVar[SqlWriteMode]
+    APPEND: _ClassVar[SqlWriteMode]
+
+class KafkaStart(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    KAFKA_START_UNSPECIFIED: _ClassVar[KafkaStart]
+    KAFKA_EARLIEST: _ClassVar[KafkaStart]
+    KAFKA_LATEST: _ClassVar[KafkaStart]
+
+class KafkaWriteMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    KAFKA_WRITE_MODE_UNSPECIFIED: _ClassVar[KafkaWriteMode]
+    KAFKA_EXACTLY_ONCE: _ClassVar[KafkaWriteMode]
+    KAFKA_AT_LEAST_ONCE: _ClassVar[KafkaWriteMode]
+
+class CheckpointMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHECKPOINT_MODE_UNSPECIFIED: _ClassVar[CheckpointMode]
+    EXACTLY_ONCE: _ClassVar[CheckpointMode]
+    AT_LEAST_ONCE: _ClassVar[CheckpointMode]
+    UNALIGNED: _ClassVar[CheckpointMode]
+    STOP_THE_WORLD: _ClassVar[CheckpointMode]
 PARTITIONING_UNSPECIFIED: Partitioning
 FORWARD: Partitioning
 HASH: Partitioning
 REBALANCE: Partitioning
 BROADCAST: Partitioning
+FEEDBACK: Partitioning
+JOIN_SIDE_UNSPECIFIED: JoinSide
+LEFT: JoinSide
+RIGHT: JoinSide
 FILE_FORMAT_UNSPECIFIED: FileFormat
 TEXT: FileFormat
 CSV: FileFormat
@@ -47,22 +91,42 @@ SUM: AggregateFunction
 MIN: AggregateFunction
 MAX: AggregateFunction
 AVG: AggregateFunction
+STATE_SHAPE_UNSPECIFIED: StateShape
+VALUE_STATE: StateShape
+LIST_STATE: StateShape
+MAP_STATE: StateShape
+SQL_WRITE_MODE_UNSPECIFIED: SqlWriteMode
+UPSERT: SqlWriteMode
+APPEND: SqlWriteMode
+KAFKA_START_UNSPECIFIED: KafkaStart
+KAFKA_EARLIEST: KafkaStart
+KAFKA_LATEST: KafkaStart
+KAFKA_WRITE_MODE_UNSPECIFIED: KafkaWriteMode
+KAFKA_EXACTLY_ONCE: KafkaWriteMode
+KAFKA_AT_LEAST_ONCE: KafkaWriteMode
+CHECKPOINT_MODE_UNSPECIFIED: CheckpointMode
+EXACTLY_ONCE: CheckpointMode
+AT_LEAST_ONCE: CheckpointMode
+UNALIGNED: CheckpointMode
+STOP_THE_WORLD: CheckpointMode
 
 class JobGraph(_message.Message):
-    __slots__ = ("name", "vertices", "edges", "checkpoints", "restart", "state_backend")
+    __slots__ = ("name", "vertices", "edges", "checkpoints", "restart", "state_backend", "straggler_replacement")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERTICES_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     RESTART_FIELD_NUMBER: _ClassVar[int]
     STATE_BACKEND_FIELD_NUMBER: _ClassVar[int]
+    STRAGGLER_REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     vertices: _containers.RepeatedCompositeFieldContainer[Vertex]
     edges: _containers.RepeatedCompositeFieldContainer[Edge]
     checkpoints: CheckpointOptions
     restart: RestartStrategy
     state_backend: StateBackend
-    def __init__(self, name: _Optional[str] = ..., vertices: _Optional[_Iterable[_Union[Vertex, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ..., checkpoints: _Optional[_Union[CheckpointOptions, _Mapping]] = ..., restart: _Optional[_Union[RestartStrategy, _Mapping]] = ..., state_backend: _Optional[_Union[StateBackend, _Mapping]] = ...) -> None: ...
+    straggler_replacement: StragglerReplacement
+    def __init__(self, name: _Optional[str] = ..., vertices: _Optional[_Iterable[_Union[Vertex, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ..., checkpoints: _Optional[_Union[CheckpointOptions, _Mapping]] = ..., restart: _Optional[_Union[RestartStrategy, _Mapping]] = ..., state_backend: _Optional[_Union[StateBackend, _Mapping]] = ..., straggler_replacement: _Optional[_Union[StragglerReplacement, _Mapping]] = ...) -> None: ...
 
 class Vertex(_message.Message):
     __slots__ = ("id", "name", "parallelism", "max_parallelism", "operators")
@@ -79,42 +143,66 @@ class Vertex(_message.Message):
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., parallelism: _Optional[int] = ..., max_parallelism: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[Operator, _Mapping]]] = ...) -> None: ...
 
 class Edge(_message.Message):
-    __slots__ = ("source", "target", "partitioning", "keys")
+    __slots__ = ("source", "target", "partitioning", "keys", "side_output", "join_side", "feedback")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     PARTITIONING_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    SIDE_OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    JOIN_SIDE_FIELD_NUMBER: _ClassVar[int]
+    FEEDBACK_FIELD_NUMBER: _ClassVar[int]
     source: str
     target: str
     partitioning: Partitioning
     keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., partitioning: _Optional[_Union[Partitioning, str]] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
+    side_output: str
+    join_side: JoinSide
+    feedback: Partitioning
+    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., partitioning: _Optional[_Union[Partitioning, str]] = ..., keys: _Optional[_Iterable[str]] = ..., side_output: _Optional[str] = ..., join_side: _Optional[_Union[JoinSide, str]] = ..., feedback: _Optional[_Union[Partitioning, str]] = ...) -> None: ...
 
 class Operator(_message.Message):
-    __slots__ = ("id", "name", "file_source", "generator_source", "sql", "python", "keyed_aggregate", "file_sink", "sql_sink", "console_sink", "foreach_batch_sink")
+    __slots__ = ("id", "name", "file_source", "generator_source", "sql", "python", "event_time", "keyed_aggregate", "keyed_process", "deduplicate", "interval_join", "file_sink", "sql_sink", "console_sink", "foreach_batch_sink", "python_source", "python_sink", "socket_source", "kafka_source", "kafka_sink")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     FILE_SOURCE_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_SOURCE_FIELD_NUMBER: _ClassVar[int]
     SQL_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     KEYED_AGGREGATE_FIELD_NUMBER: _ClassVar[int]
+    KEYED_PROCESS_FIELD_NUMBER: _ClassVar[int]
+    DEDUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_JOIN_FIELD_NUMBER: _ClassVar[int]
     FILE_SINK_FIELD_NUMBER: _ClassVar[int]
     SQL_SINK_FIELD_NUMBER: _ClassVar[int]
     CONSOLE_SINK_FIELD_NUMBER: _ClassVar[int]
     FOREACH_BATCH_SINK_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_SINK_FIELD_NUMBER: _ClassVar[int]
+    SOCKET_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_SINK_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     file_source: FileSource
     generator_source: GeneratorSource
     sql: SqlTransform
     python: PythonTransform
+    event_time: EventTime
     keyed_aggregate: KeyedAggregate
+    keyed_process: KeyedProcess
+    deduplicate: Deduplicate
+    interval_join: IntervalJoin
     file_sink: FileSink
     sql_sink: SqlSink
     console_sink: ConsoleSink
     foreach_batch_sink: ForeachBatchSink
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., file_source: _Optional[_Union[FileSource, _Mapping]] = ..., generator_source: _Optional[_Union[GeneratorSource, _Mapping]] = ..., sql: _Optional[_Union[SqlTransform, _Mapping]] = ..., python: _Optional[_Union[PythonTransform, _Mapping]] = ..., keyed_aggregate: _Optional[_Union[KeyedAggregate, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., sql_sink: _Optional[_Union[SqlSink, _Mapping]] = ..., console_sink: _Optional[_Union[ConsoleSink, _Mapping]] = ..., foreach_batch_sink: _Optional[_Union[ForeachBatchSink, _Mapping]] = ...) -> None: ...
+    python_source: PythonSource
+    python_sink: PythonSink
+    socket_source: SocketSource
+    kafka_source: KafkaSource
+    kafka_sink: KafkaSink
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., file_source: _Optional[_Union[FileSource, _Mapping]] = ..., generator_source: _Optional[_Union[GeneratorSource, _Mapping]] = ..., sql: _Optional[_Union[SqlTransform, _Mapping]] = ..., python: _Optional[_Union[PythonTransform, _Mapping]] = ..., event_time: _Optional[_Union[EventTime, _Mapping]] = ..., keyed_aggregate: _Optional[_Union[KeyedAggregate, _Mapping]] = ..., keyed_process: _Optional[_Union[KeyedProcess, _Mapping]] = ..., deduplicate: _Optional[_Union[Deduplicate, _Mapping]] = ..., interval_join: _Optional[_Union[IntervalJoin, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., sql_sink: _Optional[_Union[SqlSink, _Mapping]] = ..., console_sink: _Optional[_Union[ConsoleSink, _Mapping]] = ..., foreach_batch_sink: _Optional[_Union[ForeachBatchSink, _Mapping]] = ..., python_source: _Optional[_Union[PythonSource, _Mapping]] = ..., python_sink: _Optional[_Union[PythonSink, _Mapping]] = ..., socket_source: _Optional[_Union[SocketSource, _Mapping]] = ..., kafka_source: _Optional[_Union[KafkaSource, _Mapping]] = ..., kafka_sink: _Optional[_Union[KafkaSink, _Mapping]] = ...) -> None: ...
 
 class FileSource(_message.Message):
     __slots__ = ("path", "format", "schema", "options", "continuous", "poll_interval_ms", "include")
@@ -165,6 +253,18 @@ class PythonTransform(_message.Message):
     description: str
     def __init__(self, function: _Optional[bytes] = ..., description: _Optional[str] = ...) -> None: ...
 
+class EventTime(_message.Message):
+    __slots__ = ("expression", "column", "out_of_orderness_ms", "idle_after_ms")
+    EXPRESSION_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_ORDERNESS_MS_FIELD_NUMBER: _ClassVar[int]
+    IDLE_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    expression: str
+    column: str
+    out_of_orderness_ms: int
+    idle_after_ms: int
+    def __init__(self, expression: _Optional[str] = ..., column: _Optional[str] = ..., out_of_orderness_ms: _Optional[int] = ..., idle_after_ms: _Optional[int] = ...) -> None: ...
+
 class Aggregate(_message.Message):
     __slots__ = ("output", "function", "input")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
@@ -176,12 +276,108 @@ class Aggregate(_message.Message):
     def __init__(self, output: _Optional[str] = ..., function: _Optional[_Union[AggregateFunction, str]] = ..., input: _Optional[str] = ...) -> None: ...
 
 class KeyedAggregate(_message.Message):
-    __slots__ = ("keys", "aggregates")
+    __slots__ = ("keys", "aggregates", "window")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     AGGREGATES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[str]
     aggregates: _containers.RepeatedCompositeFieldContainer[Aggregate]
-    def __init__(self, keys: _Optional[_Iterable[str]] = ..., aggregates: _Optional[_Iterable[_Union[Aggregate, _Mapping]]] = ...) -> None: ...
+    window: Window
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., aggregates: _Optional[_Iterable[_Union[Aggregate, _Mapping]]] = ..., window: _Optional[_Union[Window, _Mapping]] = ...) -> None: ...
+
+class TumblingWindow(_message.Message):
+    __slots__ = ("size_ms", "offset_ms")
+    SIZE_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_MS_FIELD_NUMBER: _ClassVar[int]
+    size_ms: int
+    offset_ms: int
+    def __init__(self, size_ms: _Optional[int] = ..., offset_ms: _Optional[int] = ...) -> None: ...
+
+class SlidingWindow(_message.Message):
+    __slots__ = ("size_ms", "slide_ms", "offset_ms")
+    SIZE_MS_FIELD_NUMBER: _ClassVar[int]
+    SLIDE_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_MS_FIELD_NUMBER: _ClassVar[int]
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+    def __init__(self, size_ms: _Optional[int] = ..., slide_ms: _Optional[int] = ..., offset_ms: _Optional[int] = ...) -> None: ...
+
+class SessionWindow(_message.Message):
+    __slots__ = ("gap_ms",)
+    GAP_MS_FIELD_NUMBER: _ClassVar[int]
+    gap_ms: int
+    def __init__(self, gap_ms: _Optional[int] = ...) -> None: ...
+
+class Window(_message.Message):
+    __slots__ = ("tumbling", "sliding", "session", "event_time", "allowed_lateness_ms")
+    TUMBLING_FIELD_NUMBER: _ClassVar[int]
+    SLIDING_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_LATENESS_MS_FIELD_NUMBER: _ClassVar[int]
+    tumbling: TumblingWindow
+    sliding: SlidingWindow
+    session: SessionWindow
+    event_time: str
+    allowed_lateness_ms: int
+    def __init__(self, tumbling: _Optional[_Union[TumblingWindow, _Mapping]] = ..., sliding: _Optional[_Union[SlidingWindow, _Mapping]] = ..., session: _Optional[_Union[SessionWindow, _Mapping]] = ..., event_time: _Optional[str] = ..., allowed_lateness_ms: _Optional[int] = ...) -> None: ...
+
+class IntervalJoin(_message.Message):
+    __slots__ = ("left_keys", "right_keys", "left_time", "right_time", "lower_ms", "upper_ms", "left_prefix", "right_prefix")
+    LEFT_KEYS_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_KEYS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_TIME_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_TIME_FIELD_NUMBER: _ClassVar[int]
+    LOWER_MS_FIELD_NUMBER: _ClassVar[int]
+    UPPER_MS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    left_keys: _containers.RepeatedScalarFieldContainer[str]
+    right_keys: _containers.RepeatedScalarFieldContainer[str]
+    left_time: str
+    right_time: str
+    lower_ms: int
+    upper_ms: int
+    left_prefix: str
+    right_prefix: str
+    def __init__(self, left_keys: _Optional[_Iterable[str]] = ..., right_keys: _Optional[_Iterable[str]] = ..., left_time: _Optional[str] = ..., right_time: _Optional[str] = ..., lower_ms: _Optional[int] = ..., upper_ms: _Optional[int] = ..., left_prefix: _Optional[str] = ..., right_prefix: _Optional[str] = ...) -> None: ...
+
+class DeclaredState(_message.Message):
+    __slots__ = ("name", "shape", "type", "key_type", "ttl_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    KEY_TYPE_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    shape: StateShape
+    type: str
+    key_type: str
+    ttl_ms: int
+    def __init__(self, name: _Optional[str] = ..., shape: _Optional[_Union[StateShape, str]] = ..., type: _Optional[str] = ..., key_type: _Optional[str] = ..., ttl_ms: _Optional[int] = ...) -> None: ...
+
+class KeyedProcess(_message.Message):
+    __slots__ = ("keys", "function", "description", "schema", "states")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    function: bytes
+    description: str
+    schema: str
+    states: _containers.RepeatedCompositeFieldContainer[DeclaredState]
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., function: _Optional[bytes] = ..., description: _Optional[str] = ..., schema: _Optional[str] = ..., states: _Optional[_Iterable[_Union[DeclaredState, _Mapping]]] = ...) -> None: ...
+
+class Deduplicate(_message.Message):
+    __slots__ = ("keys", "ttl_ms")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    ttl_ms: int
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ...) -> None: ...
 
 class FileSink(_message.Message):
     __slots__ = ("path", "format")
@@ -192,14 +388,16 @@ class FileSink(_message.Message):
     def __init__(self, path: _Optional[str] = ..., format: _Optional[_Union[FileFormat, str]] = ...) -> None: ...
 
 class SqlSink(_message.Message):
-    __slots__ = ("url", "table", "keys")
+    __slots__ = ("url", "table", "keys", "mode")
     URL_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
     url: str
     table: str
     keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, url: _Optional[str] = ..., table: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
+    mode: SqlWriteMode
+    def __init__(self, url: _Optional[str] = ..., table: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., mode: _Optional[_Union[SqlWriteMode, str]] = ...) -> None: ...
 
 class ConsoleSink(_message.Message):
     __slots__ = ("rows",)
@@ -215,21 +413,105 @@ class ForeachBatchSink(_message.Message):
     description: str
     def __init__(self, function: _Optional[bytes] = ..., description: _Optional[str] = ...) -> None: ...
 
+class SocketSource(_message.Message):
+    __slots__ = ("host", "port")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    port: int
+    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class PythonSource(_message.Message):
+    __slots__ = ("source", "description", "schema", "continuous", "poll_interval_ms")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    CONTINUOUS_FIELD_NUMBER: _ClassVar[int]
+    POLL_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    source: bytes
+    description: str
+    schema: str
+    continuous: bool
+    poll_interval_ms: int
+    def __init__(self, source: _Optional[bytes] = ..., description: _Optional[str] = ..., schema: _Optional[str] = ..., continuous: _Optional[bool] = ..., poll_interval_ms: _Optional[int] = ...) -> None: ...
+
+class PythonSink(_message.Message):
+    __slots__ = ("sink", "description")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    sink: bytes
+    description: str
+    def __init__(self, sink: _Optional[bytes] = ..., description: _Optional[str] = ...) -> None: ...
+
+class KafkaSource(_message.Message):
+    __slots__ = ("servers", "topics", "starting", "bounded", "poll_interval_ms", "options")
+    class OptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    STARTING_FIELD_NUMBER: _ClassVar[int]
+    BOUNDED_FIELD_NUMBER: _ClassVar[int]
+    POLL_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    servers: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    starting: KafkaStart
+    bounded: bool
+    poll_interval_ms: int
+    options: _containers.ScalarMap[str, str]
+    def __init__(self, servers: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., starting: _Optional[_Union[KafkaStart, str]] = ..., bounded: _Optional[bool] = ..., poll_interval_ms: _Optional[int] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class KafkaSink(_message.Message):
+    __slots__ = ("servers", "topic", "key", "value", "mode", "commits_topic", "options")
+    class OptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    servers: str
+    topic: str
+    key: str
+    value: str
+    mode: KafkaWriteMode
+    commits_topic: str
+    options: _containers.ScalarMap[str, str]
+    def __init__(self, servers: _Optional[str] = ..., topic: _Optional[str] = ..., key: _Optional[str] = ..., value: _Optional[str] = ..., mode: _Optional[_Union[KafkaWriteMode, str]] = ..., commits_topic: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
 class CheckpointOptions(_message.Message):
-    __slots__ = ("interval_ms", "timeout_ms", "min_pause_ms", "tolerable_failures", "retained", "retain_after_end")
+    __slots__ = ("interval_ms", "timeout_ms", "min_pause_ms", "tolerable_failures", "retained", "retain_after_end", "mode", "aligned_timeout_ms", "max_concurrent")
     INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     MIN_PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
     TOLERABLE_FAILURES_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FIELD_NUMBER: _ClassVar[int]
     RETAIN_AFTER_END_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    ALIGNED_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_CONCURRENT_FIELD_NUMBER: _ClassVar[int]
     interval_ms: int
     timeout_ms: int
     min_pause_ms: int
     tolerable_failures: int
     retained: int
     retain_after_end: bool
-    def __init__(self, interval_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., min_pause_ms: _Optional[int] = ..., tolerable_failures: _Optional[int] = ..., retained: _Optional[int] = ..., retain_after_end: _Optional[bool] = ...) -> None: ...
+    mode: CheckpointMode
+    aligned_timeout_ms: int
+    max_concurrent: int
+    def __init__(self, interval_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., min_pause_ms: _Optional[int] = ..., tolerable_failures: _Optional[int] = ..., retained: _Optional[int] = ..., retain_after_end: _Optional[bool] = ..., mode: _Optional[_Union[CheckpointMode, str]] = ..., aligned_timeout_ms: _Optional[int] = ..., max_concurrent: _Optional[int] = ...) -> None: ...
 
 class FixedDelayRestart(_message.Message):
     __slots__ = ("attempts", "delay_ms")
@@ -291,10 +573,32 @@ class FilesystemBackend(_message.Message):
     uri: str
     def __init__(self, uri: _Optional[str] = ...) -> None: ...
 
+class RocksdbBackend(_message.Message):
+    __slots__ = ("uri", "memory_bytes")
+    URI_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    uri: str
+    memory_bytes: int
+    def __init__(self, uri: _Optional[str] = ..., memory_bytes: _Optional[int] = ...) -> None: ...
+
 class StateBackend(_message.Message):
-    __slots__ = ("filesystem", "memory")
+    __slots__ = ("filesystem", "memory", "rocksdb", "full_every")
     FILESYSTEM_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
+    ROCKSDB_FIELD_NUMBER: _ClassVar[int]
+    FULL_EVERY_FIELD_NUMBER: _ClassVar[int]
     filesystem: FilesystemBackend
     memory: MemoryBackend
-    def __init__(self, filesystem: _Optional[_Union[FilesystemBackend, _Mapping]] = ..., memory: _Optional[_Union[MemoryBackend, _Mapping]] = ...) -> None: ...
+    rocksdb: RocksdbBackend
+    full_every: int
+    def __init__(self, filesystem: _Optional[_Union[FilesystemBackend, _Mapping]] = ..., memory: _Optional[_Union[MemoryBackend, _Mapping]] = ..., rocksdb: _Optional[_Union[RocksdbBackend, _Mapping]] = ..., full_every: _Optional[int] = ...) -> None: ...
+
+class StragglerReplacement(_message.Message):
+    __slots__ = ("factor", "window_ms", "pause_ms")
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
+    factor: float
+    window_ms: int
+    pause_ms: int
+    def __init__(self, factor: _Optional[float] = ..., window_ms: _Optional[int] = ..., pause_ms: _Optional[int] = ...) -> None: ...

@@ -35,6 +35,9 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ATTEMPT_FAILED: _ClassVar[JobEventKind]
     TASK_MANAGER_LOST: _ClassVar[JobEventKind]
     STATE_CHANGED: _ClassVar[JobEventKind]
+    TASK_MANAGER_LEFT: _ClassVar[JobEventKind]
+    SUBTASK_MOVED: _ClassVar[JobEventKind]
+    SUBTASK_STAYS: _ClassVar[JobEventKind]
 JOB_STATE_UNSPECIFIED: JobState
 WAITING_FOR_SLOTS: JobState
 DEPLOYING: JobState
@@ -56,26 +59,33 @@ CHECKPOINT_ABORTED: JobEventKind
 ATTEMPT_FAILED: JobEventKind
 TASK_MANAGER_LOST: JobEventKind
 STATE_CHANGED: JobEventKind
+TASK_MANAGER_LEFT: JobEventKind
+SUBTASK_MOVED: JobEventKind
+SUBTASK_STAYS: JobEventKind
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("job_key", "graph", "restore_from")
+    __slots__ = ("job_key", "graph", "restore_from", "allow_unmatched_state")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     GRAPH_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_UNMATCHED_STATE_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     graph: _graph_pb2.JobGraph
     restore_from: str
-    def __init__(self, job_key: _Optional[str] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., restore_from: _Optional[str] = ...) -> None: ...
+    allow_unmatched_state: bool
+    def __init__(self, job_key: _Optional[str] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., restore_from: _Optional[str] = ..., allow_unmatched_state: _Optional[bool] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
-    __slots__ = ("job_key", "run_id", "created")
+    __slots__ = ("job_key", "run_id", "created", "warnings")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     created: bool
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., created: _Optional[bool] = ...) -> None: ...
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., created: _Optional[bool] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetRequest(_message.Message):
     __slots__ = ("job_key",)
@@ -124,6 +134,52 @@ class TriggerSavepointResponse(_message.Message):
     SAVEPOINT_FIELD_NUMBER: _ClassVar[int]
     savepoint: _checkpoint_pb2.CompletedCheckpoint
     def __init__(self, savepoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ...) -> None: ...
+
+class StopRequest(_message.Message):
+    __slots__ = ("job_key", "drain", "timeout_ms")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    drain: bool
+    timeout_ms: int
+    def __init__(self, job_key: _Optional[str] = ..., drain: _Optional[bool] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class StopResponse(_message.Message):
+    __slots__ = ("savepoint",)
+    SAVEPOINT_FIELD_NUMBER: _ClassVar[int]
+    savepoint: _checkpoint_pb2.CompletedCheckpoint
+    def __init__(self, savepoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ...) -> None: ...
+
+class DisposeSavepointRequest(_message.Message):
+    __slots__ = ("job_key", "checkpoint_id")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    checkpoint_id: int
+    def __init__(self, job_key: _Optional[str] = ..., checkpoint_id: _Optional[int] = ...) -> None: ...
+
+class DisposeSavepointResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RescaleRequest(_message.Message):
+    __slots__ = ("job_key", "parallelism", "timeout_ms")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    parallelism: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.VertexParallelism]
+    timeout_ms: int
+    def __init__(self, job_key: _Optional[str] = ..., parallelism: _Optional[_Iterable[_Union[_checkpoint_pb2.VertexParallelism, _Mapping]]] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class RescaleResponse(_message.Message):
+    __slots__ = ("parallelism", "after_attempt")
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    AFTER_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    parallelism: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.VertexParallelism]
+    after_attempt: int
+    def __init__(self, parallelism: _Optional[_Iterable[_Union[_checkpoint_pb2.VertexParallelism, _Mapping]]] = ..., after_attempt: _Optional[int] = ...) -> None: ...
 
 class ListCheckpointsRequest(_message.Message):
     __slots__ = ("job_key",)
@@ -182,18 +238,20 @@ class ClusterStatus(_message.Message):
     def __init__(self, leader: _Optional[_Union[_checkpoint_pb2.LeaderRecord, _Mapping]] = ..., task_managers: _Optional[_Iterable[_Union[TaskManagerStatus, _Mapping]]] = ..., coordinators: _Optional[_Iterable[_Union[CoordinatorStatus, _Mapping]]] = ...) -> None: ...
 
 class OperatorStatus(_message.Message):
-    __slots__ = ("operator_id", "name", "vertex_id", "records_in", "records_out")
+    __slots__ = ("operator_id", "name", "vertex_id", "records_in", "records_out", "records_late")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     RECORDS_IN_FIELD_NUMBER: _ClassVar[int]
     RECORDS_OUT_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_LATE_FIELD_NUMBER: _ClassVar[int]
     operator_id: str
     name: str
     vertex_id: str
     records_in: int
     records_out: int
-    def __init__(self, operator_id: _Optional[str] = ..., name: _Optional[str] = ..., vertex_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ...) -> None: ...
+    records_late: int
+    def __init__(self, operator_id: _Optional[str] = ..., name: _Optional[str] = ..., vertex_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ...) -> None: ...
 
 class SubtaskStatusView(_message.Message):
     __slots__ = ("vertex_id", "subtask", "task_manager_id", "state")
@@ -208,7 +266,7 @@ class SubtaskStatusView(_message.Message):
     def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address")
+    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "straggler")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -226,6 +284,8 @@ class JobStatus(_message.Message):
     CHECKPOINTS_ABORTED_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     LEADER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_MODE_FIELD_NUMBER: _ClassVar[int]
+    STRAGGLER_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -243,7 +303,9 @@ class JobStatus(_message.Message):
     checkpoints_aborted: int
     token: int
     leader_address: str
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ...) -> None: ...
+    checkpoint_mode: _graph_pb2.CheckpointMode
+    straggler: str
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., straggler: _Optional[str] = ...) -> None: ...
 
 class JobEvent(_message.Message):
     __slots__ = ("kind", "unix_us", "attempt", "checkpoint_id", "token", "text")

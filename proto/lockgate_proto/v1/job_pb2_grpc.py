@@ -65,6 +65,21 @@ class JobServiceStub:
                 request_serializer=lockgate__proto_dot_v1_dot_job__pb2.TriggerSavepointRequest.SerializeToString,
                 response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.TriggerSavepointResponse.FromString,
                 _registered_method=True)
+        self.Stop = channel.unary_unary(
+                '/lockgate.v1.JobService/Stop',
+                request_serializer=lockgate__proto_dot_v1_dot_job__pb2.StopRequest.SerializeToString,
+                response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.StopResponse.FromString,
+                _registered_method=True)
+        self.DisposeSavepoint = channel.unary_unary(
+                '/lockgate.v1.JobService/DisposeSavepoint',
+                request_serializer=lockgate__proto_dot_v1_dot_job__pb2.DisposeSavepointRequest.SerializeToString,
+                response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.DisposeSavepointResponse.FromString,
+                _registered_method=True)
+        self.Rescale = channel.unary_unary(
+                '/lockgate.v1.JobService/Rescale',
+                request_serializer=lockgate__proto_dot_v1_dot_job__pb2.RescaleRequest.SerializeToString,
+                response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.RescaleResponse.FromString,
+                _registered_method=True)
         self.ListCheckpoints = channel.unary_unary(
                 '/lockgate.v1.JobService/ListCheckpoints',
                 request_serializer=lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsRequest.SerializeToString,
@@ -124,6 +139,27 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Stop(self, request, context):
+        """Ends the job with a savepoint; returns when that is complete. A later leader carries it out as well.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DisposeSavepoint(self, request, context):
+        """Deletes a savepoint, also one of a job that has ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Rescale(self, request, context):
+        """Another parallelism for a job that runs: a snapshot, and a restart from it. Returns when the change is durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListCheckpoints(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -175,6 +211,21 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.TriggerSavepoint,
                     request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.TriggerSavepointRequest.FromString,
                     response_serializer=lockgate__proto_dot_v1_dot_job__pb2.TriggerSavepointResponse.SerializeToString,
+            ),
+            'Stop': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stop,
+                    request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.StopRequest.FromString,
+                    response_serializer=lockgate__proto_dot_v1_dot_job__pb2.StopResponse.SerializeToString,
+            ),
+            'DisposeSavepoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.DisposeSavepoint,
+                    request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.DisposeSavepointRequest.FromString,
+                    response_serializer=lockgate__proto_dot_v1_dot_job__pb2.DisposeSavepointResponse.SerializeToString,
+            ),
+            'Rescale': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rescale,
+                    request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.RescaleRequest.FromString,
+                    response_serializer=lockgate__proto_dot_v1_dot_job__pb2.RescaleResponse.SerializeToString,
             ),
             'ListCheckpoints': grpc.unary_unary_rpc_method_handler(
                     servicer.ListCheckpoints,
@@ -354,6 +405,87 @@ class JobService:
             '/lockgate.v1.JobService/TriggerSavepoint',
             lockgate__proto_dot_v1_dot_job__pb2.TriggerSavepointRequest.SerializeToString,
             lockgate__proto_dot_v1_dot_job__pb2.TriggerSavepointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stop(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lockgate.v1.JobService/Stop',
+            lockgate__proto_dot_v1_dot_job__pb2.StopRequest.SerializeToString,
+            lockgate__proto_dot_v1_dot_job__pb2.StopResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DisposeSavepoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lockgate.v1.JobService/DisposeSavepoint',
+            lockgate__proto_dot_v1_dot_job__pb2.DisposeSavepointRequest.SerializeToString,
+            lockgate__proto_dot_v1_dot_job__pb2.DisposeSavepointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rescale(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lockgate.v1.JobService/Rescale',
+            lockgate__proto_dot_v1_dot_job__pb2.RescaleRequest.SerializeToString,
+            lockgate__proto_dot_v1_dot_job__pb2.RescaleResponse.FromString,
             options,
             channel_credentials,
             insecure,
