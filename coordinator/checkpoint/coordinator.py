@@ -2,19 +2,22 @@
 
     idle --due | savepoint | terminal--> one PendingCheckpoint (see pending.py) --completed | aborted--> idle
 
-One checkpoint at a time. Savepoint requests queue. An attempt that ends takes its pending checkpoint with it, except
-one whose record is being written: that one is waited for, because it may turn out to be completed.
+As many checkpoints at a time as the job's options allow, one unless they say otherwise; their records are written one
+by one, and a completed one subsumes those that began before it. Savepoints queue, and neither they nor the terminal
+checkpoint share their time with another one. An attempt that ends takes its pending checkpoints with it, except one
+whose record is being written: that one is waited for, because it may turn out to be completed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lockgate_proto.messages import (
     AttemptId,
     CheckpointKind,
     CheckpointMetadata,
+    CheckpointMode,
     CheckpointOptions,
     CompletedCheckpoint,
     VertexShape,
@@ -43,11 +46,20 @@ from coordinator.checkpoint.events import (
     CheckpointPersisted,
     CheckpointPersistFailed,
     Declined,
+    Draining,
     InputExhausted,
+    LastOneDropped,
     Resumed,
     SavepointRequested,
     SubtaskKey,
     Suspended,
+)
+from coordinator.checkpoint.handles import (
+    NothingToTakeOver,
+    completed_handles,
+    is_incremental,
+    size_bytes,
+    written_bytes,
 )
 from coordinator.checkpoint.pending import PendingCheckpoint, PendingState
 
@@ -76,6 +88,8 @@ class CheckpointSetting:
 class _Savepoint:
     request_id: str
     deadline_ms: int
+    kind: CheckpointKind
+    last: bool
 
 
 class CheckpointCoordinator:
@@ -86,33 +100,44 @@ class CheckpointCoordinator:
         self.completed = completed
         self.completed_count = 0
         self.aborted_count = 0
+        self.newest_triggered_ms: int | None = None  # when the newest completed one was begun, under this leader
         self._setting = setting
         self._next_id = next_checkpoint_id
-        self._pending: PendingCheckpoint | None = None
+        self._pending: list[PendingCheckpoint] = []  # oldest first
         self._savepoints: deque[_Savepoint] = deque()
         self._attempt: AttemptId | None = None
         self._subtasks: frozenset[SubtaskKey] = frozenset()
         self._suspended = False
+        self._is_draining = False
         self._exhausted = False
+        self._terminal_kind = CheckpointKind.CHECKPOINT
         self._terminal_id = 0
+        self._last_id = 0  # after this one nothing begins in this attempt
         self._failures = 0
+        self._full_next = False  # an increment had nothing to stand on
         self._due_ms = 0
         self._not_before_ms = 0
 
     @property
     def settling(self) -> bool:
         """True while it is not known whether a checkpoint is completed: nothing may be restored meanwhile."""
-        return self._pending is not None and self._pending.state is PendingState.PERSISTING
+        return any(one.state is PendingState.PERSISTING for one in self._pending)
+
+    @property
+    def has_request(self) -> bool:
+        """Somebody waits for a snapshot, or the job's end does."""
+        return bool(self._savepoints) or any(one.request_id is not None or one.terminal for one in self._pending)
 
     @property
     def terminal_id(self) -> int:
-        """Id of the current attempt's completed terminal checkpoint, 0 when there is none yet."""
+        """Id of the current attempt's completed terminal (or otherwise last) checkpoint, 0 when there is none yet."""
         return self._terminal_id
 
     def handle(self, event: CheckpointEvent, now_ms: int) -> list[CheckpointEffect]:
         """The one entrance."""
         effects = self._react(event, now_ms)
         effects += self._expire(now_ms)
+        effects += self._turn(now_ms)
         effects += self._persist(now_ms)
         effects += self._begin(now_ms)
         return effects
@@ -120,17 +145,17 @@ class CheckpointCoordinator:
     def next_wake_ms(self) -> int | None:
         """When a Tick is wanted, None when only events can change anything."""
         times = [one.deadline_ms for one in self._savepoints]
-        if self._pending is not None and self._pending.deadline_ms is not None and self._may_expire(self._pending):
-            times.append(self._pending.deadline_ms)
-        if self._pending is None and self._attempt is not None and not self._suspended and not self._terminal_id:
+        for pending in self._pending:
+            if self._may_expire(pending):
+                times += [at for at in (pending.deadline_ms, pending.turn_at_ms) if at is not None]
+        if self._may_begin():
             times.append(max(self._due_ms, self._not_before_ms))
         return min(times, default=None)
 
     def _react(self, event: CheckpointEvent, now_ms: int) -> list[CheckpointEffect]:
         effects: list[CheckpointEffect] = []
         if isinstance(event, Acknowledged):
-            if self._pending is not None:
-                self._pending.acknowledge(event.acknowledge, now_ms)
+            self._acknowledged(event, now_ms)
         elif isinstance(event, Declined):
             effects = self._declined(event, now_ms)
         elif isinstance(event, (CheckpointIdPersisted, CheckpointIdPersistFailed)):
@@ -143,18 +168,30 @@ class CheckpointCoordinator:
             self._started(event, now_ms)
         elif isinstance(event, AttemptEnded):
             effects = self._ended(event.reason, now_ms)
+        elif isinstance(event, Draining):
+            effects = self._drained(now_ms)
+        elif isinstance(event, LastOneDropped):
+            self._last_id = 0
         elif isinstance(event, InputExhausted):
             self._exhausted = True
+            self._terminal_kind = CheckpointKind.SAVEPOINT if event.is_savepoint else CheckpointKind.CHECKPOINT
             self._due_ms = self._not_before_ms = now_ms
         elif isinstance(event, (Suspended, Resumed)):
             self._suspended = isinstance(event, Suspended)
         return effects
 
+    def _acknowledged(self, event: Acknowledged, now_ms: int) -> None:
+        pending = self._find(event.acknowledge.checkpoint_id)
+        if pending is not None:
+            pending.acknowledge(event.acknowledge, now_ms)
+
     def _started(self, event: AttemptRunning, now_ms: int) -> None:
         self._attempt = event.attempt
         self._subtasks = event.subtasks
-        self._exhausted = False
-        self._terminal_id = 0
+        if event.vertices:
+            self._setting = replace(self._setting, vertices=event.vertices)
+        self._is_draining = self._exhausted = False
+        self._terminal_id = self._last_id = 0
         self._failures = 0
         self._due_ms = now_ms + self._setting.options.interval_ms
         self._not_before_ms = now_ms
@@ -162,11 +199,17 @@ class CheckpointCoordinator:
     def _ended(self, reason: str, now_ms: int) -> list[CheckpointEffect]:
         self._attempt = None
         effects: list[CheckpointEffect] = []
-        if self._pending is not None and not self.settling:
-            effects += self._abort(reason, now_ms, counts=False)
+        for pending in [one for one in self._pending if one.state is not PendingState.PERSISTING]:
+            effects += self._abort(pending, reason, now_ms, counts=False)
         while self._savepoints:
             effects.append(AnswerSavepoint(self._savepoints.popleft().request_id, error=f"No savepoint: {reason}"))
         return effects
+
+    def _drained(self, now_ms: int) -> list[CheckpointEffect]:
+        """A periodic one that is not triggered yet would find sources that have stopped."""
+        self._is_draining = True
+        reserving = [one for one in self._pending if one.state is PendingState.RESERVING and one.request_id is None]
+        return [out for one in reserving for out in self._abort(one, "the sources stop reading", now_ms, counts=False)]
 
     def _savepoint(self, event: SavepointRequested, now_ms: int) -> list[CheckpointEffect]:
         if self._attempt is None or self._terminal_id:
@@ -175,25 +218,29 @@ class CheckpointCoordinator:
             text = f"{MAX_QUEUED_SAVEPOINTS} savepoints of this job are waiting already; ask again later."
             return [AnswerSavepoint(event.request_id, error=text)]
         timeout_ms = event.timeout_ms or self._setting.options.timeout_ms
-        self._savepoints.append(_Savepoint(event.request_id, now_ms + timeout_ms))
+        self._savepoints.append(_Savepoint(event.request_id, now_ms + timeout_ms, event.kind, event.last))
         return []
 
     def _begin(self, now_ms: int) -> list[CheckpointEffect]:
         """Starts the most urgent checkpoint, if one may start now: terminal, savepoint, periodic."""
-        if self._attempt is None or self._pending is not None or self._suspended or self._terminal_id:
+        wants_savepoint = bool(self._savepoints) and not self._exhausted
+        if self._attempt is None or not self._may_begin():
             return []
         kind, request = CheckpointKind.CHECKPOINT, None
         periodic = now_ms >= max(self._due_ms, self._not_before_ms)
-        if self._savepoints and not self._exhausted:
-            kind, request = CheckpointKind.SAVEPOINT, self._savepoints.popleft()
+        if wants_savepoint:
+            request = self._savepoints.popleft()
+            kind = request.kind
         elif periodic:
+            kind = self._terminal_kind if self._exhausted else kind
             interval_ms = self._setting.options.interval_ms
             self._due_ms += ((now_ms - self._due_ms) // interval_ms + 1) * interval_ms
         else:
             return []
         checkpoint_id = self._next_id
         self._next_id += 1
-        self._pending = PendingCheckpoint(
+        self._last_id = checkpoint_id if request is not None and request.last else 0
+        begun = PendingCheckpoint(
             checkpoint_id,
             self._attempt,
             self._subtasks,
@@ -201,35 +248,84 @@ class CheckpointCoordinator:
             terminal=self._exhausted,
             request_id=request.request_id if request else None,
             deadline_ms=request.deadline_ms if request else None,
+            completed_id=0 if self._full_next else self.completed.newest_checkpoint_id,
         )
+        self._pending.append(begun)
         return [PersistCheckpointId(checkpoint_id)]
+
+    def _may_begin(self) -> bool:
+        """Whether the next one may begin: a savepoint or the terminal one shares the time with no other."""
+        if self._attempt is None or self._suspended or self._terminal_id or self._last_id:
+            return False
+        is_next_alone = bool(self._savepoints) or self._exhausted
+        if self._is_draining and not is_next_alone:
+            return False
+        most = 1 if is_next_alone else max(1, self._setting.options.max_concurrent)
+        is_exclusive = any(one.terminal or one.kind is CheckpointKind.SAVEPOINT for one in self._pending)
+        is_reserving = any(one.state is PendingState.RESERVING for one in self._pending)
+        return len(self._pending) < most and not is_exclusive and not is_reserving
+
+    def _find(self, checkpoint_id: int) -> PendingCheckpoint | None:
+        return next((one for one in self._pending if one.checkpoint_id == checkpoint_id), None)
 
     def _reserved(
         self, event: CheckpointIdPersisted | CheckpointIdPersistFailed, now_ms: int
     ) -> list[CheckpointEffect]:
-        pending = self._pending
+        pending = self._find(event.checkpoint_id)
         if pending is None or pending.state is not PendingState.RESERVING:
-            return []
-        if pending.checkpoint_id != event.checkpoint_id:
             return []
         if isinstance(event, CheckpointIdPersistFailed):
             self._not_before_ms = now_ms + _RETRY_MS
-            return self._abort(event.reason, now_ms, counts=False)
-        pending.triggered(now_ms, self._setting.options.timeout_ms)
-        unix_ms = now_ms + self._setting.unix_offset_ms
-        return [CheckpointTriggered(pending.attempt, pending.checkpoint_id, pending.kind, pending.terminal, unix_ms)]
+            return self._abort(pending, event.reason, now_ms, counts=False)
+        options = self._setting.options
+        pending.triggered(now_ms, options.timeout_ms)
+        if self._may_overtake(pending):
+            pending.turn_at_ms = now_ms + options.aligned_timeout_ms
+            pending.unaligned = options.aligned_timeout_ms == 0
+        if pending.unaligned:
+            pending.turn_at_ms = None
+        return [self._trigger(pending)]
+
+    def _may_overtake(self, pending: PendingCheckpoint) -> bool:
+        """Savepoints are for other shapes of the job, and nothing is in flight when every input has ended."""
+        is_unaligned = self._setting.options.mode is CheckpointMode.UNALIGNED
+        asked_for = pending.request_id is not None or pending.kind is CheckpointKind.SAVEPOINT or pending.terminal
+        return is_unaligned and not asked_for
+
+    def _trigger(self, pending: PendingCheckpoint) -> CheckpointTriggered:
+        unix_ms = pending.triggered_ms + self._setting.unix_offset_ms
+        return CheckpointTriggered(
+            pending.attempt,
+            pending.checkpoint_id,
+            pending.kind,
+            pending.terminal,
+            unix_ms,
+            pending.completed_id,
+            pending.unaligned,
+        )
+
+    def _turn(self, now_ms: int) -> list[CheckpointEffect]:
+        """An aligned checkpoint that has taken too long goes on unaligned."""
+        effects: list[CheckpointEffect] = []
+        for one in self._pending:
+            is_late = one.turn_at_ms is not None and now_ms >= one.turn_at_ms
+            if is_late and one.state is PendingState.COLLECTING:
+                one.turn_at_ms, one.unaligned = None, True
+                effects.append(self._trigger(one))
+        return effects
 
     def _declined(self, event: Declined, now_ms: int) -> list[CheckpointEffect]:
-        pending, decline = self._pending, event.decline
+        decline = event.decline
+        pending = self._find(decline.checkpoint_id)
         subtask = decline.subtask
         if pending is None or pending.state is not PendingState.COLLECTING or subtask is None:
             return []
-        if subtask.attempt != pending.attempt or decline.checkpoint_id != pending.checkpoint_id:
+        if subtask.attempt != pending.attempt:
             return []
         if (subtask.vertex_id, subtask.subtask) not in pending.expected:
             return []
         reason = f"{subtask.vertex_id}-{subtask.subtask} declined it: {decline.reason}"
-        return self._abort(reason, now_ms, counts=True)
+        return self._abort(pending, reason, now_ms, counts=True)
 
     def _may_expire(self, pending: PendingCheckpoint) -> bool:
         return pending.state in (PendingState.RESERVING, PendingState.COLLECTING)
@@ -239,30 +335,38 @@ class CheckpointCoordinator:
         for waiting in [one for one in self._savepoints if now_ms >= one.deadline_ms]:
             self._savepoints.remove(waiting)
             effects.append(AnswerSavepoint(waiting.request_id, error="The savepoint could not start in time."))
-        pending = self._pending
-        if pending is None or pending.deadline_ms is None or not self._may_expire(pending):
-            return effects
-        if now_ms >= pending.deadline_ms:
-            effects += self._abort(f"not acknowledged in time by {_names(pending.missing())}", now_ms, counts=True)
+        for pending in list(self._pending):
+            is_late = pending.deadline_ms is not None and now_ms >= pending.deadline_ms
+            if is_late and self._may_expire(pending):
+                reason = f"not acknowledged in time by {_names(pending.missing())}"
+                effects += self._abort(pending, reason, now_ms, counts=True)
         return effects
 
     def _persist(self, now_ms: int) -> list[CheckpointEffect]:
-        """Hands a collected checkpoint over to be written; waits while ZooKeeper is suspended."""
-        pending = self._pending
-        if pending is None or pending.state is not PendingState.COLLECTED or self._suspended:
+        """Hands a collected checkpoint over to be written, one at a time; waits while ZooKeeper is suspended."""
+        pending = next((one for one in self._pending if one.state is PendingState.COLLECTED), None)
+        if pending is None or self.settling or self._suspended:
             return []
+        try:
+            metadata = self._metadata_of(pending)
+        except NothingToTakeOver as error:
+            self._full_next = True  # a full one needs nothing of what is not there
+            return self._abort(pending, str(error), now_ms, counts=pending.completed_id == 0)
         pending.move(PendingState.PERSISTING, now_ms)
-        metadata = self._metadata_of(pending)
         record = CompletedCheckpoint(
             checkpoint_id=pending.checkpoint_id,
             pointer=f"{self._setting.directory}/chk-{pending.checkpoint_id}/_metadata",
-            size_bytes=pending.state_bytes,
+            size_bytes=size_bytes(metadata.subtasks),
             token=self._setting.token,
             kind=pending.kind,
             triggered_unix_ms=metadata.triggered_unix_ms,
             duration_ms=pending.collected_ms - pending.triggered_ms,
             longest_sync_us=pending.longest_sync_us,
             longest_alignment_ms=pending.longest_alignment_ms,
+            incremental=is_incremental(metadata.subtasks, pending.checkpoint_id),
+            written_bytes=written_bytes(metadata.subtasks, pending.checkpoint_id),
+            unaligned=pending.unaligned,
+            channel_state_bytes=pending.channel_state_bytes,
         )
         return [PersistCheckpoint(metadata, record)]
 
@@ -278,20 +382,17 @@ class CheckpointCoordinator:
             triggered_unix_ms=pending.triggered_ms + self._setting.unix_offset_ms,
             completed_unix_ms=pending.collected_ms + self._setting.unix_offset_ms,
             vertices=self._setting.vertices,
-            subtasks=pending.subtask_states(),
+            subtasks=completed_handles(pending.subtask_states(), self.completed.bases()),
             terminal=pending.terminal,
         )
 
     def _settled(self, event: CheckpointPersisted | CheckpointPersistFailed, now_ms: int) -> list[CheckpointEffect]:
-        pending = self._pending
+        number = event.checkpoint_id if isinstance(event, CheckpointPersistFailed) else event.checkpoint.checkpoint_id
+        pending = self._find(number)
         if pending is None or pending.state is not PendingState.PERSISTING:
             return []
         if isinstance(event, CheckpointPersistFailed):
-            if event.checkpoint_id != pending.checkpoint_id:
-                return []
-            return self._abort(event.reason, now_ms, counts=not event.store_unavailable)
-        if event.checkpoint.checkpoint_id != pending.checkpoint_id:
-            return []
+            return self._abort(pending, event.reason, now_ms, counts=not event.store_unavailable)
         return self._complete(pending, event.checkpoint, now_ms)
 
     def _complete(
@@ -299,29 +400,35 @@ class CheckpointCoordinator:
     ) -> list[CheckpointEffect]:
         metadata = self._metadata_of(pending)
         pending.move(PendingState.COMPLETED, now_ms)
-        self._over(now_ms)
+        self._over(pending, now_ms)
         self.completed.add(checkpoint, metadata)
         self.completed_count += 1
+        self.newest_triggered_ms = pending.triggered_ms
+        if pending.completed_id == 0 and pending.kind is not CheckpointKind.SAVEPOINT:
+            self._full_next = False
         alive = pending.attempt == self._attempt
         if alive:
             self._failures = 0
-            self._terminal_id = pending.checkpoint_id if pending.terminal else 0
+            is_stop = pending.kind is CheckpointKind.SAVEPOINT and pending.checkpoint_id == self._last_id
+            is_last = pending.terminal or is_stop
+            self._terminal_id = pending.checkpoint_id if is_last else 0
         newest = self.completed.newest
         effects: list[CheckpointEffect] = []
         if newest is not None:
             effects.append(CheckpointCompleted(pending.attempt, newest, metadata, alive))
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, newest))
-        return effects + [DiscardCheckpoint(one) for one in self.completed.take_subsumed()]
+        for older in [one for one in self._pending if one.checkpoint_id < pending.checkpoint_id]:
+            effects += self._abort(older, f"checkpoint {pending.checkpoint_id} subsumes it", now_ms, counts=False)
+        subsumed = self.completed.take_subsumed(min((one.completed_id for one in self._pending), default=None))
+        return effects + [DiscardCheckpoint(one.checkpoint, one.free) for one in subsumed]
 
-    def _abort(self, reason: str, now_ms: int, *, counts: bool) -> list[CheckpointEffect]:
-        """Gives the pending checkpoint up. counts: it may have been the job's fault; savepoints never count."""
-        pending = self._pending
-        if pending is None:
-            return []
+    def _abort(self, pending: PendingCheckpoint, reason: str, now_ms: int, *, counts: bool) -> list[CheckpointEffect]:
+        """Gives a pending checkpoint up. counts: it may have been the job's fault; savepoints never count."""
+        self._last_id = 0 if self._last_id == pending.checkpoint_id else self._last_id
         was_triggered = pending.state is not PendingState.RESERVING
         pending.move(PendingState.ABORTED, now_ms)
-        self._over(now_ms)
+        self._over(pending, now_ms)
         effects: list[CheckpointEffect] = []
         alive = pending.attempt == self._attempt
         if was_triggered:
@@ -338,8 +445,8 @@ class CheckpointCoordinator:
                 effects.append(TooManyFailures(text))
         return effects
 
-    def _over(self, now_ms: int) -> None:
-        self._pending = None
+    def _over(self, pending: PendingCheckpoint, now_ms: int) -> None:
+        self._pending.remove(pending)
         self._not_before_ms = max(self._not_before_ms, now_ms + self._setting.options.min_pause_ms)
 
 

@@ -30,17 +30,20 @@ class PersistCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class DiscardCheckpoint:
-    """Delete a subsumed checkpoint: the ZooKeeper record first (fenced), and only when that is done its folder.
+    """Delete a subsumed checkpoint: the ZooKeeper record first (fenced), and only when that is done its files.
 
+    Those are its folder and what it has shared with other checkpoints, unless one that is kept refers to it: `free`,
+    names in the run's `shared` folder.
     No answer. A failure is logged; a record that stays is offered for discarding again after the next recovery.
     """
 
     checkpoint: CompletedCheckpoint
+    free: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DiscardPending:
-    """Delete the folder `chk-<id>` of a checkpoint that never completed. No answer; failures are logged."""
+    """Delete what was written for a checkpoint that never completed. No answer; failures are logged."""
 
     checkpoint_id: int
 
@@ -56,13 +59,18 @@ class AnswerSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTriggered:
-    """To the JobMaster: send TriggerCheckpoint to the sources of `attempt`."""
+    """To the JobMaster: send TriggerCheckpoint to the sources of `attempt`, an unaligned one to every subtask.
+
+    An unaligned one may follow an aligned one of the same id, which has taken too long.
+    """
 
     attempt: AttemptId
     checkpoint_id: int
     kind: CheckpointKind
     terminal: bool
     triggered_unix_ms: int
+    completed_id: int = 0
+    unaligned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockgate_proto.messages import AcknowledgeCheckpoint, AttemptId, CompletedCheckpoint, DeclineCheckpoint
+from lockgate_proto.messages import (
+    AcknowledgeCheckpoint,
+    AttemptId,
+    CheckpointKind,
+    CompletedCheckpoint,
+    DeclineCheckpoint,
+    VertexShape,
+)
 
 SubtaskKey = tuple[str, int]
 """Vertex id and subtask index: names a subtask within one attempt."""
@@ -67,10 +74,14 @@ class SavepointRequested:
     """A client wants a savepoint. request_id: chosen by the runtime, comes back in AnswerSavepoint exactly once.
 
     timeout_ms: counted from now, waiting in the queue included; 0 means the job's checkpoint timeout.
+    kind: CHECKPOINT for one that only has to be taken now and is subsumed like any other. last: no other checkpoint may
+    follow it in this attempt.
     """
 
     request_id: str
     timeout_ms: int = 0
+    kind: CheckpointKind = CheckpointKind.SAVEPOINT
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +101,14 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRunning:
-    """Every subtask of the attempt runs: checkpoints may begin. From the JobMaster only."""
+    """Every subtask of the attempt runs: checkpoints may begin. From the JobMaster only.
+
+    vertices: the graph's shape in this attempt, empty when it is as at the start.
+    """
 
     attempt: AttemptId
     subtasks: frozenset[SubtaskKey]
+    vertices: tuple[VertexShape, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +119,27 @@ class AttemptEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Draining:
+    """The sources of the attempt are told to stop reading: the terminal checkpoint follows, no periodic one before it.
+
+    From the JobMaster only. Such a checkpoint would hold windows that the end of some inputs has fired, and sources
+    that read on after a failure.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class InputExhausted:
-    """Every subtask of the attempt is exhausted: the terminal checkpoint is wanted now. From the JobMaster only."""
+    """Every subtask of the attempt is exhausted: the terminal checkpoint is wanted now. From the JobMaster only.
+
+    is_savepoint: it is one that somebody has asked for, and is kept.
+    """
+
+    is_savepoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LastOneDropped:
+    """Others may follow the checkpoint that was to be the last of its attempt. From the JobMaster only."""
 
 
 CheckpointEvent = (
@@ -121,5 +155,7 @@ CheckpointEvent = (
     | Tick
     | AttemptRunning
     | AttemptEnded
+    | Draining
     | InputExhausted
+    | LastOneDropped
 )

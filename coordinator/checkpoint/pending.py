@@ -57,8 +57,13 @@ class PendingCheckpoint:
         terminal: bool = False,
         request_id: str | None = None,
         deadline_ms: int | None = None,
+        completed_id: int = 0,
     ) -> None:
-        """request_id: of the client that wants this savepoint. deadline_ms: of a savepoint, else set when triggered."""
+        """request_id: of the client that wants this savepoint. deadline_ms: of a savepoint, else set when triggered.
+
+        completed_id: the newest completed checkpoint when this one began; it may build on that or on a later one;
+        0: it is to be full.
+        """
         self.checkpoint_id = checkpoint_id
         self.attempt = attempt
         self.expected = expected
@@ -66,6 +71,9 @@ class PendingCheckpoint:
         self.terminal = terminal
         self.request_id = request_id
         self.deadline_ms = deadline_ms
+        self.completed_id = completed_id
+        self.turn_at_ms: int | None = None  # when an aligned one that has taken too long turns unaligned
+        self.unaligned = False
         self.triggered_ms = 0
         self.collected_ms = 0
         self.state = PendingState.RESERVING
@@ -113,9 +121,9 @@ class PendingCheckpoint:
         return tuple(state or SubtaskState(vertex_id=key[0], subtask=key[1]) for key, state in found)
 
     @property
-    def state_bytes(self) -> int:
-        """Size of all state together."""
-        handles = (operator.handle for state in self.subtask_states() for operator in state.operators)
+    def channel_state_bytes(self) -> int:
+        """Size of what unaligned barriers have overtaken."""
+        handles = (channel.handle for state in self.subtask_states() for channel in state.channels)
         return sum(handle.size_bytes for handle in handles if handle is not None)
 
     @property

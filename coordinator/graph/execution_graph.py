@@ -99,6 +99,10 @@ class ExecutionGraph:
         """Where a subtask is placed."""
         return self._place[key].task_manager_id
 
+    def places(self) -> Mapping[SubtaskKey, SlotOffer]:
+        """The slot of every subtask."""
+        return dict(self._place)
+
     def task_managers(self) -> tuple[str, ...]:
         """Every task manager that has a subtask, sorted."""
         return tuple(sorted({slot.task_manager_id for slot in self._place.values()}))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lockgate_proto.loops import is_feedback, spread_of
 from lockgate_proto.messages import (
+    CheckpointMode,
     CheckpointOptions,
     ConsoleSink,
+    Edge,
     ExponentialRestart,
     FailureRateRestart,
     FileSource,
@@ -14,11 +17,20 @@ from lockgate_proto.messages import (
     FixedDelayRestart,
     GeneratorSource,
     JobGraph,
+    KafkaSink,
+    KafkaSource,
+    KafkaStart,
+    KafkaWriteMode,
     MemoryBackend,
     NoRestart,
     Operator,
+    PythonSource,
     RestartStrategy,
+    RocksdbBackend,
+    SqlSink,
+    SqlWriteMode,
     StateBackend,
+    StragglerReplacement,
     Vertex,
 )
 
@@ -29,14 +41,18 @@ DEFAULT_INTERVAL_MS = 1_000
 DEFAULT_TIMEOUT_MS = 60_000
 DEFAULT_RETAINED = 1
 DEFAULT_POLL_INTERVAL_MS = 1_000
+DEFAULT_KAFKA_POLL_INTERVAL_MS = 30_000
+DEFAULT_COMMITS_TOPIC = "lockgate-commits"
 DEFAULT_CONSOLE_ROWS = 20
 DEFAULT_MEMORY_STATE_BYTES = 16 * 1024 * 1024
+DEFAULT_ROCKSDB_BYTES = 128 * 1024 * 1024
 DEFAULT_EXPONENTIAL = ExponentialRestart(
     initial_ms=50, max_ms=10_000, multiplier=2.0, jitter=0.2, reset_after_ms=30_000
 )
 DEFAULT_DELAY_MS = 1_000
 DEFAULT_FAILURES = 3
 DEFAULT_FAILURE_INTERVAL_MS = 60_000
+DEFAULT_STRAGGLERS = StragglerReplacement(factor=3.0, window_ms=30_000, pause_ms=60_000)
 
 
 def normalize(graph: JobGraph) -> JobGraph:
@@ -44,9 +60,11 @@ def normalize(graph: JobGraph) -> JobGraph:
     return replace(
         graph,
         vertices=tuple(_vertex(vertex) for vertex in graph.vertices),
+        edges=tuple(_edge(edge) for edge in graph.edges),
         checkpoints=_checkpoints(graph.checkpoints or CheckpointOptions()),
         restart=RestartStrategy(strategy=_restart(graph.restart or RestartStrategy())),
-        state_backend=StateBackend(backend=_backend(graph.state_backend or StateBackend())),
+        state_backend=_state_backend(graph.state_backend or StateBackend()),
+        straggler_replacement=_stragglers(graph.straggler_replacement),
     )
 
 
@@ -59,14 +77,26 @@ def _vertex(vertex: Vertex) -> Vertex:
     )
 
 
+def _edge(edge: Edge) -> Edge:
+    return replace(edge, feedback=spread_of(edge)) if is_feedback(edge) else edge
+
+
 def _operator(operator: Operator, parallelism: int) -> Operator:
     kind = operator.kind
-    if isinstance(kind, FileSource) and kind.continuous:
+    if isinstance(kind, FileSource | PythonSource) and kind.continuous:
         kind = replace(kind, poll_interval_ms=kind.poll_interval_ms or DEFAULT_POLL_INTERVAL_MS)
     elif isinstance(kind, GeneratorSource):
         kind = replace(kind, partitions=kind.partitions or parallelism)
     elif isinstance(kind, ConsoleSink):
         kind = replace(kind, rows=kind.rows or DEFAULT_CONSOLE_ROWS)
+    elif isinstance(kind, SqlSink):
+        kind = replace(kind, mode=kind.mode or SqlWriteMode.UPSERT)
+    elif isinstance(kind, KafkaSource):
+        interval_ms = kind.poll_interval_ms or (0 if kind.bounded else DEFAULT_KAFKA_POLL_INTERVAL_MS)
+        kind = replace(kind, starting=kind.starting or KafkaStart.KAFKA_EARLIEST, poll_interval_ms=interval_ms)
+    elif isinstance(kind, KafkaSink):
+        mode = kind.mode or KafkaWriteMode.KAFKA_EXACTLY_ONCE
+        kind = replace(kind, mode=mode, commits_topic=kind.commits_topic or DEFAULT_COMMITS_TOPIC)
     return replace(operator, name=operator.name or operator.id, kind=kind)
 
 
@@ -76,6 +106,8 @@ def _checkpoints(options: CheckpointOptions) -> CheckpointOptions:
         interval_ms=options.interval_ms or DEFAULT_INTERVAL_MS,
         timeout_ms=options.timeout_ms or DEFAULT_TIMEOUT_MS,
         retained=options.retained or DEFAULT_RETAINED,
+        mode=options.mode or CheckpointMode.EXACTLY_ONCE,
+        max_concurrent=options.max_concurrent or 1,
     )
 
 
@@ -104,8 +136,20 @@ def _restart(restart: RestartStrategy) -> Strategy:
     return strategy
 
 
-def _backend(state_backend: StateBackend) -> FilesystemBackend | MemoryBackend:
-    backend = state_backend.backend or FilesystemBackend()
+def _state_backend(choice: StateBackend) -> StateBackend:
+    backend = choice.backend or FilesystemBackend()
     if isinstance(backend, MemoryBackend):
-        return replace(backend, max_state_bytes=backend.max_state_bytes or DEFAULT_MEMORY_STATE_BYTES)
-    return backend
+        backend = replace(backend, max_state_bytes=backend.max_state_bytes or DEFAULT_MEMORY_STATE_BYTES)
+    elif isinstance(backend, RocksdbBackend):
+        backend = replace(backend, memory_bytes=backend.memory_bytes or DEFAULT_ROCKSDB_BYTES)
+    return replace(choice, backend=backend, full_every=choice.full_every or 1)
+
+
+def _stragglers(option: StragglerReplacement | None) -> StragglerReplacement | None:
+    if option is None:
+        return None
+    return StragglerReplacement(
+        factor=option.factor or DEFAULT_STRAGGLERS.factor,
+        window_ms=option.window_ms or DEFAULT_STRAGGLERS.window_ms,
+        pause_ms=option.pause_ms or DEFAULT_STRAGGLERS.pause_ms,
+    )

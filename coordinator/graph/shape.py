@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from lockgate_proto.messages import (
     ConsoleSink,
+    Deduplicate,
     FileSink,
     FileSource,
     ForeachBatchSink,
     GeneratorSource,
+    InputShape,
+    IntervalJoin,
     JobGraph,
+    KafkaSink,
+    KafkaSource,
+    KeyedAggregate,
+    KeyedProcess,
     Operator,
+    PythonSink,
+    PythonSource,
     PythonTransform,
+    SocketSource,
     SqlSink,
     Vertex,
     VertexShape,
 )
 
-SOURCES = (FileSource, GeneratorSource)
-SINKS = (FileSink, SqlSink, ConsoleSink, ForeachBatchSink)
+SOURCES = (FileSource, GeneratorSource, PythonSource, SocketSource, KafkaSource)
+KEYED = (KeyedAggregate, KeyedProcess, Deduplicate, IntervalJoin)
+_PICKLED = (PythonTransform, KeyedProcess, ForeachBatchSink, PythonSource, PythonSink)
+SINKS = (FileSink, SqlSink, ConsoleSink, ForeachBatchSink, PythonSink, KafkaSink)
 
 
 def is_source(operator: Operator) -> bool:
@@ -28,6 +40,16 @@ def is_source(operator: Operator) -> bool:
 def is_sink(operator: Operator) -> bool:
     """True for operators that write to outside."""
     return isinstance(operator.kind, SINKS)
+
+
+def is_keyed(operator: Operator) -> bool:
+    """True for operators that keep state by key, and so stand behind HASH edges."""
+    return isinstance(operator.kind, KEYED)
+
+
+def shows_at_checkpoints(operator: Operator) -> bool:
+    """True for sinks that hold output back until a checkpoint is complete; what is printed is shown as it comes."""
+    return is_sink(operator) and not isinstance(operator.kind, ConsoleSink)
 
 
 def source_vertices(graph: JobGraph) -> tuple[Vertex, ...]:
@@ -45,6 +67,12 @@ def subtasks(graph: JobGraph) -> tuple[tuple[str, int], ...]:
     return tuple((vertex.id, index) for vertex in graph.vertices for index in range(vertex.parallelism))
 
 
+def committers(graph: JobGraph) -> tuple[tuple[str, int], ...]:
+    """The subtasks that show something when a checkpoint is complete, in graph order."""
+    sinks = {vertex.id for vertex in graph.vertices if any(map(shows_at_checkpoints, vertex.operators))}
+    return tuple(key for key in subtasks(graph) if key[0] in sinks)
+
+
 def vertex_shapes(graph: JobGraph) -> tuple[VertexShape, ...]:
     """What a snapshot of this graph has to match on restore."""
     return tuple(
@@ -53,6 +81,7 @@ def vertex_shapes(graph: JobGraph) -> tuple[VertexShape, ...]:
             parallelism=vertex.parallelism,
             max_parallelism=vertex.max_parallelism,
             operator_ids=tuple(operator.id for operator in vertex.operators),
+            inputs=tuple(InputShape(edge.source, edge.keys) for edge in graph.edges if edge.target == vertex.id),
         )
         for vertex in graph.vertices
     )
@@ -61,4 +90,12 @@ def vertex_shapes(graph: JobGraph) -> tuple[VertexShape, ...]:
 def has_pickled_code(graph: JobGraph) -> bool:
     """True when the graph carries Python functions, which only authenticated clients may submit."""
     kinds = (operator.kind for vertex in graph.vertices for operator in vertex.operators)
-    return any(isinstance(kind, PythonTransform | ForeachBatchSink) for kind in kinds)
+    return any(isinstance(kind, _PICKLED) for kind in kinds)
+
+
+def poll_interval_ms(source: Operator) -> int | None:
+    """How often a source is asked for new splits; None: once. Of a normalized graph."""
+    kind = source.kind
+    if isinstance(kind, KafkaSource):
+        return None if kind.bounded else kind.poll_interval_ms
+    return kind.poll_interval_ms if isinstance(kind, FileSource | PythonSource) and kind.continuous else None

@@ -42,7 +42,7 @@ class SlotsRequested:
     """A job wants `count` slots in place of whatever it holds or has asked for (see effects.RequestSlots).
 
     preferred: the task manager wanted for slot i, "" where there is none. grace_ms: wait so long for preferred ones
-    that are not registered yet.
+    that are not registered yet. avoided: see effects.RequestSlots.
     """
 
     job_key: str
@@ -50,6 +50,7 @@ class SlotsRequested:
     count: int
     preferred: tuple[str, ...] = ()
     grace_ms: int = 0
+    avoided: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,16 @@ class SlotPool:
         """Slots that no job holds."""
         return sum(one.free for one in self._task_managers.values())
 
+    def spares(self, job_key: str) -> tuple[SlotCount, ...]:
+        """Task managers with free slots, for a job that would ask anew for what it has and some of them.
+
+        Empty when what it gives up for a moment would go to a job that waits.
+        """
+        within_reach = self.free_slots + sum(self.held_by(job_key).values())
+        if any(one.request.count <= within_reach for key, one in self._waiting.items() if key != job_key):
+            return ()
+        return tuple(one for one in self.task_managers() if one.free_slots > 0)
+
     def held_by(self, job_key: str) -> dict[str, int]:
         """Task manager id to the number of slots that the job holds there."""
         return {name: one.held[job_key] for name, one in self._task_managers.items() if one.held.get(job_key)}
@@ -203,7 +214,15 @@ class SlotPool:
 
     def _emptiest(self, request: SlotsRequested) -> str:
         candidates = [(name, one) for name, one in self._task_managers.items() if one.free]
-        name, _ = min(candidates, key=lambda item: (item[1].held.get(request.job_key, 0), -item[1].free, item[0]))
+        name, _ = min(
+            candidates,
+            key=lambda item: (
+                item[0] in request.avoided,
+                item[1].held.get(request.job_key, 0),
+                -item[1].free,
+                item[0],
+            ),
+        )
         return name
 
     def _hold(self, name: str, job_key: str) -> str:

@@ -6,10 +6,25 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from lockgate_proto.messages import Edge, JobGraph, KeyedAggregate, Operator, Partitioning, Vertex
+from lockgate_proto.loops import is_feedback, spread_of
+from lockgate_proto.messages import (
+    Deduplicate,
+    Edge,
+    IntervalJoin,
+    JobGraph,
+    KeyedAggregate,
+    KeyedProcess,
+    Operator,
+    Partitioning,
+    SocketSource,
+    Vertex,
+)
 
 from coordinator.graph.normalize import normalize
-from coordinator.graph.shape import is_sink, is_source
+from coordinator.graph.shape import is_keyed, is_sink, is_source
+from coordinator.graph.validate_event_time import event_time_problems
+from coordinator.graph.validate_join import join_edge_problems
+from coordinator.graph.validate_loops import loop_problems
 from coordinator.graph.validate_operator import operator_problems
 from coordinator.graph.validate_options import option_problems
 
@@ -27,7 +42,9 @@ def validate(graph: JobGraph) -> tuple[str, ...]:
         *(text for vertex in graph.vertices for text in _vertex_problems(vertex)),
         *_edge_problems(graph),
         *_connection_problems(graph),
-        *_cycle_problems(graph),
+        *event_time_problems(graph),
+        *join_edge_problems(graph),
+        *loop_problems(graph),
         *option_problems(graph),
     )
 
@@ -73,8 +90,13 @@ def _vertex_problems(vertex: Vertex) -> Iterator[str]:
 def _place_problems(vertex: Vertex, position: int, operator: Operator) -> Iterator[str]:
     if position > 0 and is_source(operator):
         yield f"Source '{operator.id}' is not the first operator of vertex '{vertex.id}': records cannot flow into it."
-    if position > 0 and isinstance(operator.kind, KeyedAggregate):
-        yield f"Aggregate '{operator.id}' has to be the first operator of its vertex, behind a HASH edge."
+    if isinstance(operator.kind, SocketSource) and vertex.parallelism > 1:
+        yield (
+            f"Source '{operator.id}' reads from one connection, so vertex '{vertex.id}' cannot have parallelism "
+            f"{vertex.parallelism}: give it 1 and send its records on with a REBALANCE or HASH edge."
+        )
+    if position > 0 and is_keyed(operator):
+        yield f"{_called(operator)} has to be the first operator of its vertex, behind a HASH edge."
     if position < len(vertex.operators) - 1 and is_sink(operator):
         yield f"Sink '{operator.id}' is not the last operator of vertex '{vertex.id}': nothing comes out of a sink."
 
@@ -94,15 +116,15 @@ def _edge_problems(graph: JobGraph) -> Iterator[str]:
 def _partitioning_problems(edge: Edge, source: Vertex | None, target: Vertex | None) -> Iterator[str]:
     name = f"The edge {edge.source} -> {edge.target}"
     if edge.partitioning is Partitioning.PARTITIONING_UNSPECIFIED:
-        yield f"{name} has no partitioning: choose FORWARD, HASH, REBALANCE or BROADCAST."
-    if edge.partitioning is Partitioning.HASH:
+        yield f"{name} has no partitioning: choose FORWARD, HASH, REBALANCE, BROADCAST or FEEDBACK."
+    if spread_of(edge) is Partitioning.HASH:
         if not edge.keys or not all(edge.keys):
             yield f"{name} is HASH but names no keys."
         for key in duplicates(edge.keys):
             yield f"{name} names the key '{key}' twice."
     elif edge.keys:
         yield f"{name} has keys ({', '.join(edge.keys)}), but only HASH edges use keys."
-    forward = edge.partitioning is Partitioning.FORWARD
+    forward = spread_of(edge) is Partitioning.FORWARD
     if forward and source is not None and target is not None and source.parallelism != target.parallelism:
         yield (
             f"{name} is FORWARD, but the parallelism differs ({source.parallelism} and {target.parallelism}): "
@@ -116,40 +138,38 @@ def _connection_problems(graph: JobGraph) -> Iterator[str]:
     for vertex in graph.vertices:
         if not vertex.operators:
             continue
-        inputs = [edge for edge in graph.edges if edge.target == vertex.id]
-        outputs = [edge for edge in graph.edges if edge.source == vertex.id]
+        inputs = [edge for edge in graph.edges if edge.target == vertex.id and not is_feedback(edge)]
+        outputs = [edge for edge in graph.edges if edge.source == vertex.id and not edge.side_output]
         first, last = vertex.operators[0], vertex.operators[-1]
         if is_source(first) and inputs:
             yield f"Vertex '{vertex.id}' begins with source '{first.id}', but records of other vertices flow into it."
         if not is_source(first) and not inputs:
-            yield f"Vertex '{vertex.id}' has neither a source nor an input."
+            yield f"Vertex '{vertex.id}' has neither a source nor an input{_besides_feedback(graph, vertex)}."
         if is_sink(last) and outputs:
             yield f"Vertex '{vertex.id}' ends with sink '{last.id}', but an edge leaves it; nothing leaves a sink."
         if not is_sink(last) and not outputs:
             yield f"The records of vertex '{vertex.id}' go nowhere: add a sink or an edge."
-        if isinstance(first.kind, KeyedAggregate):
-            yield from _aggregate_input_problems(first, first.kind, inputs)
+        if isinstance(first.kind, KeyedAggregate | KeyedProcess | Deduplicate):
+            yield from _keyed_input_problems(first, first.kind.keys, inputs)
 
 
-def _aggregate_input_problems(operator: Operator, kind: KeyedAggregate, inputs: Sequence[Edge]) -> Iterator[str]:
+def _besides_feedback(graph: JobGraph, vertex: Vertex) -> str:
+    return " from outside its loop" if any(edge.target == vertex.id for edge in graph.edges) else ""
+
+
+def _keyed_input_problems(operator: Operator, keys: tuple[str, ...], inputs: Sequence[Edge]) -> Iterator[str]:
     for edge in inputs:
-        if edge.partitioning is not Partitioning.HASH or edge.keys != kind.keys:
+        if edge.partitioning is not Partitioning.HASH or edge.keys != keys:
             yield (
-                f"Aggregate '{operator.id}' needs HASH input on its keys ({', '.join(kind.keys)}), in this order; "
+                f"{_called(operator)} needs HASH input on its keys ({', '.join(keys)}), in this order; "
                 f"the edge {edge.source} -> {edge.target} is {edge.partitioning.name}"
                 + (f" on ({', '.join(edge.keys)})." if edge.keys else ".")
             )
 
 
-def _cycle_problems(graph: JobGraph) -> Iterator[str]:
-    """Takes away vertices without inputs until none is left; what remains is a cycle or lies behind one."""
-    remaining = {vertex.id for vertex in graph.vertices}
-    edges = [edge for edge in graph.edges if edge.source in remaining and edge.target in remaining]
-    while free := remaining - {edge.target for edge in edges}:
-        remaining -= free
-        edges = [edge for edge in edges if edge.source in remaining]
-    while ends := remaining - {edge.source for edge in edges}:
-        remaining -= ends
-        edges = [edge for edge in edges if edge.target in remaining]
-    if remaining:
-        yield f"The vertices {', '.join(sorted(remaining))} form a cycle; loops are not possible."
+_NAMES = {KeyedProcess: "Process function", Deduplicate: "Deduplication", IntervalJoin: "Join"}
+
+
+def _called(operator: Operator) -> str:
+    """An operator with keyed state, at the beginning of a sentence."""
+    return f"{_NAMES.get(type(operator.kind), 'Aggregate')} '{operator.id}'"

@@ -11,17 +11,35 @@ from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
     ConsoleSink,
+    DeclaredState,
+    Deduplicate,
+    EventTime,
     FileFormat,
     FileSink,
     FileSource,
     ForeachBatchSink,
     GeneratorSource,
+    IntervalJoin,
+    KafkaSink,
+    KafkaSource,
     KeyedAggregate,
+    KeyedProcess,
     Operator,
+    PythonSink,
+    PythonSource,
     PythonTransform,
+    SocketSource,
     SqlSink,
     SqlTransform,
+    SqlWriteMode,
+    StateShape,
 )
+
+from coordinator.graph.validate_event_time import MAX_DURATION_MS, declaration_problems, window_problems
+from coordinator.graph.validate_join import join_problems
+from coordinator.graph.validate_kafka import sink_problems, source_problems
+
+_DATABASES = ("sqlite", "postgresql")
 
 
 def operator_problems(operator: Operator) -> Iterator[str]:
@@ -53,6 +71,27 @@ def _generator(source: GeneratorSource) -> Iterator[str]:
         yield f"generates {source.rows_per_second} rows per second: 0 stands for as fast as it goes."
 
 
+def _python_source(source: PythonSource) -> Iterator[str]:
+    if not source.source:
+        yield "reads from a source of your own but has no source."
+    if not source.schema.strip():
+        yield "reads from a source of your own and needs its schema, for example 'word STRING, n BIGINT'."
+    if source.poll_interval_ms < 0:
+        yield f"has a poll interval of {source.poll_interval_ms} ms: it cannot be negative."
+
+
+def _socket_source(source: SocketSource) -> Iterator[str]:
+    if not source.host:
+        yield "reads from a socket but names no host."
+    if not 1 <= source.port <= 65_535:
+        yield f"reads from a socket at port {source.port}: 1 to 65535 are possible."
+
+
+def _python_sink(sink: PythonSink) -> Iterator[str]:
+    if not sink.sink:
+        yield "writes to a sink of your own but has no sink."
+
+
 def _sql(transform: SqlTransform) -> Iterator[str]:
     if not transform.query.strip():
         yield "has an empty SQL query."
@@ -74,6 +113,7 @@ def _keyed_aggregate(kind: KeyedAggregate) -> Iterator[str]:
             yield f"would have {count} result columns named '{name}' (keys and aggregates together)."
     for position, aggregate in enumerate(kind.aggregates):
         yield from _aggregate(position, aggregate)
+    yield from window_problems(kind)
 
 
 def _aggregate(position: int, aggregate: Aggregate) -> Iterator[str]:
@@ -84,6 +124,42 @@ def _aggregate(position: int, aggregate: Aggregate) -> Iterator[str]:
         yield f"has an aggregate without a function ({name}): choose COUNT, SUM, MIN, MAX or AVG."
     elif aggregate.function is not AggregateFunction.COUNT and not aggregate.input.strip():
         yield f"has a {aggregate.function.name} of nothing ({name}): it needs an input expression."
+
+
+def _keyed_process(kind: KeyedProcess) -> Iterator[str]:
+    if not kind.keys or not all(kind.keys):
+        yield "processes by key but names no keys."
+    if not kind.function:
+        yield "has no function."
+    if not kind.schema.strip():
+        yield "needs the schema of what its function puts out, for example 'word STRING, n BIGINT'."
+    for name, count in Counter(state.name for state in kind.states).items():
+        if count > 1:
+            yield f"declares {count} states named '{name}': every name may be used once."
+    for state in kind.states:
+        for text in _state(state):
+            yield f"declares state '{state.name}' {text}"
+
+
+def _state(state: DeclaredState) -> Iterator[str]:
+    if not state.name.isidentifier():
+        yield "with a name that is no attribute's: letters, digits and _ are possible."
+    if state.shape is StateShape.STATE_SHAPE_UNSPECIFIED:
+        yield "of no shape: choose VALUE_STATE, LIST_STATE or MAP_STATE."
+    if not state.type.strip():
+        yield "of no type: it needs one, for example 'DOUBLE'."
+    is_map = state.shape is StateShape.MAP_STATE
+    if is_map != bool(state.key_type.strip()):
+        yield "of MAP_STATE without a type for its keys." if is_map else "with a type for keys, but it is no MAP_STATE."
+    if not 0 <= state.ttl_ms <= MAX_DURATION_MS:
+        yield f"with ttl_ms {state.ttl_ms}: 0 to {MAX_DURATION_MS} are possible, 0 stands for no end."
+
+
+def _deduplicate(kind: Deduplicate) -> Iterator[str]:
+    if not kind.keys or not all(kind.keys):
+        yield "drops duplicates by key but names no keys."
+    if not 0 <= kind.ttl_ms <= MAX_DURATION_MS:
+        yield f"has ttl_ms {kind.ttl_ms}: 0 to {MAX_DURATION_MS} are possible, 0 stands for no end."
 
 
 def _file_sink(sink: FileSink) -> Iterator[str]:
@@ -98,10 +174,18 @@ def _file_sink(sink: FileSink) -> Iterator[str]:
 def _sql_sink(sink: SqlSink) -> Iterator[str]:
     if not sink.url:
         yield "writes to a database but has no url, for example 'sqlite:////tmp/words.db'."
+    elif sink.url.partition(":")[0].partition("+")[0] not in _DATABASES:
+        yield f"writes to a database that is not supported: its url has to begin with {' or '.join(_DATABASES)}."
     if not sink.table:
         yield "writes to a database but names no table."
-    if not sink.keys or not all(sink.keys):
-        yield "writes to a database and needs key columns: rows are inserted or replaced by key."
+    if sink.mode is SqlWriteMode.APPEND:
+        if sink.keys:
+            yield f"appends every row, so it has no use for key columns ({', '.join(sink.keys)}): leave them out."
+    elif not sink.keys or not all(sink.keys):
+        yield (
+            "writes to a database and needs key columns: rows are inserted or replaced by key. "
+            "The mode APPEND inserts every row and needs none."
+        )
     for name, count in Counter(key.casefold() for key in sink.keys).items():
         if count > 1:
             yield f"names the key column '{name}' {count} times."
@@ -117,9 +201,18 @@ _CHECKS: Mapping[type[Any], Callable[[Any], Iterator[str]]] = {
     GeneratorSource: _generator,
     SqlTransform: _sql,
     PythonTransform: _function,
+    EventTime: declaration_problems,
     KeyedAggregate: _keyed_aggregate,
+    IntervalJoin: join_problems,
+    KeyedProcess: _keyed_process,
+    Deduplicate: _deduplicate,
     FileSink: _file_sink,
     SqlSink: _sql_sink,
     ConsoleSink: _console_sink,
     ForeachBatchSink: _function,
+    PythonSource: _python_source,
+    PythonSink: _python_sink,
+    SocketSource: _socket_source,
+    KafkaSource: source_problems,
+    KafkaSink: sink_problems,
 }

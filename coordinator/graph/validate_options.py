@@ -6,7 +6,9 @@ import math
 import re
 from collections.abc import Iterator
 
+from lockgate_proto.loops import loops
 from lockgate_proto.messages import (
+    CheckpointMode,
     CheckpointOptions,
     ExponentialRestart,
     FailureRateRestart,
@@ -14,13 +16,24 @@ from lockgate_proto.messages import (
     FixedDelayRestart,
     JobGraph,
     MemoryBackend,
+    RocksdbBackend,
     StateBackend,
+    StragglerReplacement,
 )
 
 from coordinator.graph.normalize import Strategy
 
 MAX_INLINE_STATE_BYTES = 32 * 1024 * 1024
 """Of one subtask: half of what fits into one message, which its acknowledgement is."""
+
+MAX_FULL_EVERY = 1_000
+MIN_ROCKSDB_BYTES = 16 * 1024 * 1024
+
+LEAST_FACTOR = 1.5
+LEAST_WINDOW_MS = 1_000
+
+MAX_CONCURRENT = 100
+"""Checkpoints in flight: each keeps a frozen state in memory until it is stored."""
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|/")
 
@@ -31,25 +44,65 @@ def option_problems(graph: JobGraph) -> Iterator[str]:
         yield from _checkpoints(graph.checkpoints)
     if graph.restart is not None and graph.restart.strategy is not None:
         yield from _restart(graph.restart.strategy)
-    backend = (graph.state_backend or StateBackend()).backend
-    if isinstance(backend, MemoryBackend) and not 0 <= backend.max_state_bytes <= MAX_INLINE_STATE_BYTES:
+    if graph.straggler_replacement is not None:
+        yield from _stragglers(graph.straggler_replacement)
+    choice = graph.state_backend or StateBackend()
+    backend = choice.backend
+    if not 0 <= choice.full_every <= MAX_FULL_EVERY:
         yield (
-            f"The memory backend's max_state_bytes is {backend.max_state_bytes}: 0 (for 16 MiB) to "
-            f"{MAX_INLINE_STATE_BYTES} are possible, because the state travels inside messages. "
-            f"Use the filesystem backend for more."
+            f"The state backend's full_every is {choice.full_every}: 0 to {MAX_FULL_EVERY} are possible, "
+            f"because a restore reads every increment since the last full snapshot."
         )
-    if isinstance(backend, FilesystemBackend) and backend.uri and not _ABSOLUTE.match(backend.uri):
+    if isinstance(backend, MemoryBackend):
+        yield from _memory(backend, graph)
+    if isinstance(backend, FilesystemBackend | RocksdbBackend) and backend.uri and not _ABSOLUTE.match(backend.uri):
+        name = "rocksdb" if isinstance(backend, RocksdbBackend) else "filesystem"
         yield (
-            f"The filesystem backend's uri is '{backend.uri}': give a URI or an absolute path that every process of "
+            f"The {name} backend's uri is '{backend.uri}': give a URI or an absolute path that every process of "
             f"the cluster reaches."
         )
+    if isinstance(backend, RocksdbBackend):
+        yield from _rocksdb(backend, choice.full_every)
+
+
+def _memory(backend: MemoryBackend, graph: JobGraph) -> Iterator[str]:
+    is_unaligned = graph.checkpoints is not None and graph.checkpoints.mode is CheckpointMode.UNALIGNED
+    has_channels = is_unaligned or bool(loops(graph))
+    most = MAX_INLINE_STATE_BYTES // 2 if has_channels else MAX_INLINE_STATE_BYTES
+    if not 0 <= backend.max_state_bytes <= most:
+        where = "in the mode UNALIGNED" if is_unaligned else "in a loop"
+        besides = f", {where} with as much again of records in flight" if has_channels else ""
+        yield (
+            f"The memory backend's max_state_bytes is {backend.max_state_bytes}: 0 (for 16 MiB) to {most} are "
+            f"possible, because the state travels inside messages{besides}. Use the filesystem backend for more."
+        )
+
+
+def _rocksdb(backend: RocksdbBackend, full_every: int) -> Iterator[str]:
+    if not backend.memory_bytes >= 0 or 0 < backend.memory_bytes < MIN_ROCKSDB_BYTES:
+        yield (
+            f"The rocksdb backend's memory_bytes is {backend.memory_bytes}: use 0 (for 128 MiB) or at least "
+            f"{MIN_ROCKSDB_BYTES}."
+        )
+    if full_every > 1:
+        yield (
+            f"The state backend's full_every is {full_every}: snapshots of rocksdb always hold what is new and nothing "
+            f"else, so leave it out."
+        )
+
+
+_NOT_NEGATIVE = ("interval_ms", "timeout_ms", "min_pause_ms", "tolerable_failures", "retained", "aligned_timeout_ms")
 
 
 def _checkpoints(options: CheckpointOptions) -> Iterator[str]:
-    for name in ("interval_ms", "timeout_ms", "min_pause_ms", "tolerable_failures", "retained"):
+    for name in _NOT_NEGATIVE:
         value = getattr(options, name)
         if value < 0:
             yield f"The checkpoint option {name} is {value}: it cannot be negative."
+    if not 0 <= options.max_concurrent <= MAX_CONCURRENT:
+        yield f"The checkpoint option max_concurrent is {options.max_concurrent}: 0 to {MAX_CONCURRENT} are possible."
+    if options.aligned_timeout_ms > 0 and options.mode is not CheckpointMode.UNALIGNED:
+        yield "The checkpoint option aligned_timeout_ms is set: only in the mode UNALIGNED does an alignment time out."
 
 
 def _restart(strategy: Strategy) -> Iterator[str]:
@@ -72,3 +125,15 @@ def _not_negative(strategy: Strategy, *names: str) -> Iterator[str]:
         value = getattr(strategy, name)
         if value < 0:
             yield f"The restart strategy's {name} is {value}: it cannot be negative."
+
+
+def _stragglers(option: StragglerReplacement) -> Iterator[str]:
+    if not math.isfinite(option.factor) or option.factor < LEAST_FACTOR:
+        yield (
+            f"The straggler replacement's factor is {option.factor:g}: it has to be at least {LEAST_FACTOR}, because "
+            f"subtasks of one vertex are never quite alike."
+        )
+    for name in ("window_ms", "pause_ms"):
+        value = getattr(option, name)
+        if value < LEAST_WINDOW_MS:
+            yield f"The straggler replacement's {name} is {value}: it has to be at least {LEAST_WINDOW_MS}."

@@ -27,9 +27,14 @@ def announce(what: Announcement, attempt: Attempt | None, token: int) -> list[Ef
             kind=what.kind,
             terminal=what.terminal,
             triggered_unix_ms=what.triggered_unix_ms,
+            completed_id=what.completed_id,
+            unaligned=what.unaligned,
         )
-        names = alive.execution.source_task_managers() if alive is not None else ()
-        return [Send(name, trigger) for name in names]
+        if alive is None:
+            return []
+        if what.unaligned:
+            return list(alive.to_all(trigger))
+        return [Send(name, trigger) for name in alive.execution.source_task_managers()]
     body: NotifyCheckpointComplete | NotifyCheckpointAborted
     if isinstance(what, CheckpointCompleted):
         checkpoint_id = what.checkpoint.checkpoint_id

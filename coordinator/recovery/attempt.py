@@ -20,7 +20,7 @@ from lockgate_proto.messages import (
 )
 
 from coordinator.graph.execution_graph import ExecutionGraph, Phase, SubtaskKey
-from coordinator.graph.shape import source_vertices
+from coordinator.graph.shape import committers, source_vertices
 from coordinator.graph.slots import SlotOffer
 from coordinator.recovery.deploy_size import check_size
 from coordinator.recovery.effects import ControlBody, Emit, Send
@@ -33,7 +33,8 @@ from coordinator.recovery.events import (
     TaskManagerLost,
     Tick,
 )
-from coordinator.recovery.restore import states_by_subtask
+from coordinator.recovery.in_flight import check_in_flight
+from coordinator.recovery.redistribute import redistribute
 from coordinator.recovery.splits import DISCOVERY_TIMEOUT_MS, Assign, SplitAssigner, SplitEffect
 
 _PHASES = {SubtaskPhase.SUBTASK_RUNNING: Phase.RUNNING, SubtaskPhase.SUBTASK_EXHAUSTED: Phase.EXHAUSTED}
@@ -45,11 +46,16 @@ DEPLOY_TIMEOUT_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """The attempt is over. lost: the task manager that cannot be told, or empty."""
+    """The attempt is over. lost: the task manager that cannot be told, or empty. blameless: a restart costs nothing.
+
+    subtask: the one that has ended, if it is that.
+    """
 
     cause: FailureCause
     text: str
     lost: str = ""
+    blameless: bool = False
+    subtask: SubtaskKey | None = None
 
 
 AttemptEvent = Reported | TaskManagerLost | FirstRecordSeen | SplitsFound | Committed | Gone | Tick
@@ -65,6 +71,7 @@ class Attempt:
         self.deployed_ms: int | None = None
         self.running_ms: int | None = None
         self.execution = ExecutionGraph(graph, attempt, slots)
+        self.sinks = committers(graph)
         self._graph = graph
         self._token = token
         self._first_record_seen = False
@@ -93,9 +100,10 @@ class Attempt:
     def deploy(self, metadata: CheckpointMetadata | None, checkpoint_directory: str, now_ms: int) -> list[Send]:
         """Everything to send now that the attempt's record is written.
 
-        metadata: the snapshot to start from. Raises SourceStateUnreadable, DeployTooLarge.
+        metadata: the snapshot to start from. Raises SourceStateUnreadable, InFlightMisfit, DeployTooLarge.
         """
-        restore = states_by_subtask(metadata)
+        check_in_flight(self._graph, metadata)
+        restore = redistribute(self._graph, metadata)
         for vertex in source_vertices(self._graph):
             own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}
             self._assigners[vertex.id] = SplitAssigner(vertex, self.id, own)
@@ -122,6 +130,23 @@ class Attempt:
         if self._commit_deadline_ms is None:
             self._commit_deadline_ms = deadline_ms
         return not self._not_committed(checkpoint_id)
+
+    def has_committed(self, key: SubtaskKey, checkpoint_id: int) -> bool:
+        """True when a subtask has made this checkpoint visible."""
+        return self._committed.get(key, 0) >= checkpoint_id
+
+    def took(self, snapshot: CheckpointMetadata) -> bool:
+        """True for a snapshot of this very attempt."""
+        return (snapshot.run_id, snapshot.attempt) == (self.id.run_id, self.id.attempt)
+
+    def not_shown(self, newest: CheckpointMetadata) -> tuple[SubtaskKey, ...]:
+        """Sinks that are not known to have shown the newest checkpoint: one of its own, or what it is restored from.
+
+        One that has started has shown what it was restored from.
+        """
+        if self.took(newest):
+            return tuple(key for key in self.sinks if not self.has_committed(key, newest.checkpoint_id))
+        return tuple(key for key in self.sinks if not self.execution.started(key))
 
     def to_all(self, body: ControlBody, without: str = "") -> list[Send]:
         """One message to every task manager of the attempt."""
@@ -151,21 +176,24 @@ class Attempt:
 
     def _on_end(self, report: SubtaskReport, subtask: SubtaskId) -> list[AttemptEffect]:
         """A subtask has failed, or was stopped although nobody here has cancelled it."""
-        place = self.execution.task_manager_of((subtask.vertex_id, subtask.subtask))
+        key = (subtask.vertex_id, subtask.subtask)
+        place = self.execution.task_manager_of(key)
         name = f"{subtask.vertex_id}-{subtask.subtask} on {place}"
         if report.phase is SubtaskPhase.SUBTASK_FAILED:
-            return [AttemptFailed(report.cause, f"{name}: {report.error}")]
+            return [AttemptFailed(report.cause, f"{name}: {report.error}", subtask=key)]
         if report.phase is SubtaskPhase.SUBTASK_CANCELED:
             text = f"{name} was cancelled by its task manager. {report.error}".strip()
-            return [AttemptFailed(FailureCause.FAULT, text)]
+            return [AttemptFailed(FailureCause.FAULT, text, subtask=key)]
         return []
 
     def _on_lost(self, event: TaskManagerLost) -> list[AttemptEffect]:
         if event.task_manager_id not in self.execution.task_managers():
             return []
-        text = f"task manager {event.task_manager_id} is lost: {event.reason}"
-        emit = self._emit(JobEventKind.TASK_MANAGER_LOST, text)
-        return [emit, AttemptFailed(FailureCause.FAULT, text, event.task_manager_id)]
+        name, kind = f"task manager {event.task_manager_id}", JobEventKind.TASK_MANAGER_LOST
+        text = f"{name} is lost: {event.reason}"
+        if event.blameless:
+            kind, text = JobEventKind.TASK_MANAGER_LEFT, f"{name} has left: {event.reason}"
+        return [self._emit(kind, text), AttemptFailed(FailureCause.FAULT, text, event.task_manager_id, event.blameless)]
 
     def _on_first_record(self, event: FirstRecordSeen) -> list[AttemptEffect]:
         if self._first_record_seen or not self.owns(event.first.subtask):
@@ -205,7 +233,7 @@ class Attempt:
         return effects
 
     def _not_committed(self, checkpoint_id: int) -> tuple[SubtaskKey, ...]:
-        return tuple(key for key in self.execution.subtasks if self._committed.get(key, 0) < checkpoint_id)
+        return tuple(key for key in self.execution.subtasks if not self.has_committed(key, checkpoint_id))
 
     def _emit(self, kind: JobEventKind, text: str, unix_us: int = 0) -> Emit:
         number = self.id.attempt

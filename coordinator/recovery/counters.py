@@ -30,12 +30,14 @@ class JobCounters:
         """One entry per operator, in graph order."""
         records_in: Counter[str] = Counter()
         records_out: Counter[str] = Counter()
+        records_late: Counter[str] = Counter()
         for counters in self._latest.values():
             for one in counters:
                 records_in[one.operator_id] += one.records_in
                 records_out[one.operator_id] += one.records_out
+                records_late[one.operator_id] += one.records_late
         return tuple(
-            OperatorCounters(operator_id=one.id, records_in=records_in[one.id], records_out=records_out[one.id])
+            OperatorCounters(one.id, records_in[one.id], records_out[one.id], records_late[one.id])
             for vertex in self._graph.vertices
             for one in vertex.operators
         )
@@ -50,6 +52,7 @@ class JobCounters:
                 vertex_id=names[one.operator_id][1],
                 records_in=one.records_in,
                 records_out=one.records_out,
+                records_late=one.records_late,
             )
             for one in self.totals()
         )

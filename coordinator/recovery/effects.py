@@ -15,12 +15,15 @@ from lockgate_proto.messages import (
     CompletedCheckpoint,
     Deploy,
     DiscoverSplits,
+    DrainSources,
     JobEvent,
+    JobOrders,
     JobResult,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     PrepareJob,
     TriggerCheckpoint,
+    VertexParallelism,
 )
 
 from coordinator.checkpoint.effects import (
@@ -40,6 +43,7 @@ ControlBody = (
     | DiscoverSplits
     | AssignSplits
     | PrepareJob
+    | DrainSources
 )
 
 
@@ -55,12 +59,14 @@ class RequestSlots:
     request: rises; comes back in SlotsOffered. preferred: the task manager wanted for slot i,
     best effort, "" where there is none.
     grace_ms: wait so long for preferred task managers that are not registered yet, then take what is there.
+    avoided: task managers that get no slot but those that prefer them, as long as others have any.
     """
 
     request: int
     count: int
     preferred: tuple[str, ...] = ()
     grace_ms: int = 0
+    avoided: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,29 @@ class PersistResult:
     """Write the terminal result (fenced, dirty). Answer: ResultPersisted or PersistFailed(RESULT)."""
 
     result: JobResult
+
+
+@dataclass(frozen=True, slots=True)
+class PersistOrders:
+    """Write the orders record (fenced). Answer: OrdersPersisted or PersistFailed(ORDERS)."""
+
+    orders: JobOrders
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRescale:
+    """Answer a RescaleRequested: the parallelism of every vertex from now on, or `error`, a sentence.
+
+    restarts: the JobMaster restarts the job for it; after: then, attempts with a higher number are at this parallelism.
+    busy: the error is one of the moment, and the client may simply ask again.
+    """
+
+    request_id: str
+    parallelism: tuple[VertexParallelism, ...] = ()
+    error: str = ""
+    restarts: bool = False
+    after: int = 0
+    busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +155,19 @@ Effect = (
     | PersistCheckpointId
     | PersistCheckpoint
     | PersistResult
+    | PersistOrders
     | DiscardCheckpoint
     | DiscardPending
     | CleanUp
     | Send
     | Emit
     | AnswerSavepoint
+    | AnswerRescale
     | WakeAt
 )
 
 __all__ = [
+    "AnswerRescale",
     "AnswerSavepoint",
     "CleanUp",
     "ControlBody",
@@ -146,6 +178,7 @@ __all__ = [
     "PersistAttempt",
     "PersistCheckpoint",
     "PersistCheckpointId",
+    "PersistOrders",
     "PersistResult",
     "Recover",
     "ReleaseSlots",

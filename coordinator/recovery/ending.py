@@ -20,9 +20,26 @@ class Ending:
         self.outcome = outcome
         self._error = error
         self._keep_all = keep_all
+        self._has_complaint = False
         self._stopping: set[str] = set()
         self._deadline_ms = 0
         self._given = False
+
+    @property
+    def reason(self) -> str:
+        """Why the subtasks have to stop, for their task managers."""
+        return self._error or "the job is cancelled"
+
+    @property
+    def has_complaint(self) -> bool:
+        """True once the result says what may not be shown."""
+        return self._has_complaint
+
+    def add(self, complaint: str) -> str:
+        """A sentence in the result about what may not be shown; returns all of them."""
+        self._has_complaint = True
+        self._error = f"{self._error}\n{complaint}".strip()
+        return self._error
 
     def await_stop(self, task_managers: Iterable[str], now_ms: int) -> None:
         """The result says that the subtasks there have stopped; waits for it, but not for ever."""

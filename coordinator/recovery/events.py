@@ -5,7 +5,7 @@ Every event may come late, twice, or for an attempt that is gone: the JobMaster 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from lockgate_proto.messages import (
@@ -16,9 +16,11 @@ from lockgate_proto.messages import (
     CheckpointMetadata,
     CompletedCheckpoint,
     FirstRecord,
+    JobOrders,
     SplitsDiscovered,
     SubtaskCounters,
     SubtaskReport,
+    VertexParallelism,
 )
 
 from coordinator.checkpoint.events import (
@@ -45,12 +47,14 @@ class Recovered:
     metadata: content of the newest one's `_metadata`; when `completed` is empty, that of the checkpoint which
     JobRecord.restore_from names, or None. `completed` without readable metadata is a RecoveryFailed instead.
     next_checkpoint_id: the stored counter plus one (1 for a new job).
+    orders: what clients have ordered since the submission.
     """
 
     attempt: AttemptRecord | None
     completed: tuple[CompletedCheckpoint, ...]
     metadata: CheckpointMetadata | None
     next_checkpoint_id: int
+    orders: JobOrders = field(default_factory=JobOrders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,12 @@ class PersistKind(Enum):
 
     ATTEMPT = "attempt"
     RESULT = "result"
+    ORDERS = "orders"
 
 
 @dataclass(frozen=True, slots=True)
 class PersistFailed:
-    """Answer to PersistAttempt or PersistResult: certainly not written. The JobMaster tries again.
+    """Answer to PersistAttempt, PersistResult or PersistOrders: certainly not written. The JobMaster tries again.
 
     An unknown outcome must be read back first. A lost leadership is not reported: the JobMaster is dropped.
     attempt: of the record, for ATTEMPT; 0 stands for whichever is being written.
@@ -119,11 +124,55 @@ class PersistFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class OrdersPersisted:
+    """Answer to PersistOrders: the record is written."""
+
+    orders: JobOrders
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleRequested:
+    """A client wants another parallelism. request_id: comes back in AnswerRescale exactly once.
+
+    parallelism: of the vertices that are to change; available_slots: free ones, and those that the job holds.
+    timeout_ms: for the snapshot; 0 means the job's checkpoint timeout.
+    """
+
+    request_id: str
+    parallelism: tuple[VertexParallelism, ...]
+    available_slots: int
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """A client wants the job to end with a savepoint. request_id: comes back in AnswerSavepoint exactly once.
+
+    drain: sources stop reading first. timeout_ms: for the savepoint; 0 means the job's checkpoint timeout.
+    """
+
+    request_id: str
+    drain: bool = False
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointDisposed:
+    """The record of this savepoint is deleted, because a client wanted it."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskManagerLost:
-    """The task manager is gone, or a Send to it could not be delivered. To every JobMaster."""
+    """The task manager is gone, or a Send to it could not be delivered. To every JobMaster.
+
+    blameless: it has said good-bye, or was gone before anything was sent there. Not a failure of the job.
+    """
 
     task_manager_id: str
     reason: str
+    blameless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +223,23 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
+class Spare:
+    """A task manager with so many free slots."""
+
+    task_manager_id: str
+    exchange_address: str  # host:port
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
 class CountersReported:
-    """Counters out of a heartbeat, those of this job only."""
+    """Counters out of a heartbeat, those of this job only.
+
+    spares: slots that the job would certainly get if it asked now, with those that it has.
+    """
 
     counters: tuple[SubtaskCounters, ...]
+    spares: tuple[Spare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +271,10 @@ Event = (
     | CheckpointPersisted
     | CheckpointPersistFailed
     | SavepointRequested
+    | RescaleRequested
+    | StopRequested
+    | OrdersPersisted
+    | SavepointDisposed
     | Suspended
     | Resumed
     | Tick
@@ -228,19 +294,24 @@ __all__ = [
     "Event",
     "FirstRecordSeen",
     "Gone",
+    "OrdersPersisted",
     "PersistFailed",
     "PersistKind",
     "Recovered",
     "RecoveryFailed",
     "Reported",
+    "RescaleRequested",
     "ResultPersisted",
     "Resumed",
+    "SavepointDisposed",
     "SavepointRequested",
     "SlotOffer",
     "SlotsMissing",
     "SlotsOffered",
+    "Spare",
     "SplitsFound",
     "StillRunning",
+    "StopRequested",
     "Suspended",
     "TaskManagerLost",
     "Tick",

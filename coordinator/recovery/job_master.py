@@ -1,7 +1,7 @@
 """One job under one leader: from the grant to the job's end or the leader's.
 
 Composes what the leader found (takeover.py), the attempt (attempt.py), the checkpoints (checkpoint/coordinator.py),
-the restart strategy (restart.py), the records to write (record_writer.py) and the end (ending.py). The states and
+the restart strategy (restart.py), the records to write (record_writer.py) and the end (closing.py). The states and
 their drawing are in job_state.py.
 """
 
@@ -13,7 +13,6 @@ from zlib import crc32
 
 from lockgate_proto.messages import (
     AttemptId,
-    AttemptRecord,
     CancelAttempt,
     CheckpointOptions,
     CompletedCheckpoint,
@@ -30,24 +29,26 @@ from lockgate_proto.messages import (
 
 from coordinator.checkpoint.coordinator import CheckpointCoordinator
 from coordinator.checkpoint.effects import TooManyFailures
-from coordinator.checkpoint.events import AttemptEnded, AttemptRunning, CheckpointEvent, InputExhausted
+from coordinator.checkpoint.events import AttemptRunning, CheckpointEvent, InputExhausted
 from coordinator.graph.normalize import normalize
-from coordinator.graph.shape import slots_needed
+from coordinator.graph.shape import slots_needed, vertex_shapes
 from coordinator.graph.story import Story
 from coordinator.recovery import effects, events
 from coordinator.recovery.announce import Announcement, announce
 from coordinator.recovery.attempt import Attempt, AttemptEvent, AttemptFailed
 from coordinator.recovery.backoff import Backoff
+from coordinator.recovery.closing import Closing
 from coordinator.recovery.counters import JobCounters
 from coordinator.recovery.deploy_size import DeployTooLarge
 from coordinator.recovery.effects import Effect
 from coordinator.recovery.ending import Ending
 from coordinator.recovery.events import Event
-from coordinator.recovery.job_state import ALLOWED, OUTCOMES
+from coordinator.recovery.in_flight import InFlightMisfit
+from coordinator.recovery.job_state import ALLOWED
+from coordinator.recovery.orders import OWN_SNAPSHOT, Orders
 from coordinator.recovery.record_writer import RecordWriter
+from coordinator.recovery.redistribute import SourceStateUnreadable, counted
 from coordinator.recovery.restart import GiveUp, RestartPolicy
-from coordinator.recovery.restore import states_by_subtask
-from coordinator.recovery.splits import SourceStateUnreadable
 from coordinator.recovery.stale import StaleAttempt
 from coordinator.recovery.takeover import Takeover
 from coordinator.recovery.view import job_status, waits_for
@@ -56,7 +57,7 @@ RECOVERY_GRACE_MS = 500
 """A new leader waits so long for the task managers of the last attempt to register."""
 
 
-class JobMaster:
+class JobMaster(Closing):
     """One job under one leader; made after a grant, dropped with it or after the effect CleanUp.
 
     The first event is Recovered or RecoveryFailed. Pure: no I/O, clock, thread.
@@ -88,6 +89,9 @@ class JobMaster:
         self._policy = RestartPolicy(strategy or NoRestart())
         self._counters = JobCounters(self._graph)
         self._writer = RecordWriter(record.job_key)
+        self._orders = Orders(record.job_key, self._graph)
+        self._make_watch()
+        self._is_planned = False  # the next attempt comes of an order, not of a failure
         self._takeover: Takeover | None = None
         self._snapshots: CheckpointCoordinator | None = None
         self._stale = StaleAttempt(record, None)
@@ -125,8 +129,7 @@ class JobMaster:
             events.Committed: self._to_attempt,
             events.Gone: self._on_gone,
             events.CountersReported: self._on_counters,
-            events.CancelRequested: self._on_cancel,
-            events.SavepointRequested: self._on_savepoint,
+            **self._client_handlers(),
             events.Suspended: self._on_suspended,
             events.Resumed: self._on_suspended,
             events.Tick: self._on_tick,
@@ -136,8 +139,7 @@ class JobMaster:
         """The one entrance. now_ms: monotonic. Raises IllegalTransition on a fault of this code only."""
         self._out = []
         if self._ended_ms is not None:
-            if isinstance(event, events.SavepointRequested):
-                self._out.append(effects.AnswerSavepoint(event.request_id, error="The job has ended."))
+            self._answer_late(event)
             return self._out
         self._handlers.get(type(event), self._to_snapshots)(event, now_ms)
         self._proceed(now_ms)
@@ -162,7 +164,14 @@ class JobMaster:
             attempt=self._attempt,
             snapshots=self._snapshots,
             counters=self._counters,
+            mode=self._options.mode,
+            straggler=self._straggler_text,
         )
+
+    @property
+    def knows_checkpoints(self) -> bool:
+        """False while the job's snapshots cannot be read."""
+        return self._snapshots is not None
 
     def checkpoints(self) -> tuple[CompletedCheckpoint, ...]:
         """Completed checkpoints and savepoints, newest first, `metadata` empty."""
@@ -194,8 +203,8 @@ class JobMaster:
         elif (problem := takeover.problem()) is not None:
             self._end("FAILED", problem, now_ms, keep_all=True)
         else:
-            self._counters.restore(states_by_subtask(takeover.metadata).values())
-            self._request_slots(RECOVERY_GRACE_MS)
+            self._counters.restore(counted(self._graph, takeover.metadata).values())
+            self._request_slots(now_ms, RECOVERY_GRACE_MS)
 
     def _on_recovery_failed(self, event: events.RecoveryFailed, now_ms: int) -> None:
         if self._takeover is not None:
@@ -216,6 +225,10 @@ class JobMaster:
         if event.attempt is not None:
             self._attempt_number, self._restarts = event.attempt.attempt, event.attempt.restarts
             self._places = event.attempt.task_manager_ids
+            self._restore_moves(event.attempt, now_ms)
+        if isinstance(event, events.Recovered):
+            self._orders.recovered(event.orders, now_ms)
+            self._graph = self._orders.graph
         self._takeover = Takeover(
             self._record,
             self._graph,
@@ -231,11 +244,12 @@ class JobMaster:
 
     # slots and deployment
 
-    def _request_slots(self, grace_ms: int = 0) -> None:
+    def _request_slots(self, now_ms: int, grace_ms: int = 0) -> None:
         self._request += 1
         needed = slots_needed(self._graph)
         self._message = f"needs {needed} slots"
-        self._out.append(effects.RequestSlots(self._request, needed, self._places, grace_ms))
+        avoided = self._avoided(now_ms)
+        self._out.append(effects.RequestSlots(self._request, needed, self._places, grace_ms, avoided))
 
     def _on_slots_missing(self, event: events.SlotsMissing, now_ms: int) -> None:
         if self._state is JobState.WAITING_FOR_SLOTS and event.request == self._request:
@@ -247,8 +261,9 @@ class JobMaster:
         waiting = self._state is JobState.WAITING_FOR_SLOTS and self._ending is None
         if not waiting or event.request != self._request or len(event.slots) < slots_needed(self._graph):
             return
-        if self._attempt_number:
+        if self._attempt_number and not self._is_planned:
             self._restarts += 1
+        self._is_planned = False
         self._attempt_number += 1
         attempt = AttemptId(self._record.job_key, self._record.run_id, self._attempt_number)
         self._attempt = Attempt(self._graph, attempt, event.slots, self._token)
@@ -265,14 +280,17 @@ class JobMaster:
         metadata = self._snapshots.completed.restore_point
         try:
             sends = attempt.deploy(metadata, self._directory, now_ms)
-        except (SourceStateUnreadable, DeployTooLarge) as error:  # what there is to restore from stays
+        except (SourceStateUnreadable, InFlightMisfit, DeployTooLarge) as error:  # what there is to restore from stays
             self._fail(AttemptFailed(FailureCause.STATE_UNREADABLE, str(error)), now_ms)
             return
         self._out += self._stale.cancel("replaced by a new attempt", attempt.execution.task_managers())
-        self._counters.restore(states_by_subtask(metadata).values())
+        self._counters.restore(counted(self._graph, metadata).values())
         self._out += sends
 
     def _on_persist_failed(self, event: events.PersistFailed, now_ms: int) -> None:
+        if event.kind is events.PersistKind.ORDERS:
+            self._orders.writer.failed(now_ms)
+            return
         kind = effects.PersistAttempt if event.kind is events.PersistKind.ATTEMPT else effects.PersistResult
         abandoned = event.attempt not in (0, self._attempt_number)
         if isinstance(self._writer.wanted, kind) and not abandoned:
@@ -282,6 +300,8 @@ class JobMaster:
     # what task managers report
 
     def _to_attempt(self, event: AttemptEvent, now_ms: int) -> None:
+        if self._last_commit is not None and not isinstance(event, events.Tick):
+            self._out += self._last_commit.handle(event, now_ms)
         if self._attempt is None or self._ending is not None:
             return
         for effect in self._attempt.handle(event, now_ms):
@@ -292,6 +312,7 @@ class JobMaster:
 
     def _on_task_manager_lost(self, event: events.TaskManagerLost, now_ms: int) -> None:
         self._places = tuple("" if name == event.task_manager_id else name for name in self._places)
+        self._forget_place(event.task_manager_id)
         if self._ending is not None:
             self._ending.stopped(event.task_manager_id)
         self._to_attempt(event, now_ms)
@@ -313,38 +334,16 @@ class JobMaster:
         body = CancelAttempt(attempt=event.attempt, reason="this attempt is over")
         self._out.append(effects.Send(event.task_manager_id, body))
 
-    def _on_counters(self, event: events.CountersReported, _now_ms: int) -> None:
-        if self._attempt is not None:
-            self._counters.update(event.counters, self._attempt.owns)
-
     def _on_tick(self, event: events.Tick, now_ms: int) -> None:
         self._to_snapshots(event, now_ms)
         self._to_attempt(event, now_ms)
 
     # clients and ZooKeeper
 
-    def _on_cancel(self, _event: events.CancelRequested, now_ms: int) -> None:
-        self._cancel_wanted = True
-        if self._takeover is not None and self._ending is None:
-            self._cancel(now_ms)
-
-    def _cancel(self, now_ms: int, *, keep_all: bool = False) -> None:
-        attempt = self._attempt
-        self._move(JobState.CANCELING, now_ms)
-        self._end("CANCELED", "", now_ms, keep_all=keep_all)
-        if self._ending is not None and attempt is not None and attempt.deployed_ms is not None:
-            self._ending.await_stop(attempt.execution.task_managers(), now_ms)
-
-    def _on_savepoint(self, event: events.SavepointRequested, now_ms: int) -> None:
-        if self._snapshots is None or self._ending is not None:
-            text = "A savepoint needs a running job; ask again once it runs."
-            self._out.append(effects.AnswerSavepoint(event.request_id, error=text))
-        else:
-            self._to_snapshots(event, now_ms)
-
     def _on_suspended(self, event: events.Suspended | events.Resumed, now_ms: int) -> None:
         self._suspended = isinstance(event, events.Suspended)
-        self._writer.suspend(self._suspended, now_ms)
+        for writer in (self._writer, self._orders.writer):
+            writer.suspend(self._suspended, now_ms)
         self._to_snapshots(event, now_ms)
 
     # checkpoints
@@ -358,6 +357,8 @@ class JobMaster:
                 too_many = effect.reason
             elif isinstance(effect, Announcement):
                 self._out += announce(effect, self._attempt, self._token)
+            elif isinstance(effect, effects.AnswerSavepoint) and effect.request_id == OWN_SNAPSHOT:
+                self._on_own_snapshot(effect, now_ms)
             else:
                 self._out.append(effect)
         if too_many is not None:
@@ -369,51 +370,22 @@ class JobMaster:
         attempt = self._attempt
         if self._ending is not None or attempt is None:
             return
+        if failed.blameless:
+            self._restart(failed.text, now_ms, failed.lost)
+            return
         self._error = failed.text
         self._emit(JobEventKind.ATTEMPT_FAILED, failed.text)
         if failed.cause in (FailureCause.USER_ERROR, FailureCause.STATE_UNREADABLE):
             keep_all = failed.cause is FailureCause.STATE_UNREADABLE
-            self._end("FAILED", failed.text, now_ms, keep_all=keep_all)
+            self._end("FAILED", failed.text, now_ms, keep_all=keep_all, failed=failed)
             return
         ran_ms = now_ms - attempt.running_ms if attempt.running_ms is not None else 0
         noise = crc32(f"{self._record.run_id}/{self._attempt_number}".encode()) / 2**32
         verdict = self._policy.failed(now_ms, ran_ms, noise)
         if isinstance(verdict, GiveUp):
-            self._end("FAILED", f"{failed.text}\n{verdict.reason}", now_ms, lost=failed.lost)
+            self._end("FAILED", f"{failed.text}\n{verdict.reason}", now_ms, failed=failed)
             return
-        self._tear_down(failed.text, now_ms, failed.lost)
-        self._move(JobState.RESTARTING, now_ms)
-        self._restart_at_ms = now_ms + verdict.delay_ms
-        self._message = f"the next attempt comes {verdict.delay_ms} ms after the failure"
-
-    def _end(self, outcome: str, error: str, now_ms: int, *, keep_all: bool = False, lost: str = "") -> None:
-        """Decides how the job ends. Its result is written by _proceed, when no checkpoint is in doubt any more."""
-        self._story.note(f"ends as {outcome} {error}", now_ms)
-        self._ending = Ending(outcome, error, keep_all=keep_all)
-        self._error = error or self._error
-        self._message = "its end is being written"
-        if outcome != "FINISHED":
-            self._tear_down(error or "the job is cancelled", now_ms, lost)
-            self._out += self._stale.cancel(error or "the job is cancelled")
-
-    def _tear_down(self, reason: str, now_ms: int, lost: str = "") -> None:
-        """Ends the current attempt everywhere: nothing it says counts any more."""
-        attempt, self._attempt = self._attempt, None
-        self._writer.drop(now_ms)
-        if attempt is not None:
-            self._out += attempt.cancel(reason, lost)
-        self._to_snapshots(AttemptEnded(reason), now_ms)
-
-    def _on_result_persisted(self, _event: events.ResultPersisted, now_ms: int) -> None:
-        wanted = self._writer.wanted
-        if self._ending is None or not isinstance(wanted, effects.PersistResult):
-            return
-        self._writer.drop(now_ms)
-        if self._attempt is not None:
-            self._tear_down("the job has finished", now_ms)
-        self._move(OUTCOMES[self._ending.outcome], now_ms)
-        self._ended_ms = now_ms
-        self._out += [effects.ReleaseSlots(), effects.CleanUp(wanted.result.retained)]
+        self._restart(failed.text, now_ms, failed.lost, verdict.delay_ms)
 
     # what is due now
 
@@ -428,67 +400,55 @@ class JobMaster:
             self._proceed_attempt(self._attempt, snapshots, now_ms)
         if self._ending is not None:
             self._proceed_ending(self._ending, snapshots, now_ms)
-        elif self._state is JobState.RESTARTING and now_ms >= self._restart_at_ms and not snapshots.settling:
+        elif now_ms >= self._restart_at_ms and self._may_restart(snapshots):
             self._move(JobState.WAITING_FOR_SLOTS, now_ms)
-            self._request_slots()
-        self._out += self._writer.due(now_ms)
+            self._request_slots(now_ms)
+        self._out += [*self._writer.due(now_ms), *self._orders.writer.due(now_ms)]
+
+    def _may_restart(self, snapshots: CheckpointCoordinator) -> bool:
+        """Nothing is in doubt that the next attempt depends on."""
+        return self._state is JobState.RESTARTING and not snapshots.settling and not self._orders.reshapes
 
     def _proceed_attempt(self, attempt: Attempt, snapshots: CheckpointCoordinator, now_ms: int) -> None:
         starting = self._state is JobState.DEPLOYING and attempt.deployed_ms is not None
         if starting and attempt.execution.all_started:
             attempt.running_ms = now_ms
             self._move(JobState.RUNNING, now_ms)
+            self._watch_running(now_ms)
             self._emit(JobEventKind.ATTEMPT_DEPLOYED, f"all {len(attempt.execution.subtasks)} subtasks run")
-            self._to_snapshots(AttemptRunning(attempt.id, attempt.execution.subtasks), now_ms)
+            running = AttemptRunning(attempt.id, attempt.execution.subtasks, vertex_shapes(self._graph))
+            self._to_snapshots(running, now_ms)
             if self._takeover is not None:
                 self._out += self._takeover.leftovers()
         if self._state is JobState.RUNNING and attempt.execution.all_exhausted:
             self._move(JobState.FINISHING, now_ms)
-            self._to_snapshots(InputExhausted(), now_ms)
-        if self._state is JobState.FINISHING and snapshots.terminal_id:
+            self._to_snapshots(InputExhausted(is_savepoint=self._orders.stop is not None), now_ms)
+        self._proceed_orders(now_ms)
+        if self._state is JobState.FINISHING and snapshots.terminal_id and self._ending is None:
             deadline_ms = now_ms + self._options.timeout_ms
             if attempt.all_committed(snapshots.terminal_id, deadline_ms):
                 self._end("FINISHED", "", now_ms)
 
-    def _proceed_ending(self, ending: Ending, snapshots: CheckpointCoordinator, now_ms: int) -> None:
-        if not ending.take_due(snapshots.settling, now_ms):
-            return
-        completed = snapshots.completed
-        if ending.outcome == "FINISHED":  # exact: what the terminal checkpoint holds
-            self._counters.restore(states_by_subtask(completed.restore_point).values())
-        ended_unix_ms = now_ms + self._unix_offset_ms
-        counters = self._counters.totals()
-        result = ending.result(
-            self._record, self._graph, self._attempt_record(), completed.all(), counters, ended_unix_ms
-        )
-        self._writer.want(effects.PersistResult(result), now_ms)
-
     def _next_wake_ms(self) -> int | None:
-        times = [self._writer.next_wake_ms(), self._backoff.next_wake_ms()]
+        times = [self._writer.next_wake_ms(), self._orders.writer.next_wake_ms(), self._backoff.next_wake_ms()]
         snapshots = self._snapshots
         if snapshots is not None:
             times.append(snapshots.next_wake_ms())
         if self._ending is not None:
-            times.append(self._ending.next_wake_ms())
+            times += self._ending_wakes()
         elif self._attempt is not None:
             times.append(self._attempt.next_wake_ms())
-        elif self._state is JobState.RESTARTING and snapshots is not None and not snapshots.settling:
+        elif snapshots is not None and self._may_restart(snapshots):
             times.append(self._restart_at_ms)
         return min((at for at in times if at is not None), default=None)
 
     # small change
-
-    def _attempt_record(self) -> AttemptRecord:
-        return AttemptRecord(
-            attempt=self._attempt_number, task_manager_ids=self._places, token=self._token, restarts=self._restarts
-        )
 
     def _move(self, state: JobState, now_ms: int) -> None:
         self._state = self._story.move(ALLOWED, self._state, state, now_ms)
         self._emit(JobEventKind.STATE_CHANGED, state.name)
 
     def _emit(self, kind: JobEventKind, text: str, checkpoint_id: int = 0) -> None:
-        event = JobEvent(
-            kind=kind, attempt=self._attempt_number, checkpoint_id=checkpoint_id, token=self._token, text=text
-        )
+        attempt, token = self._attempt_number, self._token
+        event = JobEvent(kind, attempt=attempt, checkpoint_id=checkpoint_id, token=token, text=text)
         self._out.append(effects.Emit(event))

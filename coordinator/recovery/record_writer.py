@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from enum import Enum
 
 from coordinator.graph.story import Story
-from coordinator.recovery.effects import PersistAttempt, PersistResult
+from coordinator.recovery.effects import PersistAttempt, PersistOrders, PersistResult
 
 RETRY_MS = 1_000
+Record = PersistAttempt | PersistResult | PersistOrders
 
 
 class WriterState(Enum):
@@ -32,27 +33,27 @@ ALLOWED: Mapping[WriterState, frozenset[WriterState]] = {
 
 
 class RecordWriter:
-    """Attempt record or result, one at a time. Starts no write while suspended."""
+    """Attempt record or result, or (another writer) the orders: one at a time. Starts no write while suspended."""
 
     def __init__(self, job_key: str) -> None:
         self._story = Story(f"records of job {job_key}")
         self._state = WriterState.IDLE
-        self._wanted: PersistAttempt | PersistResult | None = None
+        self._wanted: Record | None = None
         self._not_before_ms = 0
         self._suspended = False
 
     @property
-    def wanted(self) -> PersistAttempt | PersistResult | None:
+    def wanted(self) -> Record | None:
         """What is not known to be written yet."""
         return self._wanted
 
-    def want(self, effect: PersistAttempt | PersistResult, now_ms: int) -> None:
+    def want(self, effect: Record, now_ms: int) -> None:
         """The next thing to write; the writer must be idle."""
         self._wanted = effect
         self._not_before_ms = now_ms
         self._move(WriterState.WANTED, now_ms)
 
-    def due(self, now_ms: int) -> list[PersistAttempt | PersistResult]:
+    def due(self, now_ms: int) -> list[Record]:
         """The effect to carry out now, if any."""
         if self._state is not WriterState.WANTED or self._wanted is None:
             return []

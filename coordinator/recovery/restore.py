@@ -1,60 +1,108 @@
-"""Whether a snapshot fits a job graph."""
+"""Whether a snapshot fits a job graph. How it is spread over the graph's subtasks: redistribute.py."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from lockgate_proto.messages import CheckpointMetadata, JobGraph, SubtaskState, VertexShape
+from lockgate_proto.codec import MalformedMessage, decode
+from lockgate_proto.messages import CheckpointMetadata, JobGraph, Operator, OperatorState, SinkState, StateKind, Vertex
 
 from coordinator.checkpoint.coordinator import FORMAT_VERSION
-from coordinator.graph.shape import subtasks, vertex_shapes
+from coordinator.graph.shape import is_sink, is_source
+from coordinator.recovery.in_flight import in_flight_misfits
+from coordinator.recovery.redistribute import KEYED, Origin, SourceStateUnreadable, origins, source_state
+
+_WORDS = {
+    StateKind.SOURCE_STATE: "how far a source was read",
+    StateKind.KEYED_STATE: "keyed state",
+    StateKind.ROCKSDB_STATE: "keyed state in RocksDB",
+    StateKind.SINK_STATE: "output of a sink that is not committed yet",
+}
+_SPREADABLE = frozenset(_WORDS)
 
 
-def misfits(graph: JobGraph, metadata: CheckpointMetadata) -> tuple[str, ...]:
+def misfits(graph: JobGraph, metadata: CheckpointMetadata, *, allow_unmatched: bool = False) -> tuple[str, ...]:
     """Every reason why `metadata` cannot be restored into `graph`, as sentences; empty when it can.
 
-    graph: normalized. Vertices and operators are matched by id; the parallelism has to be the same.
+    graph: normalized. State is matched by operator id, wherever the operator is now; operators without state in the
+    snapshot start empty. allow_unmatched: state that matches no operator is left behind.
     """
     if metadata.format_version != FORMAT_VERSION:
         return (
             f"The snapshot has format version {metadata.format_version}, this release reads version {FORMAT_VERSION}.",
         )
-    now = {shape.vertex_id: shape for shape in vertex_shapes(graph)}
-    then = {shape.vertex_id: shape for shape in metadata.vertices}
-    problems = [f"The snapshot has a vertex '{name}', the job has not." for name in then if name not in now]
-    problems += [f"The job has a vertex '{name}', the snapshot has not." for name in now if name not in then]
-    for name in now:
-        if name in then:
-            problems += _vertex_misfits(now[name], then[name])
-    if not problems:
-        there = states_by_subtask(metadata)
-        problems = [
-            f"The snapshot lacks the state of {key[0]}-{key[1]}." for key in subtasks(graph) if key not in there
-        ]
+    problems = _gaps(metadata)
+    now = {operator.id: (operator, vertex) for vertex in graph.vertices for operator in vertex.operators}
+    for name, origin in origins(metadata).items():
+        if name in now:
+            problems += _operator_misfits(*now[name], origin)
+        elif not allow_unmatched and _holds_something(origin):
+            problems.append(_unmatched(name, origin))
+    problems += in_flight_misfits(graph, metadata)
     return tuple(problems)
 
 
-def states_by_subtask(metadata: CheckpointMetadata | None) -> Mapping[tuple[str, int], SubtaskState]:
-    """(vertex id, subtask index) to its state; empty for no snapshot."""
-    return {(state.vertex_id, state.subtask): state for state in metadata.subtasks} if metadata is not None else {}
+def _gaps(metadata: CheckpointMetadata) -> list[str]:
+    there = {(state.vertex_id, state.subtask) for state in metadata.subtasks}
+    wanted = [(shape.vertex_id, index) for shape in metadata.vertices for index in range(shape.parallelism)]
+    return [f"The snapshot lacks the state of {key[0]}-{key[1]}." for key in wanted if key not in there]
 
 
-def _vertex_misfits(now: VertexShape, then: VertexShape) -> list[str]:
-    problems = []
-    name = now.vertex_id
-    if now.parallelism != then.parallelism:
-        problems.append(
-            f"Vertex '{name}' has parallelism {now.parallelism}, the snapshot was taken with {then.parallelism}: "
-            f"submit it with {then.parallelism}."
-        )
-    if now.max_parallelism != then.max_parallelism:
-        problems.append(
-            f"Vertex '{name}' has max_parallelism {now.max_parallelism}, the snapshot has {then.max_parallelism}."
-        )
-    gone = [one for one in then.operator_ids if one not in now.operator_ids]
-    new = [one for one in now.operator_ids if one not in then.operator_ids]
-    if gone:
-        problems.append(f"The snapshot has state for operators that vertex '{name}' lacks: {', '.join(gone)}.")
-    if new:
-        problems.append(f"Vertex '{name}' has operators that the snapshot does not know: {', '.join(new)}.")
-    return problems
+def _operator_misfits(operator: Operator, vertex: Vertex, origin: Origin) -> list[str]:
+    """The operator has this id now, and had a state of that kind then."""
+    problems: list[str] = []
+    for kind in sorted(origin.kinds):
+        expected = {StateKind.SOURCE_STATE: is_source(operator), StateKind.SINK_STATE: is_sink(operator)}
+        if not expected.get(kind, not is_source(operator) and not is_sink(operator)):
+            problems.append(
+                f"The snapshot's state of operator '{operator.id}' is {_named(kind)}, but '{operator.id}' is another "
+                "kind of operator now: give it another id."
+            )
+        elif kind not in _SPREADABLE and origin.parallelism != vertex.parallelism:
+            problems.append(
+                f"The state of operator '{operator.id}' ({_named(kind)}) was taken with parallelism "
+                f"{origin.parallelism} and cannot be spread over {vertex.parallelism}: submit it with "
+                f"{origin.parallelism}."
+            )
+        elif kind in KEYED and origin.max_parallelism != vertex.max_parallelism:
+            problems.append(
+                f"Vertex '{vertex.id}' has max_parallelism {vertex.max_parallelism}, the snapshot of operator "
+                f"'{operator.id}' has {origin.max_parallelism}, and that cannot change."
+            )
+    return problems or _unreadable(origin)
+
+
+def _unreadable(origin: Origin) -> list[str]:
+    try:
+        for then, states in origin.states.items():
+            for state in states:
+                if state.kind is StateKind.SOURCE_STATE:
+                    source_state(state, f"{origin.vertex_id}-{then}")
+    except SourceStateUnreadable as error:
+        return [str(error)]
+    return []
+
+
+def _unmatched(name: str, origin: Origin) -> str:
+    kinds = ", ".join(_named(kind) for kind in sorted(origin.kinds))
+    return (
+        f"The snapshot has state of operator '{name}' ({kinds}), and the job has no operator with that id: give the id "
+        f"to the operator that took its place, with .uid('{name}') in Python, or allow state to be left behind "
+        "(--allow-unmatched-state)."
+    )
+
+
+def _named(kind: StateKind) -> str:
+    return _WORDS.get(kind, kind.name)
+
+
+def _holds_something(origin: Origin) -> bool:
+    """A sink without pending output has no state that could be lost."""
+    return any(not _is_empty(state) for states in origin.states.values() for state in states)
+
+
+def _is_empty(state: OperatorState) -> bool:
+    if state.kind is not StateKind.SINK_STATE or state.handle is None or state.handle.path:
+        return False
+    try:
+        return not decode(SinkState, state.handle.inline).pending
+    except MalformedMessage:
+        return False

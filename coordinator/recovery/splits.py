@@ -15,12 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from lockgate_proto.codec import MalformedMessage, decode
 from lockgate_proto.messages import (
     AssignSplits,
     AttemptId,
     DiscoverSplits,
-    FileSource,
     GeneratorSource,
     SourceState,
     SplitsDiscovered,
@@ -31,16 +29,12 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
+from coordinator.graph.shape import poll_interval_ms
 from coordinator.graph.story import Story
-
-UNBOUNDED = -1
+from coordinator.recovery.redistribute import UNBOUNDED, by_size, rest, source_state
 
 DISCOVERY_TIMEOUT_MS = 60_000
 """A task manager that has not listed a source's splits by then is stuck; another attempt may do better."""
-
-
-class SourceStateUnreadable(Exception):
-    """A snapshot holds a source state that cannot be decoded; str() is a sentence."""
 
 
 class SplitPhase(Enum):
@@ -103,7 +97,7 @@ class SplitAssigner:
 
     def _restore(self, index: int, state: SourceState) -> None:
         self._known.update(split.split for split in state.splits)
-        self._load[index] = sum(_size(split) for split in state.splits)
+        self._load[index] = sum(rest(split) for split in state.splits)
         if state.complete:
             self._closed.add(index)
 
@@ -127,13 +121,13 @@ class SplitAssigner:
         """An answer to Discover, without an error. Late and repeated ones are ignored."""
         if self._phase is not SplitPhase.DISCOVERING:
             return []
-        source = self._vertex.operators[0].kind
-        continuous = isinstance(source, FileSource) and source.continuous and not found.complete
+        every_ms = poll_interval_ms(self._vertex.operators[0])
+        continuous = every_ms is not None and not found.complete
         new = {split.split: split for split in found.splits if split.split not in self._known}
         self._assign_by_size(tuple(new.values()), complete=not continuous)
-        if continuous and isinstance(source, FileSource):
+        if continuous and every_ms is not None:
             self._move(SplitPhase.POLLING, now_ms)
-            self._poll_at_ms = now_ms + source.poll_interval_ms
+            self._poll_at_ms = now_ms + every_ms
         else:
             self._move(SplitPhase.COMPLETE, now_ms)
         return self._flush()
@@ -175,12 +169,9 @@ class SplitAssigner:
         return self._flush()
 
     def _assign_by_size(self, splits: Sequence[SplitState], *, complete: bool) -> None:
-        """Largest first, each to the subtask with the least to read."""
-        shares: dict[int, list[SplitState]] = {index: [] for index in self._open()}
-        for split in sorted(splits, key=lambda one: (-_size(one), one.split)):
-            index = min(shares, key=lambda one: (self._load[one], len(shares[one]), one))
-            shares[index].append(split)
-            self._load[index] += _size(split)
+        load = {index: self._load[index] for index in self._open()}
+        shares = by_size(splits, load)
+        self._load |= load
         self._put(shares, complete=complete)
 
     def _put(self, shares: Mapping[int, Sequence[SplitState]], *, complete: bool) -> None:
@@ -207,19 +198,8 @@ class SplitAssigner:
         self._phase = self._story.move(ALLOWED, self._phase, phase, now_ms)
 
 
-def _size(split: SplitState) -> int:
-    return max(0, split.end - split.offset) if split.end != UNBOUNDED else 0
-
-
 def _source_state(operator_id: str, state: SubtaskState) -> SourceState:
-    name = f"{state.vertex_id}-{state.subtask}"
-    for operator in state.operators:
-        if operator.kind is not StateKind.SOURCE_STATE or operator.operator_id != operator_id:
-            continue
-        if operator.handle is None or operator.handle.path:
-            raise SourceStateUnreadable(f"The snapshot's source state of {name} is not inside the snapshot's metadata.")
-        try:
-            return decode(SourceState, operator.handle.inline)
-        except MalformedMessage as error:
-            raise SourceStateUnreadable(f"The snapshot's source state of {name} is corrupt: {error}") from error
+    for one in state.operators:
+        if one.kind is StateKind.SOURCE_STATE and one.operator_id == operator_id:
+            return source_state(one, f"{state.vertex_id}-{state.subtask}")
     return SourceState()

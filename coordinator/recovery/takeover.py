@@ -59,7 +59,7 @@ class Takeover:
             return f"The snapshot {wanted} was not read, and the job is not started empty." if wanted else None
         if newest is not None and metadata.checkpoint_id != newest.checkpoint_id:
             return f"Snapshot {metadata.checkpoint_id} was read, but the newest completed is {newest.checkpoint_id}."
-        problems = misfits(self._graph, metadata)
+        problems = misfits(self._graph, metadata, allow_unmatched=self._record.allow_unmatched_state)
         return "\n".join(("The snapshot does not fit the job.", *problems)) if problems else None
 
     def leftovers(self) -> list[DiscardCheckpoint]:
@@ -67,4 +67,5 @@ class Takeover:
 
         Given once, and not before the job runs again: a failover does not wait for deletions.
         """
-        return [DiscardCheckpoint(one) for one in self.coordinator.completed.take_subsumed()]
+        subsumed = self.coordinator.completed.take_subsumed()
+        return [DiscardCheckpoint(one.checkpoint, one.free) for one in subsumed]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate_proto.messages import AttemptRecord, JobRecord, JobState, JobStatus
+from lockgate_proto.messages import AttemptRecord, CheckpointMode, JobRecord, JobState, JobStatus
 
 from coordinator.checkpoint.coordinator import CheckpointCoordinator
 from coordinator.recovery.attempt import Attempt
@@ -21,6 +21,8 @@ def job_status(
     attempt: Attempt | None,
     snapshots: CheckpointCoordinator | None,
     counters: JobCounters,
+    mode: CheckpointMode,
+    straggler: str,
 ) -> JobStatus:
     """The status without the leader's address. newest: the last attempt; attempt: the same if it still lives."""
     return JobStatus(
@@ -40,6 +42,8 @@ def job_status(
         checkpoints_completed=snapshots.completed_count if snapshots is not None else 0,
         checkpoints_aborted=snapshots.aborted_count if snapshots is not None else 0,
         token=newest.token,
+        checkpoint_mode=mode,
+        straggler=straggler,
     )
 
 

@@ -74,6 +74,11 @@ class Actor:
         if self._thread.is_alive() and not self.is_current():
             self._thread.join()
 
+    @property
+    def ident(self) -> int | None:
+        """The thread's, for its stack; None before `start`."""
+        return self._thread.ident
+
     def is_current(self) -> bool:
         """True on the actor's own thread."""
         return threading.current_thread() is self._thread

@@ -50,7 +50,8 @@ class ControlService:
             link.close(grpc.StatusCode.DEADLINE_EXCEEDED, f"no Register came within {_REGISTER_WAIT_S:.0f} s")
         yield from link.outgoing()
         code, reason = link.end or (grpc.StatusCode.CANCELLED, "")
-        context.abort(code, reason)
+        if code is not grpc.StatusCode.OK:  # which only a good-bye gets
+            context.abort(code, reason)
 
     def _read(
         self,

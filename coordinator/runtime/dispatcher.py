@@ -74,6 +74,11 @@ class Dispatcher:
         self._shared.workers.close()
         self._shared.probes.close()
 
+    @property
+    def actor(self) -> Actor:
+        """For a watchdog."""
+        return self._actor
+
     # -- what the election says; must return fast ---------------------------------------------------------------------
 
     def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:

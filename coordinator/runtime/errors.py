@@ -7,10 +7,6 @@ class SettingsError(ValueError):
     """A setting that cannot work. The message names it and says what is allowed."""
 
 
-class StartupError(Exception):
-    """The process cannot start: the message says what is in the way and what to do."""
-
-
 class StorageError(Exception):
     """A file of the HA storage is missing, corrupt or cannot be written. The message names the file.
 

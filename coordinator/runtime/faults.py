@@ -15,4 +15,7 @@ POINTS = (
     "before-result",
 )
 
-point = FaultPoints(POINTS).point
+ORDER_POINTS = ("before-orders-persist", "after-orders-persist")
+"""Passed when a job is rescaled or stopped, and never otherwise."""
+
+point = FaultPoints(POINTS + ORDER_POINTS).point

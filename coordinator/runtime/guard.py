@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 LEADER_METADATA = "lockgate-leader"
 _INTERNAL = (f"/{full_name('ControlService')}/", f"/{full_name('FollowService')}/")
 _HEALTH = "/grpc.health.v1.Health/"
-_WRITES = tuple(f"/{full_name('JobService')}/{name}" for name in ("Submit", "Cancel", "TriggerSavepoint"))
+_WRITING = ("Submit", "Cancel", "TriggerSavepoint", "Stop", "DisposeSavepoint", "Rescale")
+_WRITES = tuple(f"/{full_name('JobService')}/{name}" for name in _WRITING)
 """A job runs code as the cluster's user (SQL can, too), reads and writes that user's files, and can be lost."""
 SECRET_NEEDED = (
     "the cluster's secret is missing or wrong; send the call metadata `authorization: Bearer <content of the secret "

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum, auto
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from lockgate_proto.messages import (
     AttemptId,
@@ -30,6 +29,8 @@ from lockgate_proto.messages import (
     JobState,
     JobStatus,
     PrepareJob,
+    RescaleResponse,
+    VertexParallelism,
 )
 
 from coordinator.graph.slots import SlotsReleased, SlotsRequested
@@ -37,12 +38,12 @@ from coordinator.recovery import effects as do
 from coordinator.recovery import events as ev
 from coordinator.recovery.backoff import Backoff
 from coordinator.recovery.job_master import JobMaster
-from coordinator.runtime.actor import Actor, Timer, monotonic_ms, unix_us
+from coordinator.runtime.actor import Timer, monotonic_ms, unix_us
 from coordinator.runtime.errors import Busy, Refused, Stopped, StorageError
-from coordinator.runtime.metadata_files import Run, run_of
-from coordinator.runtime.persistence import Persistence
+from coordinator.runtime.metadata_files import run_of
+from coordinator.runtime.requests import Requests
+from coordinator.runtime.surroundings import Tools
 from coordinator.runtime.watch import WatchEnd, Watcher, WatchHub
-from coordinator.runtime.workers import KeyedWorkers
 
 log = logging.getLogger(__name__)
 
@@ -61,43 +62,6 @@ class Stage(Enum):
     BROKEN = auto()
 
 
-class Surroundings(Protocol):
-    """What a runner needs of the term it belongs to."""
-
-    @property
-    def token(self) -> int:
-        """Of the grant."""
-        ...
-
-    def send(self, task_manager_id: str, body: do.ControlBody) -> bool:
-        """False when the task manager is not registered."""
-        ...
-
-    def slots(self, event: SlotsRequested | SlotsReleased) -> None:
-        """To the SlotPool; its answer comes later."""
-        ...
-
-    def prepare_spares(self, runner: JobRunner) -> None:
-        """Every subtask of the job runs; task managers with free slots may prepare for it."""
-        ...
-
-    def ended_job(self, runner: JobRunner) -> None:
-        """The job has a durable result and its clean-up is under way."""
-        ...
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tools:
-    """Shared by all runners of a term."""
-
-    actor: Actor
-    workers: KeyedWorkers
-    persistence: Persistence
-    surroundings: Surroundings
-    leader_address: str
-    directory: Callable[[Run], str]  # the run's folder
-
-
 class JobRunner:
     """See the module."""
 
@@ -109,8 +73,9 @@ class JobRunner:
         self.stage = Stage.LOADING
         self._tools = tools
         self._master: JobMaster | None = None
+        self._is_fresh = False  # there is no checkpoint yet
         self._before_load: list[ev.Event] = []
-        self._savepoints: dict[str, Future[CompletedCheckpoint]] = {}
+        self._requests = Requests()
         self._wake: Timer | None = None
         self._status_timer: Timer | None = None
         self._completed = 0  # checkpoints under this leader
@@ -127,6 +92,7 @@ class JobRunner:
 
     def load(self, *, fresh: bool) -> None:
         """Reads the job's records and starts its JobMaster. fresh: it was submitted a moment ago."""
+        self._is_fresh = fresh
 
         def read() -> tuple[JobGraph, ev.Recovered | ev.RecoveryFailed]:
             persistence = self._tools.persistence
@@ -174,7 +140,7 @@ class JobRunner:
             "job %s is broken off; its records and files stay, a new leader will try it again: %s", self.key, reason
         )
         self.stage, self._error = Stage.BROKEN, reason
-        self._fail_savepoints(Refused("ABORTED", f"the job failed: {reason}"))
+        self._requests.fail_all(Refused("ABORTED", f"the job failed: {reason}"))
         self._stop_tasks()
         self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))
         self.hub.status(self.status())
@@ -271,7 +237,7 @@ class JobRunner:
     def close(self, end: WatchEnd) -> None:
         """Drops everything: the term is over. Nothing is sent or written any more."""
         self._closed = True
-        self._fail_savepoints(Stopped("this coordinator no longer leads; ask the new leader for the savepoint"))
+        self._requests.fail_all(Stopped("this coordinator no longer leads; ask the new leader"))
         for timer in (self._wake, self._status_timer):
             if timer is not None:
                 timer.cancel()
@@ -312,19 +278,22 @@ class JobRunner:
                 if isinstance(body, Deploy):
                     self._note_deploy(task_manager_id, body)
                 if not tools.surroundings.send(task_manager_id, body):
-                    self.tell(ev.TaskManagerLost(task_manager_id, "it is not connected"))
+                    left = not tools.surroundings.is_registered(task_manager_id)
+                    self.tell(ev.TaskManagerLost(task_manager_id, "it is not connected", blameless=left))
             case do.Emit(event):
                 self._emit(event)
             case do.WakeAt(at_ms):
                 if self._wake is not None:
                     self._wake.cancel()
                 self._wake = tools.actor.at(at_ms, lambda: self.handle(ev.Tick()))
-            case do.RequestSlots(request, count, preferred, grace_ms):
-                tools.surroundings.slots(SlotsRequested(key, request, count, preferred, grace_ms))
+            case do.RequestSlots(request, count, preferred, grace_ms, avoided):
+                tools.surroundings.slots(SlotsRequested(key, request, count, preferred, grace_ms, avoided))
             case do.ReleaseSlots():
                 tools.surroundings.slots(SlotsReleased(key))
             case do.AnswerSavepoint():
-                self._answer(effect)
+                self._requests.savepoint(effect)
+            case do.AnswerRescale():
+                self._requests.rescale(effect)
             case _:
                 self._persist(effect)
 
@@ -339,6 +308,8 @@ class JobRunner:
         match effect:
             case do.PersistAttempt(record):
                 self._work(lambda: store.write_attempt(key, record), self.handle)
+            case do.PersistOrders(orders):
+                self._work(lambda: store.write_orders(key, orders), self.handle)
             case do.PersistCheckpointId(number):
                 self._work(lambda: store.write_checkpoint_id(key, number), self.handle)
             case do.PersistCheckpoint():
@@ -349,7 +320,7 @@ class JobRunner:
                 )
                 self._work(lambda: store.write_result(self.result or result), self.handle)
             case do.DiscardCheckpoint():
-                self._work(lambda: store.discard_checkpoint(key, effect))
+                self._work(lambda: store.discard_checkpoint(self.record, effect))
             case do.DiscardPending(number):
                 self._work(lambda: store.discard_pending(self.record, number))
             case do.Recover():
@@ -362,7 +333,7 @@ class JobRunner:
     def _end(self) -> None:
         self._final = self._view()
         self.stage = Stage.ENDED
-        self._fail_savepoints(Refused("FAILED_PRECONDITION", "the job has ended"))
+        self._requests.fail_all(Refused("FAILED_PRECONDITION", "the job has ended"))
         if self._wake is not None:
             self._wake.cancel()
         self._work(lambda: self._tools.persistence.clean_up(self.key, self.record.run_id))
@@ -397,6 +368,11 @@ class JobRunner:
         """What task managers with free slots may prepare for, while the job runs."""
         return self._master.preparation() if self._master is not None and self.stage is Stage.RUNNING else None
 
+    @property
+    def wants_spares(self) -> bool:
+        """See JobMaster."""
+        return self._master is not None and self._master.wants_spares
+
     # -- what clients ask ---------------------------------------------------------------------------------------------
 
     def status(self) -> JobStatus:
@@ -421,8 +397,14 @@ class JobRunner:
         return dataclasses.replace(self._master.status(), leader_address=self._tools.leader_address)
 
     def checkpoints(self) -> tuple[CompletedCheckpoint, ...]:
-        """Completed ones, newest first."""
-        return () if self._master is None else self._master.checkpoints()
+        """Completed ones, newest first. Raises Busy while they are being read, Refused when they cannot be."""
+        if self._master is not None and self._master.knows_checkpoints:
+            return self._master.checkpoints()
+        if self._is_fresh:
+            return ()
+        if self.stage in (Stage.LOADING, Stage.RUNNING):
+            raise Busy(f"the records of job {self.key} are being read; try again")
+        raise Refused("FAILED_PRECONDITION", f"the checkpoints of job {self.key} cannot be read: {self._error}")
 
     def watch(self) -> Watcher:
         """A new watcher; of a job that has ended it is over after the status and the kept events."""
@@ -433,30 +415,42 @@ class JobRunner:
 
     def savepoint(self, timeout_ms: int) -> Future[CompletedCheckpoint]:
         """Asks for a savepoint. Fails with Refused, Busy or Stopped."""
-        answer: Future[CompletedCheckpoint] = Future()
+        return self._request(lambda name: ev.SavepointRequested(name, timeout_ms))
+
+    def stop(self, drain: bool, timeout_ms: int) -> Future[CompletedCheckpoint]:
+        """Asks for the end of the job with a savepoint. Fails as `savepoint`."""
+        return self._request(lambda name: ev.StopRequested(name, drain, timeout_ms))
+
+    def rescale(self, wanted: tuple[VertexParallelism, ...], timeout_ms: int) -> Future[RescaleResponse]:
+        """Asks for another parallelism. Fails as `savepoint`."""
+        slots = self._tools.surroundings.available_slots(self.key)
+        return self._request(lambda name: ev.RescaleRequested(name, wanted, slots, timeout_ms))
+
+    def _request(self, event: Callable[[str], ev.Event]) -> Future[Any]:
+        answer: Future[Any] = Future()
         if self.stage is Stage.LOADING:
             answer.set_exception(Busy("the job's records are being read; try again"))
         elif self.stage is not Stage.RUNNING:
             answer.set_exception(Refused("FAILED_PRECONDITION", f"job {self.key} has ended"))
         else:
-            name = uuid.uuid4().hex
-            self._savepoints[name] = answer
-            self.handle(ev.SavepointRequested(name, timeout_ms))
+            self.handle(event(self._requests.add(answer)))
         return answer
 
-    def _answer(self, effect: do.AnswerSavepoint) -> None:
-        answer = self._savepoints.pop(effect.request_id, None)
-        if answer is None:
-            return
-        if effect.savepoint is not None:
-            answer.set_result(dataclasses.replace(effect.savepoint, metadata=b""))
-        else:
-            answer.set_exception(Refused("ABORTED", effect.error or "the savepoint failed"))
+    def dispose(self, savepoint: CompletedCheckpoint) -> Future[None]:
+        """Deletes a savepoint that is not what the job would restart from. Fails with StoreError or StorageError.
 
-    def _fail_savepoints(self, error: Exception) -> None:
-        waiting, self._savepoints = self._savepoints, {}
-        for answer in waiting.values():
-            answer.set_exception(error)
+        Raises Refused when the job is broken off: then no file is ever deleted.
+        """
+        if self.stage is Stage.BROKEN:
+            text = f"job {self.key} is broken off and its files stay; cancel it, then dispose of the savepoint"
+            raise Refused("FAILED_PRECONDITION", text)
+        work: Future[None] = self._tools.workers.submit(
+            self.key, partial(self._tools.persistence.dispose, self.key, savepoint)
+        )
+        work.add_done_callback(
+            lambda done: None if done.exception() else self.tell(ev.SavepointDisposed(savepoint.checkpoint_id))
+        )
+        return work
 
     # -- watchers -----------------------------------------------------------------------------------------------------
 

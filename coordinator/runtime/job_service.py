@@ -7,9 +7,10 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 import grpc
@@ -21,8 +22,11 @@ from lockgate_proto.security import Credentials
 from coordinator.graph.normalize import normalize
 from coordinator.graph.slots import slot_shortage
 from coordinator.graph.validate import validate
+from coordinator.graph.warnings import warnings
+from coordinator.recovery.reshape_size import start_problem
 from coordinator.recovery.restore import misfits
 from coordinator.runtime.dispatcher import Dispatcher, writable
+from coordinator.runtime.disposal import dispose
 from coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
 from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.metadata_files import MetadataFiles, graph_checksum, storage_uri
@@ -91,23 +95,26 @@ class JobService:
             graph_checksum=graph_checksum(data),
             submitted_unix_ms=time.time_ns() // 1_000_000,
             restore_from=request.restore_from,
+            allow_unmatched_state=request.allow_unmatched_state,
             storage=_own_storage(graph),
         )
         known = self._dispatcher.submissions(lambda submissions: submissions.known(record))
         if known is not None:
-            return known
-        self._check(graph, request.restore_from)
+            return replace(known, warnings=warnings(graph))
+        self._check(graph, request)
         log.info("job %s submitted as run %s", key, record.run_id)
         answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data))
-        return _outcome(answer, context, "nobody knows yet whether the job was submitted; submit it again as it is")
+        done = _outcome(answer, context, "nobody knows yet whether the job was submitted; submit it again as it is")
+        return replace(done, warnings=warnings(graph))
 
-    def _check(self, graph: m.JobGraph, restore_from: str) -> None:
+    def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> None:
         problems = list(validate(graph))
         if problems:
             raise Refused("INVALID_ARGUMENT", "\n".join(problems))
         full = normalize(graph)
         needed = max(vertex.parallelism for vertex in full.vertices)
-        shortage = slot_shortage(needed, self._dispatcher.call(lambda term: term.slot_counts()))
+        slots = self._dispatcher.call(lambda term: term.slot_counts())
+        shortage = slot_shortage(needed, slots)
         if shortage:
             raise Refused("INVALID_ARGUMENT", shortage)
         storage = _own_storage(graph)
@@ -116,13 +123,21 @@ class JobService:
                 self._files.prepare(storage)
             except StorageError as error:
                 raise Refused("INVALID_ARGUMENT", f"the job's filesystem backend cannot be used: {error}") from error
-        if restore_from:
-            try:
-                unfit = misfits(full, self._files.read(restore_from))
-            except StorageError as error:
-                raise Refused("INVALID_ARGUMENT", f"cannot start from {restore_from}: {error}") from error
-            if unfit:
-                raise Refused("INVALID_ARGUMENT", "\n".join(unfit))
+        if request.restore_from:
+            self._check_start(full, request.restore_from, request.allow_unmatched_state, slots)
+
+    def _check_start(self, full: m.JobGraph, restore_from: str, allow: bool, slots: tuple[int, ...]) -> None:
+        """full: normalized. allow: state that matches no operator is left behind."""
+        try:
+            metadata = self._files.read(restore_from)
+        except StorageError as error:
+            raise Refused("INVALID_ARGUMENT", f"cannot start from {restore_from}: {error}") from error
+        unfit = misfits(full, metadata, allow_unmatched=allow)
+        if unfit:
+            raise Refused("INVALID_ARGUMENT", "\n".join(unfit))
+        problem = start_problem(full, metadata, slots)
+        if problem:
+            raise Refused("INVALID_ARGUMENT", f"cannot start from {restore_from} on this cluster: {problem}")
 
     def Cancel(self, request: m.CancelRequest, context: grpc.ServicerContext) -> m.CancelResponse:
         """Begins the end of the job, which is certain when this returns. One that has ended keeps its final state."""
@@ -142,18 +157,54 @@ class JobService:
         self, request: m.TriggerSavepointRequest, context: grpc.ServicerContext
     ) -> m.TriggerSavepointResponse:
         """Returns when the savepoint is complete."""
-
-        def trigger(term: LeaderTerm) -> Future[m.CompletedCheckpoint] | None:
-            writable(term)
-            runner = term.jobs.get(request.job_key)
-            return None if runner is None else runner.savepoint(request.timeout_ms)
-
-        self._dispatcher.wait_recovered()
-        answer = self._dispatcher.call(trigger)
+        answer = self._order(request.job_key, lambda runner: runner.savepoint(request.timeout_ms))
         if answer is None:
             self._ended(request.job_key)
             raise Refused("FAILED_PRECONDITION", f"job {request.job_key} has ended")
         return m.TriggerSavepointResponse(_outcome(answer, context, "the savepoint did not complete in time", None))
+
+    def Stop(self, request: m.StopRequest, context: grpc.ServicerContext) -> m.StopResponse:
+        """Returns when the savepoint is complete; the job's end is certain then, whoever leads next."""
+        answer = self._order(request.job_key, lambda runner: runner.stop(request.drain, request.timeout_ms))
+        if answer is not None:
+            late = "the savepoint is not complete yet; stop again to wait for it"
+            return m.StopResponse(_outcome(answer, context, late, None))
+        result = self._result(request.job_key)
+        for one in result.retained:
+            if one.checkpoint_id == result.stopped_with:
+                return m.StopResponse(one)  # asked again, after a failover perhaps
+        raise Refused("FAILED_PRECONDITION", f"job {request.job_key} has ended")
+
+    def Rescale(self, request: m.RescaleRequest, context: grpc.ServicerContext) -> m.RescaleResponse:
+        """Returns when the new parallelism is durable; the job restarts at it, whoever leads next."""
+        answer = self._order(request.job_key, lambda runner: runner.rescale(request.parallelism, request.timeout_ms))
+        if answer is None:
+            self._ended(request.job_key)
+            raise Refused("FAILED_PRECONDITION", f"job {request.job_key} has ended")
+        return _outcome(answer, context, "nobody knows yet whether the job is rescaled; ask again", None)
+
+    def _order(self, job_key: str, give: Callable[[JobRunner], Future[T]]) -> Future[T] | None:
+        """Gives an order to a job that runs; None where it does not."""
+
+        def to_runner(term: LeaderTerm) -> Future[T] | None:
+            writable(term)
+            runner = term.jobs.get(job_key)
+            return None if runner is None else give(runner)
+
+        self._dispatcher.wait_recovered()
+        return self._dispatcher.call(to_runner)
+
+    def DisposeSavepoint(
+        self, request: m.DisposeSavepointRequest, context: grpc.ServicerContext
+    ) -> m.DisposeSavepointResponse:
+        """Returns when the savepoint is deleted. One that is gone already is fine."""
+        self._dispatcher.wait_recovered()
+        key, number = request.job_key, request.checkpoint_id
+        retained = None if self._dispatcher.call(lambda term: key in term.jobs) else self._result(key).retained
+        answer = self._dispatcher.call(lambda term: dispose(term, key, number, retained))
+        if answer is not None:
+            _outcome(answer, context, "the savepoint may not be deleted yet; dispose of it again")
+        return m.DisposeSavepointResponse()
 
     # -- reads --------------------------------------------------------------------------------------------------------
 
@@ -283,7 +334,9 @@ class JobService:
 def _own_storage(graph: m.JobGraph) -> str:
     """The URI that the job keeps its run's folder under, "" for the cluster's storage."""
     backend = (graph.state_backend or m.StateBackend()).backend
-    return storage_uri(backend.uri) if isinstance(backend, m.FilesystemBackend) and backend.uri else ""
+    return (
+        storage_uri(backend.uri) if isinstance(backend, m.FilesystemBackend | m.RocksdbBackend) and backend.uri else ""
+    )
 
 
 def _status(term: LeaderTerm, key: str) -> m.JobStatus | None:

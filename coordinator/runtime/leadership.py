@@ -11,6 +11,7 @@ from coordinator.runtime.follow import Follower
 from coordinator.runtime.health import Health
 from coordinator.runtime.metadata_files import MetadataFiles
 from coordinator.runtime.settings import CoordinatorSettings
+from coordinator.runtime.watchdog import Watchdog, end_process
 from ha.elector import Elector
 from ha.grant import LeadershipGrant
 from ha.session import Connector
@@ -32,10 +33,11 @@ class Leadership:
         """me: coordinator_id, address and pid of this process."""
         self._me = me
         self._health = health
-        self.elector = Elector(connector, settings.cluster, me, self)
+        self.elector = Elector(connector, settings.cluster, me, self, on_broken=end_process)
         self.dispatcher = Dispatcher(
             settings, me.address, self.elector.store, files, self.elector.step_down, lambda: self.elector.leader
         )
+        self._watchdog = Watchdog(self.dispatcher.actor, end_process)
         self._follower = Follower(
             settings, me.coordinator_id, self.elector.report_leader_gone, self.elector.report_not_leading
         )
@@ -43,6 +45,7 @@ class Leadership:
     def start(self) -> None:
         """Begins to contend."""
         self.dispatcher.start()
+        self._watchdog.start()
         self._follower.start()
         self.elector.start()
 
@@ -50,6 +53,7 @@ class Leadership:
         """Hands leadership over at once, then ends every thread."""
         self.elector.stop(release=True)
         self._follower.stop()
+        self._watchdog.stop()
         self.dispatcher.stop()
 
     def on_granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:

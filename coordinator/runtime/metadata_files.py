@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from pyarrow import fs
 from coordinator.runtime.errors import StorageError
 
 METADATA_FILE = "_metadata"
+SHARED_FOLDER = "shared"
 FORMAT_VERSION = 1
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 _ERRORS = (OSError, pa.ArrowException)
@@ -62,7 +64,7 @@ def graph_checksum(data: bytes) -> str:
 
 
 class MetadataFiles:
-    """The folder trees `<storage>/<cluster>/<job key>/<run id>/chk-<id>/` as the coordinator uses them.
+    """The folder trees `<storage>/<cluster>/<job key>/<run id>/{chk-<id>,shared}/` as the coordinator uses them.
 
     Most runs lie under the cluster's storage, one with a storage of its own under that.
     """
@@ -128,6 +130,28 @@ class MetadataFiles:
         """Removes a `chk-<id>` folder and what is in it; one that is gone already is fine. Raises StorageError."""
         _delete(f"{self.run_directory(run)}/chk-{checkpoint_id}")
 
+    def shared_files(self, run: Run) -> tuple[str, ...]:
+        """Names of the files that checkpoints of a run share, sorted. Raises StorageError."""
+        uri = f"{self.run_directory(run)}/{SHARED_FOLDER}"
+        filesystem, path = _open(uri)
+        try:
+            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        except _ERRORS as error:
+            raise StorageError(f"cannot list {uri}: {_reason(error)}", retryable=True) from error
+        return tuple(sorted(info.base_name for info in found))
+
+    def delete_shared(self, run: Run, names: Iterable[str]) -> None:
+        """Removes shared files of a run; those that are gone already are fine. Raises StorageError."""
+        folder = f"{self.run_directory(run)}/{SHARED_FOLDER}"
+        filesystem, path = _open(folder)
+        for name in names:
+            try:
+                filesystem.delete_file(f"{path}/{name}")
+            except FileNotFoundError:
+                continue
+            except _ERRORS as error:
+                raise StorageError(f"cannot delete {folder}/{name}: {_reason(error)}", retryable=True) from error
+
     def delete_pointed(self, pointer: str) -> None:
         """Removes the `chk-<id>` folder that holds the metadata file at `pointer`. Raises StorageError."""
         folder, _, name = metadata_uri(pointer).rpartition("/")
@@ -157,8 +181,9 @@ class MetadataFiles:
             elif filesystem.type_name in _OBJECT_STORES:
                 _write(filesystem, path, data)
             else:
-                _write(filesystem, f"{path}.tmp", data)
-                filesystem.move(f"{path}.tmp", path)
+                fresh = f"{path}.{uuid.uuid4().hex}.tmp"
+                _write(filesystem, fresh, data)
+                filesystem.move(fresh, path)
         except _ERRORS as error:
             raise StorageError(f"cannot write {uri}: {_reason(error)}", retryable=True) from error
         return StoredFile(uri, checksum(data), len(data))
@@ -197,7 +222,7 @@ def _open(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def _publish_local(path: Path, data: bytes) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")  # process ids repeat in containers
     try:
         with fresh.open("wb") as file:
             file.write(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -16,10 +16,12 @@ from lockgate_proto.messages import (
     CheckpointMetadata,
     CompletedCheckpoint,
     JobGraph,
+    JobOrders,
     JobRecord,
     JobResult,
 )
 
+from coordinator.checkpoint.handles import shared_files, writer_of
 from coordinator.recovery.effects import DiscardCheckpoint, PersistCheckpoint
 from coordinator.recovery.events import (
     AttemptPersisted,
@@ -27,6 +29,7 @@ from coordinator.recovery.events import (
     CheckpointIdPersistFailed,
     CheckpointPersisted,
     CheckpointPersistFailed,
+    OrdersPersisted,
     PersistFailed,
     PersistKind,
     Recovered,
@@ -67,12 +70,22 @@ class Tenure:
 class Persistence:
     """Carries out the writes of every job of one term. Methods raise Stopped once the term is over."""
 
-    def __init__(self, tenure: Tenure, store: CoordinationStore, cluster: str, files: MetadataFiles) -> None:
+    def __init__(
+        self,
+        tenure: Tenure,
+        store: CoordinationStore,
+        cluster: str,
+        files: MetadataFiles,
+        forgetting: Callable[[tuple[str, ...]], None] | None = None,
+    ) -> None:
+        """forgetting: told, on a worker's thread, the keys of results that ZooKeeper is about to keep no longer."""
+        self._forgetting = forgetting
         self._tenure = tenure
         self._store = store
         self._paths = Paths(cluster)
         self._records = JobRecords(store, cluster, settle_ms=_SETTLE_MS)
         self._files = files
+        self._undiscarded: set[str] = set()  # jobs with a record that should be gone: it may refer to shared files
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -110,15 +123,20 @@ class Persistence:
         completed: tuple[CompletedCheckpoint, ...] = ()
         counter = 0
         try:
-            attempt, completed, counter = self._reading(
-                lambda: (self._records.attempt(key), self._records.checkpoints(key), self._records.checkpoint_id(key))
+            attempt, completed, counter, orders = self._reading(
+                lambda: (
+                    self._records.attempt(key),
+                    self._records.checkpoints(key),
+                    self._records.checkpoint_id(key),
+                    self._records.orders(key),
+                )
             )
             metadata = self._restored(record, completed)
         except CorruptRecord as error:
             return RecoveryFailed(f"A record in ZooKeeper is corrupt: {error}", False, attempt, completed, counter + 1)
         except StorageError as error:
             return RecoveryFailed(str(error), error.retryable, attempt, completed, counter + 1)
-        return Recovered(attempt, completed, metadata, counter + 1)
+        return Recovered(attempt, completed, metadata, counter + 1, orders)
 
     def _restored(self, record: JobRecord, completed: tuple[CompletedCheckpoint, ...]) -> CheckpointMetadata | None:
         if completed:
@@ -170,6 +188,16 @@ class Persistence:
             return PersistFailed(PersistKind.ATTEMPT, str(error), attempt=record.attempt)
         faults.point("after-attempt-persist")
         return AttemptPersisted(record.attempt)
+
+    def write_orders(self, key: str, orders: JobOrders) -> OrdersPersisted | PersistFailed:
+        """Carries out PersistOrders."""
+        faults.point("before-orders-persist")
+        try:
+            self._fenced(lambda: self._records.write_orders(self._tenure.grant, key, orders))
+        except StoreError as error:
+            return PersistFailed(PersistKind.ORDERS, str(error))
+        faults.point("after-orders-persist")
+        return OrdersPersisted(orders)
 
     def write_checkpoint_id(self, key: str, number: int) -> CheckpointIdPersisted | CheckpointIdPersistFailed:
         """Carries out PersistCheckpointId."""
@@ -227,32 +255,80 @@ class Persistence:
 
     # -- deleting: the pointer first, and only when it is certainly gone the files ----------------------------------
 
-    def discard_checkpoint(self, key: str, effect: DiscardCheckpoint) -> None:
+    def discard_checkpoint(self, record: JobRecord, effect: DiscardCheckpoint) -> None:
         """Carries out DiscardCheckpoint."""
-        number = effect.checkpoint.checkpoint_id
+        number, key = effect.checkpoint.checkpoint_id, record.job_key
         try:
             self._fenced(lambda: self._records.remove_checkpoint(self._tenure.grant, key, number))
-            self._files.delete_pointed(effect.checkpoint.pointer)
-        except (StoreError, StorageError) as error:
+        except StoreError as error:
+            self._undiscarded.add(key)
             log.warning("job %s: checkpoint %s is subsumed but not deleted: %s", key, number, error)
+            return
+        try:
+            self._files.delete_pointed(effect.checkpoint.pointer)
+            if key not in self._undiscarded:
+                self._files.delete_shared(run_of(record), effect.free)
+        except StorageError as error:
+            log.warning("job %s: files of the subsumed checkpoint %s are left behind: %s", key, number, error)
+
+    def dispose(self, key: str, savepoint: CompletedCheckpoint) -> None:
+        """Deletes a savepoint of a job that runs, record first. Raises StoreError, StorageError, Stopped."""
+        self._fenced(lambda: self._records.remove_checkpoint(self._tenure.grant, key, savepoint.checkpoint_id))
+        self._files.delete_pointed(savepoint.pointer)
+
+    def dispose_retained(self, key: str, checkpoint: CompletedCheckpoint) -> JobResult:
+        """Deletes a snapshot of a job that has ended, and what no other kept one shares with it.
+
+        Returns the job's result as it is then. Raises as `dispose`, CorruptRecord.
+        """
+        result = self._reading(lambda: self._records.result(key))
+        if result is None:
+            raise StorageError(f"the result of job {key} is not remembered any more")
+        kept = tuple(one for one in result.retained if one.checkpoint_id != checkpoint.checkpoint_id)
+        result = dataclasses.replace(result, retained=kept)
+        self._fenced(lambda: self._records.write_result(self._tenure.grant, result))
+        self._files.delete_pointed(checkpoint.pointer)
+        run = run_of(result)
+        if run.run_id and {one.checkpoint_id for one in kept}.issuperset(self._files.checkpoint_ids(run)):
+            self._delete_unshared(run, kept)  # else there may be a checkpoint that the result does not list
+        return result
 
     def discard_pending(self, record: JobRecord, number: int) -> None:
         """Carries out DiscardPending."""
+        run = run_of(record)
         try:
-            self._files.delete_checkpoint(run_of(record), number)
+            self._files.delete_checkpoint(run, number)
+            shared = self._files.shared_files(run)
+            self._files.delete_shared(run, [name for name in shared if writer_of(name) == number])
         except StorageError as error:
             log.warning("job %s: aborted checkpoint %s is not deleted: %s", record.job_key, number, error)
 
     def delete_orphans(self, record: JobRecord, below: int) -> None:
-        """Deletes folders of checkpoints with ids under `below` that never completed; left behind by a dead leader."""
+        """Deletes what checkpoints with ids under `below` have left behind that no record refers to.
+
+        Folders of those that never completed, and shared files that no completed checkpoint is made of: a dead leader
+        had no time for them, or an upload came late. below: the newest completed one; what is under way is newer.
+        """
         try:
-            known = {one.checkpoint_id for one in self._records.checkpoints(record.job_key)}
-            for number in self._files.checkpoint_ids(run_of(record)):
-                if number < below and number not in known and not self._tenure.over.is_set():
-                    self._files.delete_checkpoint(run_of(record), number)
-                    log.info("job %s: deleted chk-%s, which never completed", record.job_key, number)
+            self._delete_orphans(record, below)
         except (StoreError, StorageError) as error:
-            log.warning("job %s: could not look for abandoned checkpoint folders: %s", record.job_key, error)
+            log.warning("job %s: could not look for what nothing refers to: %s", record.job_key, error)
+
+    def _delete_orphans(self, record: JobRecord, below: int) -> None:
+        run, key = run_of(record), record.job_key
+        known = self._records.checkpoints(key)
+        numbers = {one.checkpoint_id for one in known}
+        for number in self._files.checkpoint_ids(run):
+            if number < below and number not in numbers and not self._tenure.over.is_set():
+                self._files.delete_checkpoint(run, number)
+                log.info("job %s: deleted chk-%s, which never completed", key, number)
+        old = [name for name in self._files.shared_files(run) if (writer_of(name) or below) < below]
+        if old:  # only then is it worth reading what each checkpoint is made of
+            used = frozenset[str]().union(*(shared_files(self.metadata(one)) for one in known))
+            abandoned = [name for name in old if name not in used]
+            if abandoned and not self._tenure.over.is_set():
+                self._files.delete_shared(run, abandoned)
+                log.info("job %s: deleted %s shared files that no checkpoint refers to", key, len(abandoned))
 
     def clean_up(self, key: str, run_id: str) -> None:
         """Carries out CleanUp, of which the stored result tells all: what is retained, and where the files are.
@@ -290,7 +366,7 @@ class Persistence:
             return
         if not result.keep_files:
             self._delete_files(result)
-        self._fenced(lambda: self._records.clean(grant, key))
+        self._fenced(lambda: self._records.clean(grant, key, self._forgetting))
 
     def _delete_files(self, result: JobResult) -> None:
         key, kept = result.job_key, {one.checkpoint_id for one in result.retained}
@@ -305,15 +381,31 @@ class Persistence:
         for one in stored:
             if one.checkpoint_id not in kept:
                 self._fenced(partial(self._records.remove_checkpoint, self._tenure.grant, key, one.checkpoint_id))
-        self._delete_run(run_of(result), kept)
+        self._delete_run(run_of(result), result.retained)
 
-    def _delete_run(self, run: Run, kept: set[int]) -> None:
+    def _delete_run(self, run: Run, kept: Sequence[CompletedCheckpoint]) -> None:
         if not kept:
             self._files.delete_run(run)
             return
+        numbers = {one.checkpoint_id for one in kept}
         for number in self._files.checkpoint_ids(run):
-            if number not in kept:
+            if number not in numbers:
                 self._files.delete_checkpoint(run, number)
+        self._delete_unshared(run, kept)
+
+    def _delete_unshared(self, run: Run, kept: Sequence[CompletedCheckpoint]) -> None:
+        """Of a run that has ended: shared files that none of the kept checkpoints refers to."""
+        shared = self._files.shared_files(run)
+        if not shared:
+            return
+        try:
+            used = frozenset[str]().union(*(shared_files(self.metadata(one)) for one in kept))
+        except StorageError as error:
+            if error.retryable:
+                raise
+            log.warning("job %s: its shared files stay, because a checkpoint cannot be read: %s", run.job_key, error)
+            return
+        self._files.delete_shared(run, [name for name in shared if name not in used])
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -325,6 +417,7 @@ class Persistence:
                 write()
                 return
             except Fenced as error:
+                log.warning("ZooKeeper refuses a write: %s", error)
                 self._tenure.step_down(str(error))
                 raise Stopped(f"this coordinator no longer leads: {error}") from error
             except OutcomeUnknown as error:

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -20,7 +19,7 @@ from lockgate_proto.rpc import SERVER_OPTIONS, handler
 from lockgate_proto.security import LOOPBACK_HOSTS, SecurityError
 
 from coordinator.runtime.control_service import ControlService
-from coordinator.runtime.errors import SettingsError, StartupError, StorageError
+from coordinator.runtime.errors import SettingsError, StorageError
 from coordinator.runtime.follow import FollowService
 from coordinator.runtime.guard import Guard
 from coordinator.runtime.health import Health
@@ -30,12 +29,12 @@ from coordinator.runtime.metadata_files import MetadataFiles
 from coordinator.runtime.settings import CoordinatorSettings
 from ha.session import Connector
 from ha.zookeeper import connector as zookeeper_connector
+from lockgate_process.patience import NoZooKeeper, wait_for_zookeeper
 
 log = logging.getLogger(__name__)
 
 _SERVER_THREADS = 256
 _STOP_GRACE_S = 0.5
-_TELL_EVERY_S = 3.0
 
 
 class Coordinator:
@@ -72,28 +71,20 @@ class Coordinator:
         self._health.add_to(self._server)
 
     def start(self, stopping: threading.Event | None = None) -> None:
-        """Serves, and takes its place in the line of contenders. Raises StartupError when ZooKeeper stays away.
+        """Serves, and takes its place in the line of contenders. Raises NoZooKeeper when that stays away.
 
         stopping: set by a signal; then it returns early.
         """
         self._server.start()
         self.leadership.start()
-        began = time.monotonic()
-        limit_s, told_s = self.settings.connect_timeout_ms / 1000, 0.0
-        hosts = self._connector.hosts
-        while not self.leadership.elector.wait_connected(100):
-            waited_s = time.monotonic() - began
-            if stopping is not None and stopping.is_set():
-                return
-            if waited_s >= limit_s:
-                raise StartupError(
-                    f"no ZooKeeper answered at {hosts} for {limit_s:.0f} s; start it (`lockgate zookeeper`) or check "
-                    "the address"
-                )
-            if waited_s - told_s >= _TELL_EVERY_S:
-                told_s = waited_s
-                log.warning("waiting for ZooKeeper at %s, %.0f of %.0f s", hosts, waited_s, limit_s)
-        self._health.ready()
+        is_in_line = wait_for_zookeeper(
+            self.leadership.elector.wait_connected,
+            self._connector.hosts,
+            self.settings.connect_timeout_ms,
+            lambda: stopping is not None and stopping.is_set(),
+        )
+        if is_in_line:
+            self._health.ready()
 
     def stop(self) -> None:
         """Hands leadership over, ends every stream, joins every thread. Idempotent."""
@@ -133,7 +124,7 @@ def run(settings: CoordinatorSettings) -> int:
         stopping.wait()
         log.info("asked to stop")
         return 0
-    except (SettingsError, SecurityError, StorageError, StartupError, OSError) as error:
+    except (SettingsError, SecurityError, StorageError, NoZooKeeper, OSError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
     except Exception:

@@ -54,7 +54,7 @@ class Submissions:
             return answer
         self._open[key] = (record, answer)
         record = dataclasses.replace(record, token=self._term.token)
-        written = self._term.shared.workers.submit(key, partial(self._term.persistence.submit, record, graph))
+        written = self._term.workers.submit(key, partial(self._term.persistence.submit, record, graph))
         written.add_done_callback(partial(self._written, record, answer))
         return answer
 

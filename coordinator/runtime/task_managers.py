@@ -2,6 +2,7 @@
 
 register --> connected --stream broke--> away --same process registers within the grace--> connected
                  |                         |
+                 |-- said good-bye --------|--------------------------------------------------> left
                  +---- silent for the      +---- its port refuses, or the grace is over --> lost
                        heartbeat timeout --------------------------------------------------> lost
 """
@@ -20,6 +21,7 @@ from lockgate_proto.messages import (
     AttemptId,
     CoordinatorMessage,
     Deploy,
+    Goodbye,
     Heartbeat,
     Registered,
     SubtaskReport,
@@ -63,8 +65,8 @@ class Listener(Protocol):
         """It is connected (again). forgotten: attempts that were deployed to it and that it does not run."""
         ...
 
-    def task_manager_lost(self, task_manager: TaskManager, reason: str) -> None:
-        """It will not come back as the process it was."""
+    def task_manager_lost(self, task_manager: TaskManager, reason: str, *, blameless: bool) -> None:
+        """It will not come back as the process it was. blameless: by intention, and it has said so."""
         ...
 
     def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
@@ -107,6 +109,10 @@ class TaskManagers:
     def all(self) -> tuple[TaskManager, ...]:
         """Every task manager that is not lost, by id."""
         return tuple(self._members[name] for name in sorted(self._members))
+
+    def knows(self, task_manager_id: str) -> bool:
+        """Whether it is registered, and not lost."""
+        return task_manager_id in self._members
 
     def register(self, registration: Registration) -> None:
         """Admits a stream. The newest stream of a process wins; a new process under an old id ends the old one.
@@ -213,6 +219,9 @@ class TaskManagers:
     def received(self, link: TaskManagerLink, message: TaskManagerMessage) -> None:
         """A message of an admitted stream. What an older stream still delivers is dropped."""
         one = self._members.get(message.task_manager_id)
+        if isinstance(message.body, Goodbye) and message.token >= self._token:
+            self._let_go(one if one is not None and one.link is link else None, link)
+            return
         if one is None or one.link is not link or link.end is not None:
             return
         one.last_seen_ms = monotonic_ms()
@@ -225,6 +234,13 @@ class TaskManagers:
             one.running.discard(body.attempt)
             one.heard_of.discard(body.attempt)
         self._listener.task_manager_said(one, message)
+
+    def _let_go(self, one: TaskManager | None, link: TaskManagerLink) -> None:
+        """Its process ends by intention, whatever has become of the stream meanwhile. None: nobody who counts."""
+        link.close(grpc.StatusCode.OK, "good-bye")  # the answer: it closes its exchange when it has it
+        if one is not None:
+            log.info("task manager %s has said good-bye", one.task_manager_id)
+            self._remove(one, "it has said good-bye", blameless=True)
 
     def broken(self, link: TaskManagerLink, task_manager_id: str) -> None:
         """The stream ended. Only evidence makes it a loss: a refused connection, or that nobody comes back."""
@@ -263,12 +279,15 @@ class TaskManagers:
             self._lose(one, reason)
 
     def _lose(self, one: TaskManager, reason: str) -> None:
+        one.link.close(grpc.StatusCode.ABORTED, f"this task manager counts as lost: {reason}")
+        log.warning("task manager %s is lost: %s", one.task_manager_id, reason)
+        self._remove(one, reason, blameless=False)
+
+    def _remove(self, one: TaskManager, reason: str, *, blameless: bool) -> None:
         del self._members[one.task_manager_id]
         if one.grace is not None:
             one.grace.cancel()
-        one.link.close(grpc.StatusCode.ABORTED, f"this task manager counts as lost: {reason}")
-        log.warning("task manager %s is lost: %s", one.task_manager_id, reason)
-        self._listener.task_manager_lost(one, reason)
+        self._listener.task_manager_lost(one, reason, blameless=blameless)
 
     def send(self, task_manager_id: str, body: ControlBody) -> bool:
         """Queues a message under this term's token. False when the task manager is not registered."""

@@ -47,9 +47,10 @@ from coordinator.recovery import events as ev
 from coordinator.recovery.effects import ControlBody
 from coordinator.runtime.actor import Timer, monotonic_ms, unix_us
 from coordinator.runtime.errors import Stopped
-from coordinator.runtime.job_runner import JobRunner, Tools
+from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.persistence import Persistence, Tenure
 from coordinator.runtime.shared import Shared
+from coordinator.runtime.surroundings import Tools
 from coordinator.runtime.task_managers import TaskManager, TaskManagers
 from coordinator.runtime.watch import WatchEnd
 from ha.errors import CorruptRecord
@@ -75,16 +76,21 @@ class LeaderTerm:
         self.results: dict[str, JobResult] = {}
         self.jobs_known: Future[None] = Future()
         self.results_known: Future[None] = Future()
-        self.persistence = Persistence(tenure, shared.store, shared.settings.cluster, shared.files)
+        self.persistence = Persistence(
+            tenure, shared.store, shared.settings.cluster, shared.files, self._forgetting_results
+        )
         self.shared = shared
         self._granted_unix_us = unix_us()
         self._detected_unix_us = detected_unix_us
         self._unread: set[str] = set()
+        self._forgotten: set[str] = set()  # results that were given up while they were still being read
         self._pool = SlotPool()
         self._pool_timer: Timer | None = None
         self.task_managers = TaskManagers(grant.token, shared.settings, shared.actor, shared.probes, self)
+        # What still hangs from an earlier term of this process is fenced, and no reason to wait.
+        self.workers = shared.workers.group(f"term {grant.token}")
         self._tools = Tools(
-            shared.actor, shared.workers, self.persistence, self, shared.address, shared.files.run_directory
+            shared.actor, self.workers, self.persistence, self, shared.address, shared.files.run_directory
         )
 
     @property
@@ -131,8 +137,22 @@ class LeaderTerm:
 
     def _keep_results(self, results: tuple[JobResult, ...]) -> None:
         for one in results:
-            self.results.setdefault(one.job_key, one)
+            if one.job_key not in self._forgotten:
+                self.results.setdefault(one.job_key, one)
+        self._forgotten.clear()
         self.results_known.set_result(None)
+
+    def _forgetting_results(self, keys: tuple[str, ...]) -> None:
+        """On a worker's thread. What is asked for meanwhile is looked up in ZooKeeper, so this may come first."""
+        self.shared.actor.tell(partial(self._forget_results, keys))
+
+    def _forget_results(self, keys: tuple[str, ...]) -> None:
+        """ZooKeeper keeps the newest; what is kept here answers for the same jobs, not for more."""
+        for key in keys:
+            self.results.pop(key, None)
+            self.ended.pop(key, None)
+        if not self.results_known.done():
+            self._forgotten.update(keys)
 
     def suspend(self) -> None:
         """ZooKeeper is away: nothing new begins."""
@@ -169,7 +189,7 @@ class LeaderTerm:
             elif not isinstance(error, Stopped):
                 log.error("work for %s failed", key, exc_info=error)
 
-        self.shared.workers.submit(key, call).add_done_callback(answered)
+        self.workers.submit(key, call).add_done_callback(answered)
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -200,11 +220,19 @@ class LeaderTerm:
     # -- task managers ------------------------------------------------------------------------------------------------
 
     def send(self, task_manager_id: str, body: ControlBody) -> bool:
-        """See job_runner.Surroundings."""
+        """See surroundings.Surroundings."""
         return self.task_managers.send(task_manager_id, body)
 
+    def is_registered(self, task_manager_id: str) -> bool:
+        """See surroundings.Surroundings."""
+        return self.task_managers.knows(task_manager_id)
+
+    def available_slots(self, job_key: str) -> int:
+        """See surroundings.Surroundings."""
+        return self._pool.free_slots + sum(self._pool.held_by(job_key).values())
+
     def prepare_spares(self, runner: JobRunner) -> None:
-        """See job_runner.Surroundings."""
+        """See surroundings.Surroundings."""
         self._prepare(runner, {one.task_manager_id for one in self._pool.task_managers()})
 
     def _prepare(self, runner: JobRunner, task_manager_ids: set[str]) -> None:
@@ -236,11 +264,11 @@ class LeaderTerm:
         for runner in self.jobs.values():
             self._prepare(runner, {name})
 
-    def task_manager_lost(self, task_manager: TaskManager, reason: str) -> None:
+    def task_manager_lost(self, task_manager: TaskManager, reason: str, *, blameless: bool) -> None:
         """See task_managers.Listener."""
         self.slots(TaskManagerRemoved(task_manager.task_manager_id))  # first: nobody may be given its slots again
         for runner in list(self.jobs.values()):
-            runner.handle(ev.TaskManagerLost(task_manager.task_manager_id, reason))
+            runner.handle(ev.TaskManagerLost(task_manager.task_manager_id, reason, blameless))
 
     def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
         """See task_managers.Listener."""
@@ -275,7 +303,12 @@ class LeaderTerm:
             if one.subtask is not None and one.subtask.attempt is not None:
                 by_job.setdefault(one.subtask.attempt, []).append(one)
         for attempt, found in by_job.items():
-            self._to(attempt, ev.CountersReported(tuple(found)))
+            self._to(attempt, ev.CountersReported(tuple(found), self._spares(attempt.job_key)))
+
+    def _spares(self, job_key: str) -> tuple[ev.Spare, ...]:
+        runner = self.jobs.get(job_key)
+        found = self._pool.spares(job_key) if runner is not None and runner.wants_spares else ()
+        return tuple(ev.Spare(one.task_manager_id, one.exchange_address, one.free_slots) for one in found)
 
     # -- slots --------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,12 @@ def status_of(result: JobResult, leader_address: str) -> JobStatus:
         submitted_unix_ms=result.submitted_unix_ms,
         ended_unix_ms=result.ended_unix_ms,
         operators=tuple(
-            OperatorStatus(one.operator_id, records_in=one.records_in, records_out=one.records_out)
+            OperatorStatus(
+                one.operator_id,
+                records_in=one.records_in,
+                records_out=one.records_out,
+                records_late=one.records_late,
+            )
             for one in result.counters
         ),
         last_checkpoint=result.last_checkpoint,
@@ -38,7 +43,9 @@ def other_job(key: str) -> Refused:
     """The error for a key that is taken."""
     return Refused(
         "ALREADY_EXISTS",
-        f"the job key {key!r} belongs to another job graph; choose another key (a key names one job for good)",
+        f"the job key {key!r} belongs to another job graph; choose another key (a key names one job for good). If the"
+        f" pipeline is the same and has Python functions, submit it with `lockgate submit`, or under the same"
+        f" PYTHONHASHSEED: a set in a function is pickled in another order in each process",
     )
 
 

@@ -54,6 +54,10 @@ class KeyedWorkers:
                 self._start(key, task)
         return answer
 
+    def group(self, name: str) -> WorkerGroup:
+        """Keys of its own on these workers."""
+        return WorkerGroup(self, name)
+
     def close(self) -> None:
         """Fails the calls that wait with Stopped, and gives those that run now some seconds to end.
 
@@ -117,3 +121,15 @@ class KeyedWorkers:
             task = self._queues[key].popleft()
             self._running[threading.current_thread()] = (key, task[1])
             return key, task
+
+
+class WorkerGroup:
+    """Part of the workers: a call that hangs under a key holds up the same key of no other group."""
+
+    def __init__(self, workers: KeyedWorkers, name: str) -> None:
+        self._workers = workers
+        self._name = name
+
+    def submit(self, key: str, call: Callable[[], T]) -> Future[T]:
+        """See KeyedWorkers."""
+        return self._workers.submit(f"{key} ({self._name})", call)

@@ -1,0 +1,149 @@
+"""What can be wrong with event time, windows and side outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from lockgate_proto.messages import (
+    Edge,
+    EventTime,
+    FileSource,
+    IntervalJoin,
+    JobGraph,
+    KeyedAggregate,
+    Operator,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+    Vertex,
+    Window,
+)
+
+from coordinator.graph.shape import is_source
+
+MAX_DURATION_MS = 1_000_000_000_000  # thirty years
+MAX_PANES = 10_000
+LATE = "late"
+
+
+def event_time_problems(graph: JobGraph) -> Iterator[str]:
+    """Every problem of places and of what belongs together, as sentences. graph: normalized."""
+    for vertex in graph.vertices:
+        yield from _place_problems(vertex)
+        if vertex.operators and _window_of(vertex) is not None:
+            yield from _upstream_problems(graph, vertex, "Aggregate", "has windows", "none would ever close")
+        elif vertex.operators and isinstance(vertex.operators[0].kind, IntervalJoin):
+            yield from _upstream_problems(
+                graph, vertex, "Join", "goes by event time", "every record would be kept for ever"
+            )
+    for edge in graph.edges:
+        yield from _side_output_problems(graph, edge)
+
+
+def declaration_problems(kind: EventTime) -> Iterator[str]:
+    """What is wrong with one declaration of event time; the operator's name comes in front."""
+    if not kind.expression.strip():
+        yield "declares event time without an expression, for example 'ts'."
+    for name, value in (("out_of_orderness_ms", kind.out_of_orderness_ms), ("idle_after_ms", kind.idle_after_ms)):
+        if not 0 <= value <= MAX_DURATION_MS:
+            yield f"has {name} {value}: 0 to {MAX_DURATION_MS} are possible."
+
+
+def window_problems(aggregate: KeyedAggregate) -> Iterator[str]:
+    """What is wrong with the window of an aggregate; the operator's name comes in front."""
+    window = aggregate.window
+    if window is None:
+        return
+    yield from _shape_problems(window)
+    if not window.event_time.strip():
+        yield "has a window but no event time: name the column, or give an SQL expression."
+    if not 0 <= window.allowed_lateness_ms <= MAX_DURATION_MS:
+        yield f"has allowed_lateness_ms {window.allowed_lateness_ms}: 0 to {MAX_DURATION_MS} are possible."
+    for name in (*aggregate.keys, *(one.output for one in aggregate.aggregates)):
+        if name.casefold() in ("window_start", "window_end"):
+            yield f"has a key or result named '{name}', which is a column of every window: choose another name."
+
+
+def _shape_problems(window: Window) -> Iterator[str]:
+    kind = window.kind
+    if kind is None:
+        yield "has a window of no kind: choose a tumbling, a sliding or a session one."
+        return
+    if isinstance(kind, SessionWindow):
+        if not 1 <= kind.gap_ms <= MAX_DURATION_MS:
+            yield f"has session windows with a gap of {kind.gap_ms} ms: 1 to {MAX_DURATION_MS} are possible."
+        return
+    slide = kind.slide_ms if isinstance(kind, SlidingWindow) else kind.size_ms
+    for name, value in (("size", kind.size_ms), ("slide", slide)):
+        if not 1 <= value <= MAX_DURATION_MS:
+            yield f"has a window with a {name} of {value} ms: 1 to {MAX_DURATION_MS} are possible."
+            return
+    if slide > kind.size_ms:
+        yield (
+            f"has a window of {kind.size_ms} ms every {slide} ms, which leaves out what lies between: "
+            "make the slide at most the size."
+        )
+    elif kind.size_ms // math.gcd(kind.size_ms, slide) > MAX_PANES:
+        yield (
+            f"has a window of {kind.size_ms} ms every {slide} ms, which would consist of more than {MAX_PANES} pieces: "
+            "make the slide longer, and best a divisor of the size."
+        )
+    if not 0 <= kind.offset_ms < (kind.size_ms if isinstance(kind, TumblingWindow) else slide):
+        yield f"has a window with an offset of {kind.offset_ms} ms: it has to be at least 0 and less than the period."
+
+
+def _place_problems(vertex: Vertex) -> Iterator[str]:
+    declared = [one for one in vertex.operators if isinstance(one.kind, EventTime)]
+    if not declared:
+        return
+    first = vertex.operators[0]
+    if not is_source(first):
+        yield (
+            f"Operator '{declared[0].id}' declares event time in vertex '{vertex.id}', which does not begin with a "
+            "source: declare it right behind the source, before records are partitioned anew."
+        )
+    if len(declared) > 1:
+        yield f"Vertex '{vertex.id}' declares event time {len(declared)} times: once is possible."
+    kind = declared[0].kind
+    if isinstance(kind, EventTime) and _is_continuous(first) and not kind.idle_after_ms:
+        yield (
+            f"Operator '{declared[0].id}' declares event time of files that are read continuously, without "
+            "idle_after_ms: a file that no longer grows would hold event time back for ever; say after how long it may "
+            "be left out."
+        )
+
+
+def _is_continuous(operator: Operator) -> bool:
+    return isinstance(operator.kind, FileSource) and operator.kind.continuous
+
+
+def _upstream_problems(graph: JobGraph, behind: Vertex, what: str, why: str, outcome: str) -> Iterator[str]:
+    """A source without event time would hold it back for ever."""
+    before = {behind.id}
+    while more := {edge.source for edge in graph.edges if edge.target in before} - before:
+        before |= more
+    for vertex in graph.vertices:
+        if vertex.id not in before or not vertex.operators or not is_source(vertex.operators[0]):
+            continue
+        if not any(isinstance(one.kind, EventTime) for one in vertex.operators):
+            yield (
+                f"{what} '{behind.operators[0].id}' {why}, but source '{vertex.operators[0].id}' before it "
+                f"declares no event time, so that {outcome}: declare it behind the source."
+            )
+
+
+def _side_output_problems(graph: JobGraph, edge: Edge) -> Iterator[str]:
+    if not edge.side_output:
+        return
+    name = f"The edge {edge.source} -> {edge.target}"
+    if edge.side_output != LATE:
+        yield f"{name} asks for the side output '{edge.side_output}': there is only '{LATE}'."
+    source = next((vertex for vertex in graph.vertices if vertex.id == edge.source), None)
+    if source is not None and source.operators and _window_of(source) is None:
+        yield f"{name} asks for late records, but vertex '{edge.source}' does not begin with a windowed aggregate."
+
+
+def _window_of(vertex: Vertex) -> Window | None:
+    kind = vertex.operators[0].kind
+    return kind.window if isinstance(kind, KeyedAggregate) else None
