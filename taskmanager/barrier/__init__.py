@@ -1,1 +1,1 @@
-"""Barrier alignment of one subtask's input channels (pure)."""
+"""What the barriers of one subtask's input channels ask for, in each checkpoint mode (pure)."""

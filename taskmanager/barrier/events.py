@@ -38,7 +38,19 @@ class CheckpointAborted:
     checkpoint_id: int
 
 
-Event = ElementArrived | BarrierArrived | InputEnded | CheckpointAborted
+@dataclass(frozen=True, slots=True)
+class BarrierOvertakes:
+    """The checkpoint is to be taken now, wherever its barriers are: the leader says so, or one was seen in a queue."""
+
+    barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEnded:
+    """Nothing circles any more: no record follows on any back edge, also on one that is held. Barriers may."""
+
+
+Event = ElementArrived | BarrierArrived | InputEnded | CheckpointAborted | BarrierOvertakes | LoopEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,19 @@ class Aligned:
 
 
 @dataclass(frozen=True, slots=True)
+class Overtaken:
+    """Freeze the state now. What channels outside `delivered` bring until their barrier belongs to the snapshot: every
+    one of an unaligned barrier, the back edges of an aligned one.
+
+    delivered: channels whose barrier has been taken; started_ms: when the first of them delivered it, or now.
+    """
+
+    barrier: Barrier
+    started_ms: int
+    delivered: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class AlignmentAborted:
     """A newer barrier overtook this checkpoint's: it can never be aligned here, decline it."""
 
@@ -87,4 +112,4 @@ class AllInputsEnded:
     """No record follows on any channel."""
 
 
-Effect = Deliver | Hold | Release | Aligned | AlignmentAborted | AllInputsEnded
+Effect = Deliver | Hold | Release | Aligned | Overtaken | AlignmentAborted | AllInputsEnded

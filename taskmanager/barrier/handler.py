@@ -1,4 +1,4 @@
-"""Aligned exactly-once barriers over N input channels.
+"""Exactly-once barriers over N input channels: aligned ones, and unaligned ones that overtake.
 
             first barrier n                     last barrier n: Aligned(n), release all
     FLOWING ---------------> ALIGNING(n) -----> FLOWING
@@ -7,8 +7,16 @@
        +----------------------+      | release all, hold this channel
              release all             +--> FLOWING -> ALIGNING(m)
 
+An unaligned barrier, or the leader's word that n is not to wait any longer, ends the alignment at once: Overtaken(n),
+release all. The barriers of n that come later mean nothing here any more; whoever keeps the queues looks out for them.
+
 A channel that has delivered n is held until every channel has. Whoever feeds the handler keeps held elements in
 the channel (bounded), so that a held channel slows its sender down instead of filling memory here.
+
+The head of a loop does not wait for its back edges, whose barriers come out of the very snapshot that they would hold
+up: with the last barrier n from outside it says Overtaken(n), and what its back edges bring until their barrier n
+belongs to the snapshot. A back edge whose barrier n is there before, because another subtask of the head was faster, is
+held like any channel: what follows on it is not part of n.
 """
 
 from __future__ import annotations
@@ -24,6 +32,7 @@ from taskmanager.barrier.events import (
     AlignmentAborted,
     AllInputsEnded,
     BarrierArrived,
+    BarrierOvertakes,
     CheckpointAborted,
     Deliver,
     Effect,
@@ -31,6 +40,8 @@ from taskmanager.barrier.events import (
     Event,
     Hold,
     InputEnded,
+    LoopEnded,
+    Overtaken,
     Release,
 )
 
@@ -51,12 +62,13 @@ ALLOWED: dict[AlignmentState, frozenset[AlignmentState]] = {
 
 
 class BarrierHandler:
-    """Pure. `channel_count` >= 1; channels are numbered from 0."""
+    """Pure. `channel_count` >= 1; channels are numbered from 0. feedback: those that are back edges, never all."""
 
-    def __init__(self, channel_count: int) -> None:
-        if channel_count < 1:
-            raise ValueError("alignment needs at least one input channel")
-        self._count = channel_count
+    def __init__(self, channel_count: int, feedback: frozenset[int] = frozenset()) -> None:
+        self._regular = frozenset(range(channel_count)) - feedback
+        if not self._regular:
+            raise ValueError("alignment needs at least one input channel that is no back edge")
+        self._count, self._feedback = channel_count, feedback
         self._state = AlignmentState.FLOWING
         self._current: Barrier | None = None
         self._started_ms = 0
@@ -92,25 +104,52 @@ class BarrierHandler:
                 return self._end(channel)
             case CheckpointAborted(checkpoint_id):
                 return self._abort(checkpoint_id)
+            case BarrierOvertakes(barrier):
+                return self._overtake(barrier, frozenset(), now_ms)
+            case LoopEnded():
+                return [effect for channel in sorted(self._feedback) for effect in self._end(channel)]
 
     def _barrier(self, channel: int, barrier: Barrier, now_ms: int) -> list[Effect]:
         number = barrier.checkpoint_id
         self._tell(f"barrier {number} on channel {channel}")
+        if barrier.unaligned:
+            return self._overtake(barrier, frozenset({channel}), now_ms)
         if number <= self._highest or number in self._aborted:
             return []
         effects: list[Effect] = []
         if self._current is not None and number > self._current.checkpoint_id:
-            lost = self._current.checkpoint_id
-            effects.append(AlignmentAborted(lost, f"barrier {number} came before every channel had delivered {lost}"))
-            effects.extend(self._stop_aligning())
+            effects += self._lose_current(number)
         if self._current is None:
             self._start_aligning(barrier, now_ms)
         self._held.add(channel)
-        if len(self._held) < self._count:
+        if not self._regular <= self._held:
             return [*effects, Hold(channel)]
-        effects.append(Aligned(barrier, self._started_ms))
+        is_whole = len(self._held) == self._count
+        delivered = frozenset(self._held)
+        effects.append(
+            Aligned(barrier, self._started_ms) if is_whole else Overtaken(barrier, self._started_ms, delivered)
+        )
         self._held.discard(channel)  # was never announced as held
         return [*effects, *self._stop_aligning()]
+
+    def _overtake(self, barrier: Barrier, delivered: frozenset[int], now_ms: int) -> list[Effect]:
+        number = barrier.checkpoint_id
+        self._tell(f"barrier {number} overtakes")
+        if number <= self._highest or number in self._aborted:
+            return []
+        if self._current is not None and self._current.checkpoint_id == number:
+            delivered, started_ms = delivered | self._held, self._started_ms
+            return [Overtaken(barrier, started_ms, delivered), *self._stop_aligning()]
+        lost = self._lose_current(number) if self._current is not None else []
+        self._highest = number
+        self._forget_old_aborts()
+        return [*lost, Overtaken(barrier, now_ms, delivered)]
+
+    def _lose_current(self, newer: int) -> list[Effect]:
+        assert self._current is not None
+        lost = self._current.checkpoint_id
+        reason = f"barrier {newer} came before every channel had delivered {lost}"
+        return [AlignmentAborted(lost, reason), *self._stop_aligning()]
 
     def _start_aligning(self, barrier: Barrier, now_ms: int) -> None:
         self._move(AlignmentState.ALIGNING)

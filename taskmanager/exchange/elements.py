@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
-from lockgate_proto.messages import Barrier, EndOfInput, RecordBatch, Watermark
+from lockgate_proto.messages import Barrier, EndOfInput, LoopProbe, RecordBatch, Watermark
 
 from taskmanager.exchange.errors import RecordTooLarge
 
-Element: TypeAlias = pa.Table | Barrier | Watermark | EndOfInput
+Element: TypeAlias = pa.Table | Barrier | Watermark | EndOfInput | LoopProbe
 
 CONTROL_BYTES = 64
 MESSAGE_BYTES = 1024 * 1024  # grpcio is fastest between 64 KiB and 1 MiB a message

@@ -2,6 +2,9 @@
 
 `send` is called by the subtask's thread and blocks while the receiver is behind; `cancel` comes from any thread and
 ends the wait. Order within a channel is the order of `send`.
+
+An elastic output never blocks: its subtask has to see a barrier while the receiver is behind, so it looks at
+`has_room` before it makes the next batch. What one batch adds beyond the bound is all that the queue grows by.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Protocol
 import grpc
 import pyarrow as pa
 from lockgate_proto import rpc
-from lockgate_proto.messages import ChannelOpen, StreamElement
+from lockgate_proto.messages import Barrier, ChannelOpen, EndOfInput, LoopProbe, StreamElement
 
 from taskmanager.exchange.elements import MESSAGE_BYTES, Element, size_of, split, to_message
 from taskmanager.exchange.errors import ChannelBroken, ChannelClosed, RecordTooLarge
@@ -46,6 +49,14 @@ class OutputChannel(Protocol):
         """Appends an element. Raises ChannelClosed after cancel(), ChannelBroken, RecordTooLarge."""
         ...
 
+    def has_room(self) -> bool:
+        """False while the receiver is behind."""
+        ...
+
+    def overtake(self, barrier: Barrier) -> tuple[Element, ...]:
+        """Sends an unaligned barrier before what waits here, but behind other barriers; what it has overtaken."""
+        ...
+
     def cancel(self) -> None:
         """Gives the channel up at once; what is queued is dropped. Idempotent, from any thread."""
         ...
@@ -57,11 +68,15 @@ class OutputChannel(Protocol):
 
 
 class LocalOutput:
-    """A channel to a subtask of this process."""
+    """A channel to a subtask of this process: its only queue is the receiver's.
 
-    def __init__(self, gate: InputGate, channel: int) -> None:
+    on_room: makes the output elastic; called from any thread when the receiver has caught up.
+    """
+
+    def __init__(self, gate: InputGate, channel: int, on_room: Callable[[], object] | None = None) -> None:
         self._gate = gate
         self._channel = channel
+        self._on_room = on_room
         self._canceled = False
 
     @property
@@ -72,7 +87,7 @@ class LocalOutput:
     def start(self) -> None:
         """See OutputChannel."""
         try:
-            if not self._gate.connect(self._channel):
+            if not self._gate.connect(self._channel, on_room=self._on_room):
                 raise ChannelBroken(f"input channel {self._channel} has a sender already")
         except ChannelClosed as closed:
             raise ChannelBroken(str(closed)) from closed
@@ -82,11 +97,24 @@ class LocalOutput:
         try:
             if self._canceled:
                 raise ChannelClosed("the sending subtask is canceled")
-            self._gate.put(self._channel, element, lambda: self._canceled)
+            if self._on_room is None:
+                self._gate.put(self._channel, element, lambda: self._canceled)
+                return
+            for piece in split(element) if isinstance(element, pa.Table) else (element,):
+                self._gate.put(self._channel, piece, may_overflow=True)
         except ChannelClosed as closed:
             if self._canceled:
                 raise
             raise ChannelBroken(str(closed)) from closed
+
+    def has_room(self) -> bool:
+        """See OutputChannel."""
+        return self._canceled or self._gate.has_room(self._channel)
+
+    def overtake(self, barrier: Barrier) -> tuple[Element, ...]:
+        """See OutputChannel. What the barrier overtakes is queued at the receiver, who keeps it."""
+        self.send(barrier)
+        return ()
 
     def cancel(self) -> None:
         """See OutputChannel."""
@@ -102,6 +130,7 @@ class RemoteOutput:
 
     on_lost: called with a sentence, from any thread, when the channel broke before cancel().
     accept_timeout_ms: after start(); a send that is blocked longer, with the channel not taken, raises ChannelBroken.
+    on_room: makes the output elastic; called from any thread when a queue that was full is so no more.
     """
 
     def __init__(
@@ -114,7 +143,9 @@ class RemoteOutput:
         max_bytes: int = QUEUE_BYTES,
         max_elements: int = QUEUE_ELEMENTS,
         accept_timeout_ms: int = ACCEPT_TIMEOUT_MS,
+        on_room: Callable[[], object] | None = None,
     ) -> None:
+        self._on_room = on_room
         self._peers, self._address, self._hello, self._on_lost = peers, address, hello, on_lost
         self._max_bytes, self._max_elements = max_bytes, max_elements
         self._accept_timeout_ms = accept_timeout_ms
@@ -153,7 +184,7 @@ class RemoteOutput:
         for piece in split(element) if isinstance(element, pa.Table) else (element,):
             size = size_of(piece)
             with self._condition:
-                while not self._canceled and not self._broken and not self._has_room(size):
+                while not (self._canceled or self._broken or self._on_room is not None or self._fits(size)):
                     self._condition.wait(self._patience_s())
                 self._check()
                 self._queue.append((piece, size))
@@ -180,7 +211,26 @@ class RemoteOutput:
         self._reader.join(timeout_s)
         return not self._reader.is_alive()
 
-    def _has_room(self, size: int) -> bool:
+    def has_room(self) -> bool:
+        """See OutputChannel."""
+        with self._condition:
+            return self._canceled or bool(self._broken) or self._is_below_bound()
+
+    def overtake(self, barrier: Barrier) -> tuple[Element, ...]:
+        """See OutputChannel. What has left the queue is on its way, and kept by the receiver."""
+        with self._condition:
+            self._check()
+            last = max((place for place, one in enumerate(self._queue) if isinstance(one[0], Barrier)), default=-1)
+            behind = [one for place, (one, _) in enumerate(self._queue) if place > last]
+            self._queue.insert(last + 1, (barrier, size_of(barrier)))
+            self._queued_bytes += size_of(barrier)
+            self._condition.notify_all()
+        return tuple(one for one in behind if not isinstance(one, EndOfInput | LoopProbe))
+
+    def _is_below_bound(self) -> bool:
+        return self._queued_bytes < self._max_bytes and len(self._queue) < self._max_elements
+
+    def _fits(self, size: int) -> bool:
         return not self._queue or (
             self._queued_bytes + size <= self._max_bytes and len(self._queue) < self._max_elements
         )
@@ -227,6 +277,7 @@ class RemoteOutput:
                 self._condition.wait()
             if self._canceled or self._broken:
                 return None
+            was_full = not self._is_below_bound()
             element, size = self._queue.popleft()
             self._queued_bytes -= size
             parts = [element]
@@ -236,6 +287,9 @@ class RemoteOutput:
                 size += more
                 parts.append(following)
             self._condition.notify_all()
+            is_relieved = was_full and self._is_below_bound()
+        if is_relieved and self._on_room is not None:
+            self._on_room()
         return element if len(parts) == 1 else pa.concat_tables(parts)
 
     def _read(self, call: grpc.Call) -> None:

@@ -72,7 +72,10 @@ class ExchangeService:
 
 
 class ExchangeServer:
-    """The gRPC server of the data exchange, and of grpc.health.v1: it is opened when Spark is warm, so it is ready."""
+    """The gRPC server of the data exchange, and of grpc.health.v1.
+
+    `""` is SERVING while it is open, `lockgate.ready` from ready() on. Neither is once it stops.
+    """
 
     def __init__(
         self,
@@ -92,13 +95,21 @@ class ExchangeServer:
         self._server.add_generic_rpc_handlers((rpc.handler("ExchangeService", service),))
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._health.set(rpc.READY, health_pb2.HealthCheckResponse.SERVING)
+        self._health.set(rpc.READY, health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._is_ready = False
 
     def start(self, bind: str) -> str:
         """Opens `host:port` and returns the address with the real port. Raises SecurityError, OSError."""
         port = self._credentials.bind(self._server, bind)
         self._server.start()
         return f"{bind.rsplit(':', 1)[0]}:{port}"
+
+    def ready(self) -> None:
+        """A leader has taken this task manager. Its loss does not take that back: what runs is still served."""
+        if self._is_ready:
+            return  # whoever watches is told of changes only
+        self._is_ready = True
+        self._health.set(rpc.READY, health_pb2.HealthCheckResponse.SERVING)
 
     def stop(self) -> None:
         """Takes no further channel and ends every present one."""

@@ -24,6 +24,7 @@ from lockgate_proto import rpc
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
     CoordinatorMessage,
+    Goodbye,
     Heartbeat,
     LeaderRecord,
     Register,
@@ -42,6 +43,7 @@ FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
 SILENCE_BEATS = 6  # a leader that has sent heartbeats and is silent for so many of them is left
 CLOSE_WAIT_S = 1.0
+GOODBYE_WAIT_S = 5.0  # an idle leader takes a millisecond; meanwhile everything here goes on
 REPEAT_S = 10.0  # a leader that has not heard from here for longer counts this task manager as lost
 REPEATED = 1_000
 # What trying again does not mend: somebody has to change a setting (a duplicate id, a wrong secret).
@@ -98,7 +100,7 @@ class ControlClient:
     """Keeps this task manager registered with whoever leads.
 
     register: what to say first on a new stream. handle: takes every body whose token is not outdated, on the
-    client's thread. counters: for the heartbeats.
+    client's thread. on_registered: a leader has taken this task manager; on the same thread. counters: for heartbeats.
     """
 
     def __init__(
@@ -109,11 +111,13 @@ class ControlClient:
         *,
         register: Callable[[], Register],
         handle: Callable[[Any], None],
+        on_registered: Callable[[], None],
         counters: Callable[[], tuple[SubtaskCounters, ...]],
         heartbeat_ms: int,
     ) -> None:
         self._id, self._credentials, self._fence = task_manager_id, credentials, fence
         self._register, self._deliver, self._counters = register, handle, counters
+        self._on_registered = on_registered
         self._heartbeat_s = heartbeat_ms / 1000
         self._changed = threading.Condition()
         self._leader: LeaderRecord | None = None
@@ -178,6 +182,22 @@ class ControlClient:
         """True while there is a stream (the leader may not have answered yet)."""
         with self._changed:
             return self._connection is not None
+
+    def leave(self) -> None:
+        """Says good-bye and waits until the leader has ended the stream for it, GOODBYE_WAIT_S at most.
+
+        No stream is opened after that. Where there is none, the leader has to find out by itself.
+        """
+        with self._changed:
+            self._is_stopping = True
+            connection = self._connection
+            if connection is not None:
+                connection.send(TaskManagerMessage(self._fence.highest, self._id, Goodbye()))
+            self._changed.notify_all()
+        if connection is not None:
+            self._thread.join(GOODBYE_WAIT_S)
+            if self._thread.is_alive():
+                log.warning("the leader at %s has not answered the good-bye", connection.record.address)
 
     def stop(self) -> None:
         """Ends the stream after what is queued, and joins the threads."""
@@ -268,6 +288,7 @@ class ControlClient:
             return False
         if isinstance(message.body, Registered):
             log.info("registered")
+            self._on_registered()
             if message.body.heartbeat_interval_ms > 0:
                 self._heartbeat_s = message.body.heartbeat_interval_ms / 1000
         elif isinstance(message.body, Heartbeat):

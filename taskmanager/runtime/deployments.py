@@ -21,6 +21,7 @@ from lockgate_proto.messages import (
     CancelAttempt,
     Deploy,
     DiscoverSplits,
+    DrainSources,
     FailureCause,
     JobGraph,
     NotifyCheckpointAborted,
@@ -73,7 +74,7 @@ class DeployedAttempt:
 
 
 class Deployments:
-    """Thread safe. report: sends a control message body to the leader, never blocks."""
+    """Thread safe. report: sends a control message body to the leader, never blocks. spill_folder: see InputGate."""
 
     def __init__(
         self,
@@ -83,8 +84,9 @@ class Deployments:
         peers: PeerChannels,
         fence: TokenFence,
         report: Callable[[Any], None],
+        spill_folder: str | None = None,
     ) -> None:
-        self._id = task_manager_id
+        self._id, self._spill_folder = task_manager_id, spill_folder
         self._factory, self._registry, self._peers, self._fence = factory, registry, peers, fence
         self._report = report
         self._lock = threading.Lock()
@@ -104,7 +106,12 @@ class Deployments:
                 task = self.tasks(subtask.attempt).get(subtask)
                 if task is not None:
                     task.post(body)
-            case TriggerCheckpoint(attempt) | NotifyCheckpointComplete(attempt) | NotifyCheckpointAborted(attempt):
+            case (
+                TriggerCheckpoint(attempt)
+                | NotifyCheckpointComplete(attempt)
+                | NotifyCheckpointAborted(attempt)
+                | DrainSources(attempt)
+            ):
                 for task in self.tasks(attempt).values():
                     task.post(body)
 
@@ -117,7 +124,7 @@ class Deployments:
         """Records in and out of every live subtask, as last noted by it."""
         with self._lock:
             tasks = [task for one in self._attempts.values() for task in one.tasks.values() if task.id in one.live]
-        return tuple(SubtaskCounters(task.id, task.counters) for task in tasks if task.counters)
+        return tuple(SubtaskCounters(task.id, task.counters, task.effort.total) for task in tasks if task.counters)
 
     def stop(self, timeout_s: float) -> bool:
         """Cancels everything and waits. False when something is still running."""
@@ -199,10 +206,12 @@ class Deployments:
                 deployed.uploads,
                 self._report,
                 lambda task: self._ended(deployed, task),
+                self._spill_folder,
             )
         gates = {subtask: task.gate for subtask, task in deployed.tasks.items()}
         for subtask, task in deployed.tasks.items():
-            task.connect(wiring.outputs(subtask, gates, self._peers, self._fence.highest, task.peer_lost))
+            outputs = wiring.outputs(subtask, gates, self._peers, self._fence.highest, task.peer_lost, task.on_room)
+            task.connect(outputs)
         for subtask, gate in gates.items():
             self._registry.register(subtask, gate)
         deployed.live = set(deployed.tasks)

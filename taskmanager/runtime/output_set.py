@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+
+from lockgate_proto.messages import Barrier
 
 from taskmanager.exchange.elements import Element
 from taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS, OutputChannel, not_accepted
@@ -40,6 +42,29 @@ class OutputSet:
         """Sends to every downstream subtask, once each."""
         for channel in self._channels.values():
             channel.send(element)
+
+    def send_within(self, vertices: Collection[str], element: Element) -> None:
+        """Sends to every downstream subtask of some vertices."""
+        for (vertex_id, _), channel in self._channels.items():
+            if vertex_id in vertices:
+                channel.send(element)
+
+    def has_room(self) -> bool:
+        """False while a receiver is behind. For elastic channels, which do not block."""
+        return all(channel.has_room() for channel in self._channels.values())
+
+    def overtake(self, barrier: Barrier) -> dict[tuple[str, int], tuple[Element, ...]]:
+        """Sends an unaligned barrier to every downstream subtask; what it has overtaken on the way to each."""
+        return {target: channel.overtake(barrier) for target, channel in self._channels.items()}
+
+    def resend(self, target: tuple[str, int], elements: Sequence[Element]) -> bool:
+        """Sends what a restored snapshot holds for one downstream subtask. False when there is no such channel."""
+        channel = self._channels.get(target)
+        if channel is None:
+            return False
+        for element in elements:
+            channel.send(element)
+        return True
 
     def cancel(self) -> None:
         """Gives every channel up and ends a blocked send. From any thread."""

@@ -46,6 +46,7 @@ def _write(fresh: Path, work_dir: str) -> None:
     try:
         engine.warm_up()
         perform_sample(engine, Path(work_dir), "prepare", lambda: True)
+        engine.warm_python()
     finally:
         status = engine.close_jvm()
     if not fresh.is_file():

@@ -16,9 +16,11 @@ from lockgate_proto.security import SecurityError
 
 from ha.retrieval import LeaderRetrieval
 from ha.zookeeper import connector
+from lockgate_process.patience import NoZooKeeper, wait_for_zookeeper
 from taskmanager.runtime.errors import SettingsError
 from taskmanager.runtime.rehearsal import Rehearsal
 from taskmanager.runtime.settings import TaskManagerSettings
+from taskmanager.runtime.start import Start
 from taskmanager.runtime.task_manager import TaskManager
 from taskmanager.task.program import ProgramError, ProgramFactory
 
@@ -26,32 +28,35 @@ log = logging.getLogger(__name__)
 
 USER_ERROR = 2
 FAULT = 1
-_OUT_OF_MEMORY = 52  # the exit status that Spark gives its JVM then
 
 
 def run(settings: TaskManagerSettings) -> int:
     """Runs until SIGTERM or SIGINT and returns the exit code: 0, 1 for a fault, 2 for an error of the user.
 
-    Call it on the main thread. Prints one line to stdout when Spark is warm and the exchange is open.
+    Call it on the main thread. Prints one line to stdout when Spark is warm, the exchange is open and ZooKeeper has
+    answered.
     """
     # grpcio's fork handlers and the JVM's launcher do not get on; nothing here forks later.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-    stop = _signals()
+    start = Start(_signals())
     try:
         settings.check()
-        return _serve(replace(settings, task_manager_id=settings.task_manager_id or _fresh_id()), stop)
-    except (SettingsError, SecurityError, ProgramError, OSError) as error:  # ProgramError: Spark cannot start
+        return _serve(replace(settings, task_manager_id=settings.task_manager_id or _fresh_id()), start)
+    except (SettingsError, SecurityError, ProgramError, NoZooKeeper, OSError) as error:  # ProgramError: no Spark
+        start.over()  # does not return where this came of being stopped
         print(f"error: {error}", file=sys.stderr, flush=True)
         return USER_ERROR
     except Exception:
+        start.over()
         log.exception("the task manager failed")
         return FAULT
 
 
-def _serve(settings: TaskManagerSettings, stop: SimpleQueue[int]) -> int:
+def _serve(settings: TaskManagerSettings, start: Start) -> int:
     from taskmanager.spark.engine import SparkEngine  # slow to import
     from taskmanager.spark.master import Driver
 
+    os.makedirs(settings.work_dir, exist_ok=True)  # a JVM of our own would make it, a Connect server does not
     # The JVM first: it is started with a fork, which must not meet gRPC's threads.
     engine = SparkEngine(
         settings.master,
@@ -62,12 +67,12 @@ def _serve(settings: TaskManagerSettings, stop: SimpleQueue[int]) -> int:
         settings.max_batch_bytes,
         driver=Driver(settings.task_manager_id, _host(settings.bind), _host(settings.advertise)),
     )
-    engine.on_death(_follow_the_jvm)
+    engine.on_death(_follow_spark)
+    start.undo_with(engine.close)
     try:
         engine.warm_up()
         gc.freeze()  # what is here now stays; a full collection of it takes 40 ms, in the middle of a batch
-        if stop.empty():
-            _take_part(TaskManager(settings, engine), engine, settings, stop)
+        _take_part(TaskManager(settings, engine), engine, settings, start.over())
     finally:
         engine.close()
     return 0
@@ -83,12 +88,17 @@ def _take_part(
         connector(settings.zookeeper, settings.session_timeout_ms), settings.cluster, manager.on_leader
     )
     try:
+        retrieval.start()
+        limit_ms = settings.connect_timeout_ms
+        if not wait_for_zookeeper(retrieval.wait_heard, settings.zookeeper, limit_ms, lambda: not stop.empty()):
+            return
         print(
             f"lockgate taskmanager ready: id={manager.id} exchange={manager.exchange_address} "
             f"slots={settings.slots} pid={os.getpid()}",
             flush=True,
         )
-        retrieval.start()
+        if retrieval.current() is None:
+            log.warning("no coordinator leads cluster %s at %s yet; waiting", settings.cluster, settings.zookeeper)
         rehearsal.start()
         stop.get()
         log.info("stopping")
@@ -98,10 +108,9 @@ def _take_part(
         rehearsal.stop()
 
 
-def _follow_the_jvm(status: int) -> None:
+def _follow_spark(why: str) -> None:
     """Ends the process at once: alive without Spark it would take every attempt and fail it."""
-    why = f"status {status}, out of memory" if status == _OUT_OF_MEMORY else f"status {status}"
-    log.critical("Spark's JVM ended with %s, so this task manager ends, too", why)
+    log.critical("%s, so this task manager ends, too", why)
     logging.shutdown()
     os._exit(FAULT)
 

@@ -35,7 +35,8 @@ Run = tuple[str, str]  # job key and run id
 class Rehearsal:
     """Performs on a thread of its own and stops, between two micro-batches, when something is deployed.
 
-    The sample is performed only while nothing runs here; a job also beside the subtasks that do, once each.
+    The sample is performed, and a Python worker started, only while nothing runs here; a job also beside the subtasks
+    that do, once each.
     """
 
     def __init__(self, factory: ProgramFactory, work_dir: str, running: Callable[[], Running]) -> None:
@@ -46,6 +47,7 @@ class Rehearsal:
         self._changed = threading.Condition()
         self._is_stopping = False
         self._samples = SAMPLES
+        self._is_python_cold = True
         self._jobs: OrderedDict[Run, PrepareJob] = OrderedDict()  # to be performed
         self._performed: OrderedDict[Run, None] = OrderedDict()  # to their ends, oldest first
         self._thread = threading.Thread(target=self._run, name="rehearsal", daemon=True)
@@ -90,12 +92,16 @@ class Rehearsal:
                 is_busy = bool(self._running())
                 if is_busy:
                     self._samples = 0  # a real job has warmed what a sample would
+                    self._is_python_cold = False  # or has no use for it: a job that comes with Python warms it
                 if self._jobs:
                     if is_busy:
                         self._wait(lambda: False, BUSY_PAUSE_S)  # what has just been deployed goes first
                     self._perform_job(Path(folder), self._running())
                 elif self._samples:
                     self._perform_sample(Path(folder))
+                elif self._is_python_cold:
+                    self._is_python_cold = False
+                    self._factory.warm_python()
                 else:
                     self._wait(lambda: bool(self._jobs))
 

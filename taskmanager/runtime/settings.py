@@ -24,7 +24,8 @@ class TaskManagerSettings:
     others can connect to, port 0 the bound port;
     slots: how many subtasks of each vertex fit here; spark_master: empty means `local[<slots>]`;
     work_dir: folder for Spark's scratch files; target_batch_ms: work aimed at in one micro-batch;
-    max_batch_bytes: upper bound of one micro-batch's input; task_manager_id: empty means one is made.
+    max_batch_bytes: upper bound of one micro-batch's input; task_manager_id: empty means one is made;
+    connect_timeout_ms: how long ZooKeeper may be silent at the start.
     """
 
     zookeeper: str
@@ -41,6 +42,7 @@ class TaskManagerSettings:
     target_batch_ms: int = 300
     max_batch_bytes: int = 32 * MIB
     task_manager_id: str = ""
+    connect_timeout_ms: int = 30_000
 
     @property
     def master(self) -> str:
@@ -60,6 +62,6 @@ class TaskManagerSettings:
         if problem:
             raise SettingsError(problem)
         limits = {"slots": 1, "session_timeout_ms": 500, "heartbeat_ms": 20, "target_batch_ms": 10}
-        for name, least in (limits | {"max_batch_bytes": 1024}).items():
+        for name, least in (limits | {"max_batch_bytes": 1024, "connect_timeout_ms": 1}).items():
             if getattr(self, name) < least:
                 raise SettingsError(f"{name}: {getattr(self, name)} is too small; use {least} or more")

@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent import futures
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,9 @@ from lockgate_proto.messages import (
     AssignSplits,
     Barrier,
     CheckpointCommitted,
+    CheckpointMode,
     DeclineCheckpoint,
+    DrainSources,
     EndOfInput,
     FirstRecord,
     NotifyCheckpointAborted,
@@ -29,18 +30,27 @@ from lockgate_proto.messages import (
     SplitState,
     SubtaskReport,
     TriggerCheckpoint,
+    Watermark,
 )
 
 from taskmanager.barrier import events as barrier_events
-from taskmanager.barrier.handler import BarrierHandler
-from taskmanager.exchange.elements import ChannelId, Element
+from taskmanager.barrier.modes import barriers_for, mode_of
+from taskmanager.exchange.elements import ChannelId
 from taskmanager.exchange.errors import ChannelBroken, ChannelClosed
-from taskmanager.exchange.gate import InputGate
+from taskmanager.exchange.gate import POLL_BYTES, InputGate
 from taskmanager.runtime import faults
+from taskmanager.runtime.arrivals import barrier_event
 from taskmanager.runtime.deliveries import Deliveries
+from taskmanager.runtime.effort import EffortMeter
 from taskmanager.runtime.failures import cause_of, text_of
+from taskmanager.runtime.in_flight import InFlight, in_flight_of
+from taskmanager.runtime.loop_part import loop_part_of
+from taskmanager.runtime.messages import Message, PeerLost
 from taskmanager.runtime.output_set import OutputSet
+from taskmanager.runtime.pace import BatchPace
 from taskmanager.runtime.uploads import SnapshotUploads
+from taskmanager.runtime.wall_clock import unix_ms, wait_until
+from taskmanager.state.filesystem import locate, remove_folder
 from taskmanager.task import effects as do
 from taskmanager.task import events as on
 from taskmanager.task.machine import SubtaskMachine
@@ -51,9 +61,11 @@ from taskmanager.task.program import (
     Idle,
     ProgramContext,
     ProgramFactory,
+    SnapshotOrder,
     SnapshotTooLarge,
     SubtaskProgram,
 )
+from taskmanager.task.watermarks import ChannelWatermarks, held_back
 
 log = logging.getLogger(__name__)
 
@@ -61,25 +73,7 @@ PEER_LOST_GRACE_S = 0.2  # the real cause, told by the peer itself, or the cance
 UPLOAD_CLOSE_S = 10.0
 ACCEPT_CHECK_S = 0.25
 COUNTERS_EVERY_MS = 100
-SINKS = ("FileSink", "SqlSink", "ConsoleSink", "ForeachBatchSink")
-
-
-@dataclass(frozen=True, slots=True)
-class PeerLost:
-    """A channel of this subtask broke."""
-
-    reason: str
-
-
-Message = (
-    TriggerCheckpoint
-    | AssignSplits
-    | NotifyCheckpointComplete
-    | NotifyCheckpointAborted
-    | on.UploadDone
-    | on.UploadFailed
-    | PeerLost
-)
+SINKS = ("FileSink", "SqlSink", "ConsoleSink", "ForeachBatchSink", "PythonSink", "KafkaSink")
 
 
 def _now_ms() -> int:
@@ -90,7 +84,7 @@ class SubtaskTask:
     """One subtask of one attempt, with its input gate. Call connect() and start() once each.
 
     channels: upstream subtasks, none for a source. report: sends a control message body to the leader, never blocks.
-    on_ended: called on the subtask's thread as its last act.
+    on_ended: called on the subtask's thread as its last act. spill_folder: for what circles in a loop, see InputGate.
     """
 
     def __init__(
@@ -101,23 +95,39 @@ class SubtaskTask:
         uploads: futures.Executor,
         report: Callable[[Any], None],
         on_ended: Callable[[SubtaskTask], None],
+        spill_folder: str | None = None,
     ) -> None:
         assert context.subtask.attempt is not None
         self.id = context.subtask
-        self.gate = InputGate(channels, self.peer_lost)
+        self._loop = loop_part_of(context.graph, self.id, channels)
+        feedback: frozenset[int] = self._loop.feedback if self._loop is not None else frozenset()
+        self.gate = InputGate(
+            channels,
+            self.peer_lost,
+            on_barrier=lambda barrier: self.post(barrier_events.BarrierOvertakes(barrier)),
+            feedback=feedback,
+            spill_folder=spill_folder,
+        )
         self.counters: tuple[OperatorCounters, ...] = ()
+        self.effort = EffortMeter()
         self._context, self._factory = context, factory
         self._report, self._on_ended = report, on_ended
         self._is_source = not channels
-        self._machine = SubtaskMachine(context.subtask.attempt, self._is_source)
-        self._barriers = None if self._is_source else BarrierHandler(len(channels))
-        self._uploads = SnapshotUploads(uploads, self.post)
+        self._machine_lock = threading.Lock()
+        self._mode = mode_of(context.graph)
+        stops_world = self._mode is CheckpointMode.STOP_THE_WORLD
+        self._machine = SubtaskMachine(context.subtask.attempt, self._is_source, stops_world)
+        self._watermarks = ChannelWatermarks(len(channels))
+        self._barriers = None if self._is_source else barriers_for(self._mode, len(channels), feedback)
+        self._uploads = SnapshotUploads(uploads, self._handle, self._discard)
+        self._in_flight = in_flight_of(context, self.gate, self._is_elastic)
+        self._pace = BatchPace(POLL_BYTES)
         self._deliveries = Deliveries()
         self._outputs = OutputSet({}, {})
         self._program: SubtaskProgram | None = None
         self._mailbox: deque[Message] = deque()
         self._canceled = threading.Event()
-        self._is_input_done = False
+        self._is_input_done = self._is_drained = False
         self._assigned: set[str] = set()
         self._counted_ms = 0
         vertex = next((one for one in context.graph.vertices if one.id == self.id.vertex_id), None)
@@ -131,6 +141,15 @@ class SubtaskTask:
     def connect(self, outputs: OutputSet) -> None:
         """Gives the subtask its output channels; before start()."""
         self._outputs = outputs
+
+    @property
+    def on_room(self) -> Callable[[], object] | None:
+        """What elastic outputs call; None where a send may block, because no barrier overtakes."""
+        return self.gate.wake if self._is_elastic else None
+
+    @property
+    def _is_elastic(self) -> bool:
+        return self._mode is CheckpointMode.UNALIGNED
 
     def start(self) -> None:
         """Starts the loop."""
@@ -202,6 +221,8 @@ class SubtaskTask:
         self._handle(on.Started())
         self._outputs.start(_now_ms())
         self._program = self._factory.build(self._context)
+        if self._in_flight is not None:
+            self._in_flight.restore(self._context.restore, self._outputs)
         if self._canceled.is_set():  # cancel() may have come before there was a program to interrupt
             return
         self._emit(self._program.open())
@@ -212,7 +233,10 @@ class SubtaskTask:
         self._read_mailbox()
         if not self._machine.is_live or self._canceled.is_set():
             return
-        if self._is_source and not self._is_input_done:
+        if self._is_elastic and not self._outputs.has_room():
+            self._outputs.check_accepted(_now_ms())
+            self.gate.wait(ACCEPT_CHECK_S)
+        elif self._is_source and not self._is_input_done and not self._machine.is_halted:
             self._poll_source()
         else:
             self._poll_gate()
@@ -223,9 +247,14 @@ class SubtaskTask:
 
     def _receive(self, message: Message) -> None:
         match message:
-            case TriggerCheckpoint(attempt, checkpoint_id, kind, terminal, triggered_unix_ms):
-                barrier = Barrier(checkpoint_id, kind, terminal, triggered_unix_ms)
-                self._handle(on.TriggerReceived(attempt, barrier))
+            case TriggerCheckpoint(attempt, checkpoint_id, kind, terminal, unix_ms, completed_id, unaligned):
+                barrier = Barrier(checkpoint_id, kind, terminal, unix_ms, completed_id, unaligned)
+                if self._barriers is None:
+                    self._handle(on.TriggerReceived(attempt, barrier))
+                elif unaligned and attempt == self.id.attempt:
+                    self._to_barriers(barrier_events.BarrierOvertakes(barrier))
+            case barrier_events.BarrierOvertakes():
+                self._to_barriers(message)
             case NotifyCheckpointComplete(attempt, checkpoint_id):
                 self._handle(on.CompleteReceived(attempt, checkpoint_id))
             case NotifyCheckpointAborted(attempt, checkpoint_id):
@@ -233,10 +262,10 @@ class SubtaskTask:
             case AssignSplits(subtask, splits, complete):
                 if subtask == self.id and self._machine.is_live:
                     self._assign(splits, complete)
+            case DrainSources():
+                self._drain()
             case PeerLost(reason):
                 raise ChannelBroken(reason)
-            case on.UploadDone() | on.UploadFailed():
-                self._handle(message)
 
     def _assign(self, splits: Sequence[SplitState], complete: bool) -> None:
         """The leader says it again when its stream broke; the program hears of every split once."""
@@ -245,8 +274,14 @@ class SubtaskTask:
         if fresh or complete:
             self._the_program.assign(fresh, complete)
 
+    def _drain(self) -> None:
+        """The leader wants no more of the source: what is read flows out as at the end of its input."""
+        if self._is_source and not self._is_input_done and self._machine.is_live:
+            self._is_input_done = self._is_drained = True
+            self._handle(on.InputExhausted())
+
     def _poll_source(self) -> None:
-        polled = self._the_program.poll()
+        polled = self.effort.poll(self._the_program)
         if isinstance(polled, Batch):
             self._emit(polled)
             self._count()
@@ -261,16 +296,41 @@ class SubtaskTask:
     def _poll_gate(self) -> None:
         is_accepted = self._outputs.check_accepted(_now_ms())
         records: list[tuple[str, pa.Table]] = []
-        for channel, element in self.gate.poll(None if is_accepted else ACCEPT_CHECK_S):
+        limit = self._pace.limit_bytes if self._is_elastic or self._loop is not None else POLL_BYTES
+        elements = self.gate.poll(self._wait_s(None if is_accepted else ACCEPT_CHECK_S), limit)
+        self._tick()
+        for channel, element in elements:
             assert self._barriers is not None
-            for effect in self._barriers.handle(_barrier_event(channel, element), _now_ms()):
+            self._is_drained |= isinstance(element, EndOfInput) and element.drained
+            if self._loop is not None and self._loop.takes(channel, element, self._outputs, self._to_barriers):
+                continue
+            for effect in self._barriers.handle(barrier_event(channel, element), _now_ms()):
                 self._apply_barrier_effect(effect, records)
+            if isinstance(element, EndOfInput) and not self._is_input_done:
+                self._advance(self._watermarks.ended(channel, element.drained))
+        self._process(records)
+
+    def _wait_s(self, longest_s: float | None) -> float | None:
+        """How long to wait for input: no longer than until the program wakes. None: for ever."""
+        return longest_s if self._is_input_done else wait_until(self._the_program.wakes_at(), longest_s)
+
+    def _tick(self) -> None:
+        """The program hears what time it is, and fires what is due."""
+        if not self._is_input_done and not self._canceled.is_set():
+            batch = self._the_program.tick(unix_ms())
+            if batch.emissions or batch.reached_sink:
+                self._emit(batch)
+                self._count()
+
+    def _process(self, records: list[tuple[str, pa.Table]]) -> None:
         if not records:
             return
+        started_ns = time.monotonic_ns()
         for vertex, table in self._deliveries.merge(records):
             if self._canceled.is_set():
                 return
-            self._emit(self._the_program.process(vertex, table))
+            self._emit(self.effort.process(self._the_program, vertex, table))
+        self._pace.processed(sum(table.nbytes for _, table in records), (time.monotonic_ns() - started_ns) / 1e6)
         self._handle(on.ElementProcessed())
         self._count()
 
@@ -279,41 +339,62 @@ class SubtaskTask:
             case barrier_events.Deliver(channel, element):
                 if isinstance(element, pa.Table):
                     records.append((self.gate.channels[channel].vertex_id, element))
+                elif isinstance(element, Watermark):
+                    self._process(records)
+                    records.clear()
+                    self._advance(self._watermarks.arrived(channel, element))
             case barrier_events.Hold(channel):
                 self.gate.hold(channel)
             case barrier_events.Release(channels):
                 self.gate.release(channels)
             case barrier_events.Aligned(barrier, started_ms):
                 self._handle(on.BarrierAligned(barrier, started_ms))
+            case barrier_events.Overtaken(barrier, started_ms, delivered):
+                self._handle(on.BarrierOvertook(barrier, started_ms, delivered))
             case barrier_events.AlignmentAborted(checkpoint_id, reason):
                 self._handle(on.AlignmentLost(checkpoint_id, reason))
             case barrier_events.AllInputsEnded():
                 self._is_input_done = True
                 self._handle(on.InputExhausted())
 
+    def _advance(self, watermark: Watermark | None) -> None:
+        """Event time has come on, or a channel's rest has: the program fires, then those behind it hear of it."""
+        if watermark is not None:
+            batch = self._the_program.advance(watermark.event_time_ms)
+            self._emit(batch)
+            self._outputs.broadcast(held_back(watermark, batch.held_back_ms))
+
     def _handle(self, event: on.Event) -> None:
-        for effect in self._machine.handle(event, _now_ms()):
+        """On the subtask's thread, but for the end of an upload: all that it asks for is a message to the leader.
+
+        So an acknowledgement does not wait for the batch that the subtask is at.
+        """
+        with self._machine_lock:
+            effects = self._machine.handle(event, _now_ms())
+        for effect in effects:
             self._apply(effect)
 
     def _apply(self, effect: do.Effect) -> None:
         match effect:
-            case do.TakeSnapshot(checkpoint_id):
-                self._take_snapshot(checkpoint_id)
+            case do.TakeSnapshot(checkpoint_id, base_id, is_savepoint):
+                self._take_snapshot(checkpoint_id, SnapshotOrder(base_id, is_savepoint))
+            case do.RecordChannels(checkpoint_id, delivered):
+                self._flights.record(checkpoint_id, delivered)
             case do.ForwardBarrier(barrier):
-                self._outputs.broadcast(barrier)
+                self._forward(barrier)
             case do.StartUpload(checkpoint_id):
-                self._uploads.start(checkpoint_id)
+                self._uploads.start(checkpoint_id, self._in_flight.take(checkpoint_id) if self._in_flight else None)
             case do.DropSnapshot(checkpoint_id):
-                self._uploads.drop(checkpoint_id)
+                self._drop(checkpoint_id)
             case do.StopAlignment(checkpoint_id):
-                self._stop_alignment(checkpoint_id)
+                self._to_barriers(barrier_events.CheckpointAborted(checkpoint_id))
             case do.Commit(checkpoint_id):
                 self._commit(checkpoint_id)
             case do.Flush():
                 self._emit(self._the_program.finish())
                 self._handle(on.Flushed())
             case do.ForwardEnd():
-                self._outputs.broadcast(EndOfInput())
+                self._outputs.broadcast(EndOfInput(self._is_drained))
                 self._count(is_forced=True)
             case do.Close():
                 self._close()
@@ -325,6 +406,7 @@ class SubtaskTask:
         match effect:
             case do.Acknowledge(checkpoint_id, state, sync_us, async_ms, alignment_ms):
                 faults.point("before-ack")
+                self._uploads.acknowledged(checkpoint_id)
                 self._report(AcknowledgeCheckpoint(self.id, checkpoint_id, state, sync_us, async_ms, alignment_ms))
             case do.Decline(checkpoint_id, reason):
                 log.info("%s declines checkpoint %d: %s", self._name, checkpoint_id, reason)
@@ -337,19 +419,37 @@ class SubtaskTask:
                 log.info("%s: %s%s", self._name, phase.name, f" ({cause.name}: {error})" if error else "")
                 self._report(SubtaskReport(self.id, phase, cause, error))
 
-    def _take_snapshot(self, checkpoint_id: int) -> None:
+    def _take_snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> None:
         started = time.perf_counter_ns()
         try:
-            snapshot = self._the_program.snapshot(checkpoint_id)
+            snapshot = self._the_program.snapshot(checkpoint_id, order)
         except SnapshotTooLarge as error:
             self._handle(on.SnapshotFailed(checkpoint_id, str(error)))
             return
         self._uploads.keep(checkpoint_id, snapshot)
         self._handle(on.SnapshotTaken(checkpoint_id, (time.perf_counter_ns() - started) // 1000))
 
-    def _stop_alignment(self, checkpoint_id: int) -> None:
+    def _forward(self, barrier: Barrier) -> None:
+        if barrier.unaligned:
+            self._flights.overtake(self._outputs, barrier)
+        else:
+            self._outputs.broadcast(barrier)
+
+    def _discard(self, checkpoint_id: int) -> None:
+        """Removes what a checkpoint that was given up has left; ids are never used again."""
+        try:
+            remove_folder(locate(self._context.checkpoint_directory).child(f"chk-{checkpoint_id}"))
+        except (OSError, ValueError) as error:
+            log.info("%s: checkpoint %d was given up, and its files stay: %s", self._name, checkpoint_id, error)
+
+    def _drop(self, checkpoint_id: int) -> None:
+        self._uploads.drop(checkpoint_id)
+        if self._in_flight is not None:
+            self._in_flight.drop(checkpoint_id)
+
+    def _to_barriers(self, event: barrier_events.Event) -> None:
         if self._barriers is not None:
-            for effect in self._barriers.handle(barrier_events.CheckpointAborted(checkpoint_id), _now_ms()):
+            for effect in self._barriers.handle(event, _now_ms()):
                 self._apply_barrier_effect(effect, [])
 
     def _commit(self, checkpoint_id: int) -> None:
@@ -365,6 +465,8 @@ class SubtaskTask:
             self._handle(on.SinkReached(time.time_ns() // 1000))
         for emission in batch.emissions:
             self._outputs.emit(emission.edge, emission.target, emission.table)
+        if batch.watermark is not None:
+            self._outputs.broadcast(batch.watermark)
 
     def _count(self, is_forced: bool = False) -> None:
         now_ms = _now_ms()
@@ -384,14 +486,11 @@ class SubtaskTask:
                 log.exception("%s: closing the program failed", self._name)
 
     @property
+    def _flights(self) -> InFlight:
+        assert self._in_flight is not None, "only barriers of the mode UNALIGNED overtake, and only loops have logs"
+        return self._in_flight
+
+    @property
     def _the_program(self) -> SubtaskProgram:
         assert self._program is not None
         return self._program
-
-
-def _barrier_event(channel: int, element: Element) -> barrier_events.Event:
-    if isinstance(element, Barrier):
-        return barrier_events.BarrierArrived(channel, element)
-    if isinstance(element, EndOfInput):
-        return barrier_events.InputEnded(channel)
-    return barrier_events.ElementArrived(channel, element)

@@ -36,13 +36,16 @@ class TaskManager:
         self._registry = GateRegistry()
         self._peers = PeerChannels(settings.credentials)
         self._server = ExchangeServer(settings.credentials, self.fence, self._registry)
-        self.deployments = Deployments(self.id, factory, self._registry, self._peers, self.fence, self._report)
+        self.deployments = Deployments(
+            self.id, factory, self._registry, self._peers, self.fence, self._report, settings.work_dir
+        )
         self._control = ControlClient(
             self.id,
             settings.credentials,
             self.fence,
             register=self._register,
             handle=self._handle,
+            on_registered=self._server.ready,
             counters=self.deployments.counters,
             heartbeat_ms=settings.heartbeat_ms,
         )
@@ -58,7 +61,12 @@ class TaskManager:
         self._control.on_leader(record)
 
     def stop(self) -> None:
-        """Closes the exchange, then the stream: a leader that finds the port closed knows that nobody comes back."""
+        """Says good-bye, so that the leader replaces what runs here before its channels break; then closes everything.
+
+        The exchange before the stream: a leader that heard nothing and finds the port closed knows that nobody comes
+        back.
+        """
+        self._control.leave()
         self._server.stop()
         self._control.stop()
         if not self.deployments.stop(STOP_S):

@@ -6,53 +6,82 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent import futures
+from dataclasses import replace
 
 from taskmanager.runtime import faults
 from taskmanager.runtime.failures import text_of
+from taskmanager.runtime.in_flight import FrozenChannels
 from taskmanager.task.events import UploadDone, UploadFailed
 from taskmanager.task.program import ProgramError, Snapshot
 
 log = logging.getLogger(__name__)
 
+REMEMBERED = 1_000
+
 
 class SnapshotUploads:
-    """Used by the subtask's thread; `done` is called from the pool's threads."""
+    """Used by the subtask's thread; `done` and `discard` are called from the pool's threads.
 
-    def __init__(self, pool: futures.Executor, done: Callable[[UploadDone | UploadFailed], None]) -> None:
+    discard: removes what a checkpoint has left in the storage that was given up while its upload went on.
+    """
+
+    def __init__(
+        self,
+        pool: futures.Executor,
+        done: Callable[[UploadDone | UploadFailed], None],
+        discard: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._pool = pool
         self._done = done
+        self._discard = discard
+        self._acknowledged: set[int] = set()
         self._frozen: dict[int, Snapshot] = {}
-        self._running: dict[int, futures.Future[None]] = {}
+        self._running: dict[int, tuple[futures.Future[None], Snapshot]] = {}
 
     def keep(self, checkpoint_id: int, snapshot: Snapshot) -> None:
         """Holds a frozen state until its upload starts."""
         self._frozen[checkpoint_id] = snapshot
 
-    def start(self, checkpoint_id: int) -> None:
-        """Stores it in the background. Raises KeyError when it was not kept."""
-        self._running = {number: one for number, one in self._running.items() if not one.done()}
+    def start(self, checkpoint_id: int, channels: FrozenChannels | None = None) -> None:
+        """Stores it in the background, with what was in flight. Raises KeyError when it was not kept."""
+        self._running = {number: one for number, one in self._running.items() if not one[0].done()}
         snapshot = self._frozen.pop(checkpoint_id)
-        self._running[checkpoint_id] = self._pool.submit(self._persist, checkpoint_id, snapshot)
+        self._running[checkpoint_id] = (self._pool.submit(self._persist, checkpoint_id, snapshot, channels), snapshot)
 
     def drop(self, checkpoint_id: int) -> None:
         """Not needed any more: an upload that has not begun never will."""
-        self._frozen.pop(checkpoint_id, None)
-        upload = self._running.get(checkpoint_id)
-        if upload is not None:
-            upload.cancel()
+        snapshot = self._frozen.pop(checkpoint_id, None)
+        if snapshot is not None:
+            snapshot.release()
+        if checkpoint_id not in self._running:
+            return
+        upload, running = self._running[checkpoint_id]
+        _cancel(upload, running)
+        if upload.cancelled() or checkpoint_id in self._acknowledged:
+            return
+        # The leader removed the folder when it gave the checkpoint up; this upload may have written to it since.
+        upload.add_done_callback(lambda _: self._discard(checkpoint_id))
+
+    def acknowledged(self, checkpoint_id: int) -> None:
+        """The leader is being told that it is durable: from now on only the leader may remove it."""
+        self._acknowledged = {*(one for one in self._acknowledged if one > checkpoint_id - REMEMBERED), checkpoint_id}
 
     def close(self, timeout_s: float) -> bool:
         """Drops what has not begun and waits for the rest. False when an upload is still going on."""
+        for snapshot in self._frozen.values():
+            snapshot.release()
         self._frozen.clear()
-        for upload in self._running.values():
-            upload.cancel()
-        return not futures.wait(self._running.values(), timeout_s).not_done
+        for running in self._running.values():
+            _cancel(*running)
+        return not futures.wait([upload for upload, _ in self._running.values()], timeout_s).not_done
 
-    def _persist(self, checkpoint_id: int, snapshot: Snapshot) -> None:
+    def _persist(self, checkpoint_id: int, snapshot: Snapshot, channels: FrozenChannels | None) -> None:
         started = time.monotonic()
         try:
             faults.point("before-upload")
             state = snapshot.persist()
+            if channels is not None:
+                state = replace(state, channels=channels.persist())
             faults.point("after-upload")
         except (ProgramError, OSError) as error:
             self._done(UploadFailed(checkpoint_id, f"the state could not be stored: {error}"))
@@ -61,3 +90,9 @@ class SnapshotUploads:
             self._done(UploadFailed(checkpoint_id, text_of(error)))
         else:
             self._done(UploadDone(checkpoint_id, state, round((time.monotonic() - started) * 1000)))
+
+
+def _cancel(upload: futures.Future[None], snapshot: Snapshot) -> None:
+    """Only an upload that has not begun can be cancelled; one that runs releases what it holds itself."""
+    if upload.cancel():
+        snapshot.release()

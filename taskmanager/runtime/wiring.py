@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from lockgate_proto.loops import spread_of
 from lockgate_proto.messages import ChannelOpen, Deploy, Edge, Partitioning, Placement, SubtaskId
 
 from taskmanager.exchange.elements import ChannelId
@@ -53,8 +54,12 @@ class Wiring:
         peers: PeerChannels,
         token: int,
         on_lost: Callable[[str], None],
+        on_room: Callable[[], object] | None = None,
     ) -> OutputSet:
-        """The output channels, not started. gates: of every subtask of this deployment placed here."""
+        """The output channels, not started. gates: of every subtask of this deployment placed here.
+
+        on_room: makes them elastic, see taskmanager.exchange.outputs.
+        """
         channels: dict[tuple[str, int], OutputChannel] = {}
         targets: dict[int, str] = {}
         me = ChannelId(subtask.vertex_id, subtask.subtask)
@@ -70,17 +75,18 @@ class Wiring:
                 if placement.task_manager_id == self.task_manager_id:
                     channel = gates[target].index_of(me)
                     assert channel is not None
-                    channels[edge.target, index] = LocalOutput(gates[target], channel)
+                    channels[edge.target, index] = LocalOutput(gates[target], channel, on_room)
                 else:
                     hello = ChannelOpen(token, subtask, target)
-                    channels[edge.target, index] = RemoteOutput(peers, placement.exchange_address, hello, on_lost)
+                    address = placement.exchange_address
+                    channels[edge.target, index] = RemoteOutput(peers, address, hello, on_lost, on_room=on_room)
         return OutputSet(channels, targets)
 
     def _edges(self) -> tuple[Edge, ...]:
         return self.deploy.graph.edges if self.deploy.graph is not None else ()
 
     def _peers(self, edge: Edge, vertex_id: str, mine: int) -> tuple[int, ...]:
-        if edge.partitioning is Partitioning.FORWARD:
+        if spread_of(edge) is Partitioning.FORWARD:
             return (mine,)
         count = self.parallelism.get(vertex_id, 0)
         if count == 0:

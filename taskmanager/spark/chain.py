@@ -8,9 +8,13 @@ from typing import Any
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
+    EventTime,
+    IntervalJoin,
+    JoinSide,
     KeyedAggregate,
     Operator,
     PythonTransform,
+    SessionWindow,
     SqlTransform,
 )
 from py4j.protocol import Py4JError
@@ -18,9 +22,11 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import expr
 
-from taskmanager.spark.errors import explained, sentence
+from taskmanager.spark import event_time
+from taskmanager.spark.errors import explained, lost_session, sentence
 from taskmanager.spark.leaf import DataFrame
-from taskmanager.state.layout import HASH, ROWS, Fold, folds, parts
+from taskmanager.state.layout import EVENT_TIME, HASH, PANE, ROWS, Fold, folds, parts, with_bounds
+from taskmanager.state.windows import shape_of
 from taskmanager.task.program import UserError
 
 INPUT_VIEW = "input"
@@ -34,7 +40,9 @@ def named(operator: Operator) -> str:
 
 
 def transform(operator: Operator) -> Callable[[DataFrame], DataFrame]:
-    """The function of an SQL or Python transform. Raises UserError when the function cannot be unpickled."""
+    """The function of a transform. Raises UserError when a Python function cannot be unpickled."""
+    if isinstance(operator.kind, EventTime):
+        return event_time.declare(operator.kind, named(operator))
     if isinstance(operator.kind, SqlTransform):
         query = operator.kind.query
         return lambda frame: _sql(frame, query, named(operator))
@@ -45,16 +53,25 @@ def transform(operator: Operator) -> Callable[[DataFrame], DataFrame]:
 
 def unpickled(data: bytes, where: str) -> Callable[..., Any]:
     """A function pickled by the client. Raises UserError when it cannot be loaded here."""
-    try:
-        function = cloudpickle.loads(data)
-    except Exception as error:  # unpickling runs the author's imports
-        raise UserError(
-            f"{where}: its function cannot be loaded on the task manager ({type(error).__name__}: {error});"
-            " install the modules it imports there, with the same Python version"
-        ) from error
+    function = loaded(data, where, "its function")
     if not callable(function):
         raise UserError(f"{where}: its function is a {type(function).__name__}, which cannot be called")
     return function  # type: ignore[no-any-return]
+
+
+def loaded(data: bytes, where: str, what: str, methods: Sequence[str] = ()) -> Any:
+    """Something pickled by the client that has `methods`. Raises UserError when it cannot be loaded here."""
+    try:
+        found = cloudpickle.loads(data)
+    except Exception as error:  # unpickling runs the author's imports
+        raise UserError(
+            f"{where}: {what} cannot be loaded on the task manager ({type(error).__name__}: {error});"
+            " install the modules it imports there, with the same Python version"
+        ) from error
+    missing = [name for name in methods if not callable(getattr(found, name, None))]
+    if missing:
+        raise UserError(f"{where}: {what} is a {type(found).__name__}, which has no method {missing[0]}()")
+    return found
 
 
 def key_group_sql(keys: Sequence[str], max_parallelism: int) -> str:
@@ -76,7 +93,11 @@ def partial_aggregate(operator: Operator, where: str) -> Callable[[DataFrame], D
     """Rows to partial aggregates per key, see `state.layout`. Raises UserError when built on unknown columns."""
     kind = operator.kind
     assert isinstance(kind, KeyedAggregate)
+    window = kind.window
+    if window is not None and isinstance(window.kind, SessionWindow):
+        kind = with_bounds(kind)
     keys = list(kind.keys)
+    shape = None if window is None else shape_of(window)
     for one in kind.aggregates:
         if not folds(one):
             raise UserError(f"{named(operator)}: aggregate '{one.output}' has a function this version does not know")
@@ -87,8 +108,12 @@ def partial_aggregate(operator: Operator, where: str) -> Callable[[DataFrame], D
         for part in parts(kind):
             if part.column != ROWS:
                 computed.append(f"{_part_sql(kind.aggregates[part.aggregate], part.fold)} AS {part.column}")
+        panes = []
+        if window is not None and shape is not None:
+            frame = event_time.with_panes(frame, window.event_time, shape, named(operator))
+            panes = [frame[PANE]]
         with explained(named(operator), frame.columns):
-            grouped = frame.groupBy(*[frame[quoted(key)].alias(key) for key in keys])
+            grouped = frame.groupBy(*[frame[quoted(key)].alias(key) for key in keys], *panes)
             result = grouped.agg(*[expr(one) for one in computed])
             names = [
                 *map(quoted, keys),
@@ -97,6 +122,37 @@ def partial_aggregate(operator: Operator, where: str) -> Callable[[DataFrame], D
             ]
             result = result.selectExpr(*names)
             return result if keys else result.where(f"{ROWS} > 0")
+
+    return build
+
+
+def joinable(operator: Operator, side: JoinSide, where: str) -> Callable[[DataFrame], DataFrame]:
+    """Adds what an interval join finds rows by: the hash of their keys, and their time in milliseconds.
+
+    Raises UserError when built on unknown columns.
+    """
+    kind = operator.kind
+    assert isinstance(kind, IntervalJoin)
+    is_left = side is JoinSide.LEFT
+    keys, time = (kind.left_keys, kind.left_time) if is_left else (kind.right_keys, kind.right_time)
+
+    def build(frame: DataFrame) -> DataFrame:
+        require_columns(frame, keys, where)
+        millis = event_time.millis_sql(frame, time, named(operator))
+        with explained(named(operator), frame.columns):
+            added = (f"{hash_sql(keys)} AS {HASH}", f"{millis} AS {EVENT_TIME}")
+            return frame.selectExpr(*map(quoted, frame.columns), *added)
+
+    return build
+
+
+def hashed(keys: Sequence[str], where: str) -> Callable[[DataFrame], DataFrame]:
+    """Adds the hash of the keys, by which rows of state are found. Raises UserError when built on unknown columns."""
+
+    def build(frame: DataFrame) -> DataFrame:
+        require_columns(frame, keys, where)
+        with explained(where, frame.columns):
+            return frame.selectExpr(*map(quoted, frame.columns), f"{hash_sql(keys)} AS {HASH}")
 
     return build
 
@@ -141,6 +197,8 @@ def _python(frame: DataFrame, function: Callable[..., Any], where: str) -> DataF
         except Py4JError:
             raise
         except PySparkException as error:
+            if lost_session(error):
+                raise
             raise UserError(f"{where}: {sentence(error, frame.columns)}") from error
         except Exception as error:  # the author's code
             raise UserError(f"{where}: the Python function raised {type(error).__name__}: {error}") from error

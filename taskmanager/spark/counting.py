@@ -14,10 +14,10 @@ class Counters:
     """Counts of the operators of one subtask."""
 
     def __init__(self, operators: Iterable[Operator], restored: Iterable[OperatorCounters]) -> None:
-        self._counts = {operator.id: [0, 0] for operator in operators}
+        self._counts = {operator.id: [0, 0, 0] for operator in operators}
         for one in restored:
             if one.operator_id in self._counts:
-                self._counts[one.operator_id] = [one.records_in, one.records_out]
+                self._counts[one.operator_id] = [one.records_in, one.records_out, one.records_late]
 
     def add(self, operators: Iterable[Operator], records_in: int, records_out: int) -> None:
         """Counts a batch through some operators."""
@@ -26,6 +26,10 @@ class Counters:
             count[0] += records_in
             count[1] += records_out
 
+    def add_late(self, operator: Operator, records: int) -> None:
+        """Counts records that are in no result."""
+        self._counts[operator.id][2] += records
+
     def values(self) -> tuple[OperatorCounters, ...]:
         """The counts now."""
-        return tuple(OperatorCounters(name, one[0], one[1]) for name, one in self._counts.items())
+        return tuple(OperatorCounters(name, *one) for name, one in self._counts.items())

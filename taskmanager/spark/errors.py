@@ -65,6 +65,9 @@ _DATA_KINDS = frozenset(
         "org.apache.spark.sql.AnalysisException",
     }
 )
+_LOST_SESSION = re.compile(r"INVALID_HANDLE\.SESSION|NO_ACTIVE_SESSION|server side session identifier")
+_SILENT = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
+_GRPC_DETAILS = re.compile(r'^<_.*?details = "([^\n]+)"$', re.DOTALL | re.MULTILINE)  # a gRPC error as a string
 _STAGE_FAILURE = re.compile(r"\): ([\w.$]+(?:Exception|Error)): (.*)")
 
 
@@ -104,8 +107,30 @@ def _refuse_python(where: str, text: str, error: Exception) -> None:
     ) from error
 
 
+def is_forgotten(error: Exception) -> bool:
+    """Whether a Spark Connect server says that it does not have the session any more.
+
+    error: PySpark's, or gRPC's own, which the client lets through when a session is cloned.
+    """
+    condition = error.getCondition() if isinstance(error, PySparkException) else ""
+    return not isinstance(error, _USER) and bool(_LOST_SESSION.search(f"{condition} {error}"))
+
+
+def lost_session(error: Exception) -> str:
+    """A sentence when a Spark Connect server has forgotten the session or does not answer; empty for other errors."""
+    if is_forgotten(error):
+        return "the Spark Connect server has lost the session (it was started anew, or has ended it)"
+    status = getattr(error, "getGrpcStatusCode", None) or getattr(error, "code", None)  # PySpark's name, gRPC's
+    if status is not None and status().name in _SILENT and not isinstance(error, _USER):
+        return "the Spark Connect server does not answer"
+    return ""
+
+
 def sentence(error: PySparkException, columns: Sequence[str] = ()) -> str:
     """What went wrong, without Spark's error codes, plans and stack traces."""
+    lost = lost_session(error)
+    if lost:
+        return lost
     condition = error.getCondition() or ""
     if condition.startswith("UNRESOLVED_COLUMN"):
         name = (error.getMessageParameters() or {}).get("objectName", "?").replace("`", "")
@@ -116,6 +141,9 @@ def sentence(error: PySparkException, columns: Sequence[str] = ()) -> str:
         found = _PYTHON_ERROR.findall(text)
         if found:
             return f"the Python function raised {found[-1].strip()}"
+    details = _GRPC_DETAILS.search(text)
+    if details:
+        return details[1]
     failure = _STAGE_FAILURE.search(text)
     if failure:
         return _CONDITION.sub("", _first_line(_SQLSTATE.sub("", failure.group(2))))

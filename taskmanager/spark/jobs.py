@@ -1,17 +1,23 @@
 """What the Spark jobs of one subtask have in common: a tag to cancel them by, and a description for Spark's UI.
 
-Both belong to the thread that starts the jobs. The description is set when a thread comes to work for a subtask and
-again when the text changes, never for a single batch: that would be one more round trip to the JVM each time.
+Both belong to the thread that starts the jobs; in a Connect server the description belongs to the session, which is the
+subtask's own. It is set when a thread comes to work for a subtask and again when the text changes, never for a single
+batch: that would be one more round trip each time.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
 from lockgate_proto.messages import AttemptId, SubtaskId
 
 from taskmanager.spark.session import is_connect
+
+LOG = logging.getLogger(__name__)
+# A Connect server runs a query with its session's settings as local properties of its Spark jobs, this one among them.
+_DESCRIPTION = "spark.job.description"
 
 
 class _Thread(threading.local):
@@ -86,14 +92,9 @@ class Jobs:
     def _show(self, text: str) -> None:
         if self._context is not None:
             self._context.setJobDescription(text or None)
-        else:  # a Connect server describes jobs itself; an operation's tags are what it lets a client add
-            if self._shown:
-                self._session.removeTag(_as_tag(self._shown))
-            if text:
-                self._session.addTag(_as_tag(text))
+        elif text:  # nobody else works in this session, so what it says last may stay
+            try:
+                self._session.conf.set(_DESCRIPTION, text)
+            except Exception as error:  # gRPC's own as well; whatever comes next fails, too, and says why
+                LOG.debug("jobs could not be named: %s", error)
         self._shown = text
-
-
-def _as_tag(text: str) -> str:
-    """Spark keeps tags in a list that is separated by commas."""
-    return text.replace(",", ";")

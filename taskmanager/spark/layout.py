@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from lockgate_proto.messages import (
     ConsoleSink,
+    Deduplicate,
+    EventTime,
     FileSink,
     FileSource,
     ForeachBatchSink,
     GeneratorSource,
+    IntervalJoin,
+    JoinSide,
+    KafkaSink,
+    KafkaSource,
     KeyedAggregate,
+    KeyedProcess,
     Operator,
+    PythonSink,
+    PythonSource,
     PythonTransform,
     SinkTransaction,
+    SocketSource,
     SqlSink,
     SqlTransform,
     Vertex,
 )
 
+from taskmanager.spark import event_time
 from taskmanager.spark.chain import named, transform
 from taskmanager.spark.leaf import Content, DataFrame, LeafSpec
 from taskmanager.spark.outputs import Transform
@@ -30,9 +41,10 @@ from taskmanager.spark.sources.reading import Source
 from taskmanager.spark.workbench import Workbench
 from taskmanager.task.program import UserError
 
-_SOURCES = (FileSource, GeneratorSource)
-_TRANSFORMS = (SqlTransform, PythonTransform)
-_SINKS = (FileSink, SqlSink, ConsoleSink, ForeachBatchSink)
+_SOURCES = (FileSource, GeneratorSource, PythonSource, SocketSource, KafkaSource)
+_KEYED = (KeyedAggregate, KeyedProcess, Deduplicate, IntervalJoin)
+_TRANSFORMS = (SqlTransform, PythonTransform, EventTime)
+_SINKS = (FileSink, SqlSink, ConsoleSink, ForeachBatchSink, PythonSink, KafkaSink)
 
 
 class SparkStage:
@@ -56,13 +68,18 @@ class SparkStage:
             return frame
 
         where = named(self.operators[-1]) if self.operators else "the source"
-        self._plan = self._bench.plan(self._name, spec, build, where)
+        self._plan = self._bench.plan(self._name, spec, build, where, event_time.observes(self.operators))
         return self._plan.schema
 
     def rehearse(self) -> None:
         """Runs the job over nothing."""
         assert self._plan is not None, "compile comes first"
         self._plan.rehearse()
+
+    @property
+    def max_event_time_ms(self) -> int | None:
+        """The highest event time of the last batch, where the stage declares it."""
+        return self._plan.max_event_time_ms if self._plan is not None else None
 
     def run(self, content: Content) -> pa.Table:
         """Runs the job."""
@@ -86,25 +103,31 @@ Stage = SparkStage | SinkStage
 class ChainLayout:
     """The parts of one subtask's chain.
 
-    operators: all of them; head: the source operator, if the first is one; aggregate: the keyed aggregate, if the
-    first is one; key_groups: of this subtask; release: gives the workbench back.
+    operators: all of them; head: the source operator, if the first is one; keyed: the operator with keyed state, if the
+    first is one; join: the interval join, if the first is one, which is not `keyed`; sides: of a join, by the vertex
+    that sends it; key_groups: of this subtask; release: gives the workbench back.
     """
 
     operators: tuple[Operator, ...]
     head: Operator | None
     source: Source | None
-    aggregate: Operator | None
+    keyed: Operator | None
     stages: tuple[Stage, ...]
     key_groups: range
     max_parallelism: int
     release: Callable[[], None] = field(default=lambda: None)
+    join: Operator | None = None
+    sides: Mapping[str, JoinSide] = field(default_factory=dict)
 
     @property
-    def aggregation(self) -> KeyedAggregate:
-        """What the keyed aggregate computes."""
-        assert self.aggregate is not None
-        assert isinstance(self.aggregate.kind, KeyedAggregate)
-        return self.aggregate.kind
+    def event_time(self) -> EventTime | None:
+        """How the chain declares event time, None where it does not."""
+        return next((one.kind for one in self.operators if isinstance(one.kind, EventTime)), None)
+
+    def max_event_time_ms(self) -> int | None:
+        """The highest event time of the last batch."""
+        found = [stage.max_event_time_ms for stage in self.stages if isinstance(stage, SparkStage)]
+        return next((one for one in found if one is not None), None)
 
     def sink_stage(self, operator_id: str) -> SinkStage:
         """The stage of a sink operator. Raises UserError when there is none."""
@@ -119,11 +142,16 @@ def check(vertex: Vertex) -> None:
     if not vertex.operators:
         raise UserError(f"vertex '{vertex.id}' has no operators")
     for index, operator in enumerate(vertex.operators):
-        if isinstance(operator.kind, (*_SOURCES, KeyedAggregate)):
+        if isinstance(operator.kind, (*_SOURCES, *_KEYED)):
             if index:
                 raise UserError(f"{named(operator)} must be the first operator of its vertex '{vertex.id}'")
         elif not isinstance(operator.kind, _TRANSFORMS + _SINKS):
             raise UserError(f"{named(operator)} is of a kind that this task manager does not know; update it")
+
+
+def is_keyed(operator: Operator) -> bool:
+    """True for operators that keep state by key, and so come first in their vertex."""
+    return isinstance(operator.kind, _KEYED)
 
 
 def is_source(operator: Operator) -> bool:

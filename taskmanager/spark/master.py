@@ -62,6 +62,11 @@ def addresses(master: str) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
+def shown(master: str) -> str:
+    """The master for messages: without the token that may follow a Connect server's address."""
+    return master.partition(";")[0].removesuffix("/")
+
+
 def reach(master: str) -> str:
     """Connects to the first address that answers; this machine's own address on the way there.
 
@@ -79,7 +84,8 @@ def reach(master: str) -> str:
         except OSError as error:
             complaints.append(f"{host}:{port}: {error.strerror or error}")
     kind = "Spark Connect server" if master.startswith("sc://") else "Spark master"
-    raise EngineError(f"the {kind} {master} cannot be reached ({'; '.join(complaints)}); start it, or mend the address")
+    told = "; ".join(complaints)
+    raise EngineError(f"the {kind} {shown(master)} cannot be reached ({told}); start it, or mend the address")
 
 
 def _is_loopback(host: str) -> bool:

@@ -8,9 +8,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lockgate_proto.messages import JobGraph, KeyedAggregate, Operator, Partitioning
+from lockgate_proto.loops import spread_of
+from lockgate_proto.messages import (
+    Deduplicate,
+    Edge,
+    IntervalJoin,
+    JobGraph,
+    KeyedAggregate,
+    KeyedProcess,
+    Partitioning,
+    Vertex,
+)
 
-from taskmanager.spark.chain import partial_aggregate, with_key_groups
+from taskmanager.spark.chain import hashed, joinable, partial_aggregate, with_key_groups
 from taskmanager.spark.leaf import DataFrame, Form, LeafSpec
 from taskmanager.spark.plan import Plan
 from taskmanager.spark.workbench import Workbench
@@ -18,19 +28,25 @@ from taskmanager.state.layout import HASH, ROWS
 from taskmanager.task.program import Emission
 
 DEFAULT_MAX_PARALLELISM = 128
+LATE = "late"  # the side output of windowed aggregates
 Transform = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
 class OutEdge:
-    """An outgoing edge. index: in `JobGraph.edges`; parallelism: of the target; aggregate: its keyed aggregate."""
+    """An outgoing edge. index: in `JobGraph.edges`; parallelism: of the target.
+
+    prepare: what Spark does with the rows for the keyed operator at the other end, which then brings their hash along;
+    None for an operator that takes them as they are. is_partial: it makes partial aggregates of them.
+    """
 
     index: int
     partitioning: Partitioning
     keys: tuple[str, ...]
     parallelism: int
     max_parallelism: int
-    aggregate: Operator | None
+    prepare: Transform | None
+    is_partial: bool
     where: str
 
     @property
@@ -39,73 +55,85 @@ class OutEdge:
         return f"__kg_{self.index}"
 
 
-def out_edges(graph: JobGraph, vertex_id: str, parallelism: Mapping[str, int]) -> tuple[OutEdge, ...]:
-    """The edges that leave a vertex."""
+def out_edges(
+    graph: JobGraph, vertex_id: str, parallelism: Mapping[str, int], side_output: str = ""
+) -> tuple[OutEdge, ...]:
+    """The edges that leave a vertex with its result, or with a side output."""
     vertices = {vertex.id: vertex for vertex in graph.vertices}
     found = []
     for index, edge in enumerate(graph.edges):
-        if edge.source != vertex_id:
+        if edge.source != vertex_id or edge.side_output != side_output:
             continue
         target = vertices[edge.target]
-        first = target.operators[0] if target.operators else None
-        keyed = edge.partitioning == Partitioning.HASH and first and isinstance(first.kind, KeyedAggregate)
+        where = f"edge {edge.source} -> {edge.target}"
+        prepare, is_partial = _preparation(edge, target, where)
         found.append(
             OutEdge(
                 index,
-                edge.partitioning,
+                spread_of(edge),
                 edge.keys,
                 parallelism.get(target.id) or target.parallelism or 1,
                 target.max_parallelism or DEFAULT_MAX_PARALLELISM,
-                first if keyed else None,
-                f"edge {edge.source} -> {edge.target}",
+                prepare,
+                is_partial,
+                where,
             )
         )
     return tuple(found)
 
 
+def _preparation(edge: Edge, target: Vertex, where: str) -> tuple[Transform | None, bool]:
+    first = target.operators[0] if target.operators else None
+    if first is None or edge.partitioning != Partitioning.HASH:
+        return None, False
+    if isinstance(first.kind, KeyedAggregate):
+        return partial_aggregate(first, where), True
+    if isinstance(first.kind, IntervalJoin):
+        return joinable(first, edge.join_side, where), False
+    if isinstance(first.kind, KeyedProcess | Deduplicate):
+        return hashed(first.kind.keys, where), False
+    return None, False
+
+
 class Outputs:
     """Splits a chain's result over its edges.
 
-    Partial aggregation and key groups are computed by Spark: inside the chain's own last job where that is possible
-    (`fused`), else in a job of their own over the result.
+    What a keyed operator wants (`OutEdge.prepare`) and key groups are computed by Spark: inside the chain's own last
+    job where that is possible (`fused`), else in a job of their own over the result.
     """
 
-    def __init__(self, edges: Sequence[OutEdge], subtask: int, bench: Workbench) -> None:
+    def __init__(self, edges: Sequence[OutEdge], subtask: int, bench: Workbench, side_output: str = "") -> None:
         self._edges = tuple(edges)
+        self._groups_plan = f"key-groups{'-' if side_output else ''}{side_output}"
         self._subtask = subtask
         self._bench = bench
         self._turn = subtask  # of round robin
-        self._partials: dict[int, Plan] = {}
+        self._prepared: dict[int, Plan] = {}
         self._groups: Plan | None = None
         self._prologue: dict[int, pa.Schema] = {}
-        self._partial_is_fused = len(self._edges) == 1 and self._edges[0].aggregate is not None
+        self._only = self._edges[0].prepare if len(self._edges) == 1 else None  # done in the chain's own last job
 
     def fused(self) -> Transform | None:
         """What the chain's last Spark job does for the outputs; None for nothing."""
-        if self._partial_is_fused:
-            edge = self._edges[0]
-            assert edge.aggregate is not None
-            return partial_aggregate(edge.aggregate, edge.where)
-        return self._group_transform()
+        return self._only or self._group_transform()
 
     def compile(self, schema: pa.Schema, is_fused: bool) -> None:
         """Makes the plans of the edges. schema: of the chain's result (after `fused`). Raises UserError."""
-        if self._partial_is_fused and is_fused:
+        if self._only is not None and is_fused:
             self._prologue = {self._edges[0].index: schema}
             return
         result = schema
         if not is_fused and (transform := self._group_transform()) is not None:
             spec = LeafSpec(Form.TABLE, table=schema)
-            self._groups = self._bench.plan("key-groups", spec, transform, "key groups")
+            self._groups = self._bench.plan(self._groups_plan, spec, transform, "key groups")
         names = {edge.group_column for edge in self._edges}
         result = pa.schema([field for field in schema if field.name not in names])
         for edge in self._edges:
             self._prologue[edge.index] = result
-            if edge.aggregate is not None:
-                transform = partial_aggregate(edge.aggregate, edge.where)
+            if edge.prepare is not None:
                 spec = LeafSpec(Form.TABLE, table=result)
-                plan = self._bench.plan(f"partial-{edge.index}", spec, transform, edge.where)
-                self._partials[edge.index] = plan
+                plan = self._bench.plan(f"prepared-{edge.index}", spec, edge.prepare, edge.where)
+                self._prepared[edge.index] = plan
                 self._prologue[edge.index] = plan.schema
 
     def prologue(self) -> tuple[Emission, ...]:
@@ -118,13 +146,14 @@ class Outputs:
 
     def rehearse(self) -> None:
         """Runs the plans of the edges over nothing."""
-        for plan in (*([self._groups] if self._groups else ()), *self._partials.values()):
+        for plan in (*([self._groups] if self._groups else ()), *self._prepared.values()):
             plan.rehearse()
 
     def emit(self, table: pa.Table) -> tuple[tuple[Emission, ...], int]:
         """Splits a result; also says how many rows the chain put out (before partial aggregation)."""
-        if self._partial_is_fused and not self._partials:
-            return self._routed(self._edges[0], table), _total(table)
+        if self._only is not None and not self._prepared:
+            edge = self._edges[0]
+            return self._routed(edge, table), _total(table) if edge.is_partial else table.num_rows
         rows = table.num_rows
         if not rows:
             return (), 0
@@ -134,8 +163,8 @@ class Outputs:
         plain = table.drop_columns(names) if names else table
         emissions: list[Emission] = []
         for edge in self._edges:
-            if edge.aggregate is not None:
-                emissions += self._routed(edge, self._partials[edge.index].run(plain))
+            if edge.prepare is not None:
+                emissions += self._routed(edge, self._prepared[edge.index].run(plain))
             elif edge.partitioning == Partitioning.HASH:
                 emissions += self._routed(edge, plain, table.column(edge.group_column))
             elif edge.partitioning == Partitioning.REBALANCE:
@@ -146,7 +175,7 @@ class Outputs:
         return tuple(emissions), rows
 
     def _group_transform(self) -> Transform | None:
-        hashed = [e for e in self._edges if e.partitioning == Partitioning.HASH and e.aggregate is None]
+        hashed = [e for e in self._edges if e.partitioning == Partitioning.HASH and e.prepare is None]
         if not hashed:
             return None
         return with_key_groups([(e.group_column, e.keys, e.max_parallelism, e.where) for e in hashed])
@@ -157,7 +186,7 @@ class Outputs:
         return range(edge.parallelism)
 
     def _routed(self, edge: OutEdge, table: pa.Table, groups: Any = None) -> tuple[Emission, ...]:
-        """Splits by target subtask: `key group * parallelism // max_parallelism`. groups: None for partials."""
+        """Splits by target subtask: `key group * parallelism // max_parallelism`. groups: None: by hash."""
         if not table.num_rows:
             return ()
         table = table.combine_chunks()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from taskmanager.spark import event_time
 from taskmanager.spark.errors import explained
 from taskmanager.spark.leaf import Content, DataFrame, Leaf, arrow_schema
 
@@ -26,6 +27,7 @@ _KEEPS_NOTHING = frozenset(
         "ArrowEvalPython",
         "BatchEvalPython",
         "Coalesce",
+        "CollectMetrics",  # which are reset by every execution
         "ColumnarToRow",
         "Expand",
         "Filter",
@@ -57,8 +59,13 @@ _FIXED_WHEN_PLANNED = re.compile(
 class Plan:
     """One Spark job of a subtask: content in, Arrow table out. Used from one thread at a time."""
 
-    def __init__(self, leaf: Leaf, build: Build, where: str) -> None:
-        """Makes the plan. Raises UserError (with `where`, the operator, in front) when the query is wrong."""
+    def __init__(self, leaf: Leaf, build: Build, where: str, observes: bool = False) -> None:
+        """Makes the plan. Raises UserError (with `where`, the operator, in front) when the query is wrong.
+
+        observes: the query declares event time.
+        """
+        self.max_event_time_ms: int | None = None  # of the last batch
+        self._observes = observes
         self._leaf = leaf
         self._build = build
         self._where = where
@@ -80,6 +87,8 @@ class Plan:
         with explained(self._where):
             frame = self._frame if self.repeatable else self._build(self._leaf.frame())
             table: pa.Table = frame.toArrow()
+            if self._observes:
+                self.max_event_time_ms = event_time.highest(frame)
         return pa.Table.from_arrays(table.columns, schema=self.schema)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """A subtask's operators: compiled to Spark plans, keyed state and sinks, run one micro-batch at a time.
 
-    source content | received table --> [keyed aggregate] --> stage --> stage ... --> outputs
+    source content | received table --> [keyed state | join] --> stage --> stage ... --> outputs
 
 A stage is a run of SQL and Python transforms in one Spark job, or one sink (which passes its input on).
 """
@@ -21,21 +21,24 @@ from lockgate_proto.messages import (
     SourceState,
     SplitState,
     StateKind,
+    Watermark,
 )
 
 from taskmanager.spark.chain import named
 from taskmanager.spark.counting import Counters
+from taskmanager.spark.inputs import like, plain, require_same
 from taskmanager.spark.jobs import Jobs, description
+from taskmanager.spark.join_head import JoinHead
 from taskmanager.spark.layout import ChainLayout, SinkStage, SparkStage
 from taskmanager.spark.leaf import Content, Form, LeafSpec
 from taskmanager.spark.outputs import Outputs
 from taskmanager.spark.snapshot import ChainSnapshot
 from taskmanager.spark.sources.reading import BatchSizer, Reading
 from taskmanager.state.backend import Backend, load
-from taskmanager.state.keyed import KeyedState
-from taskmanager.state.stored import read as read_stored
-from taskmanager.state.stored import signature
+from taskmanager.state.store import Fires, FrozenStore, KeepsTime, KeyedStore, OperatorStores
+from taskmanager.state.stores import KEYED_KINDS
 from taskmanager.task.program import (
+    BY_ITSELF,
     Batch,
     Canceled,
     Emission,
@@ -44,9 +47,12 @@ from taskmanager.task.program import (
     Poll,
     ProgramContext,
     ProgramError,
+    SnapshotOrder,
     StateUnreadable,
     UserError,
 )
+from taskmanager.task.split_watermarks import SplitWatermarks
+from taskmanager.task.watermarks import MAX_WATERMARK
 
 
 class ChainProgram:
@@ -57,21 +63,35 @@ class ChainProgram:
         context: ProgramContext,
         layout: ChainLayout,
         outputs: Outputs,
+        late: Outputs,
         jobs: Jobs,
         backend: Backend,
+        stores: OperatorStores | None,
         sizer: BatchSizer,
     ) -> None:
         self._context = context
         self._layout = layout
         self._outputs = outputs
+        self._late = late
         self._jobs = jobs
         self._backend = backend
+        self._stores = stores  # of the operator with keyed state, where there is one
         self._sizer = sizer
         restored = context.restore.counters if context.restore else ()
         self._counters = Counters(layout.operators, restored)
-        self._state: KeyedState | None = None
+        self._state: KeyedStore | None = None
+        self._join = (
+            None
+            if layout.join is None
+            else JoinHead(layout.join, layout.sides, layout.max_parallelism, layout.key_groups)
+        )
+        declared = layout.event_time
+        self._event_time = (
+            None if declared is None else SplitWatermarks(declared.out_of_orderness_ms, declared.idle_after_ms)
+        )
         self._input: tuple[str, pa.Schema] | None = None  # source vertex and schema of the first table received
         self._compiled = False
+        self._unix_ms = 0  # what time it is, as was told last
         self._canceled = threading.Event()
         self._closed = False
 
@@ -83,8 +103,10 @@ class ChainProgram:
     def open(self) -> Batch:
         """See SubtaskProgram."""
         with self._interruptible():
-            for operator in self._context.restore.operators if self._context.restore else ():
+            states = self._context.restore.operators if self._context.restore else ()
+            for operator in states:
                 self._restore(operator)
+            self._restore_keyed([one for one in states if one.kind in KEYED_KINDS])
             for stage in self._layout.stages:
                 if isinstance(stage, SinkStage):
                     stage.sink.restore(stage.restored)
@@ -98,6 +120,8 @@ class ChainProgram:
         """See SubtaskProgram."""
         assert self._layout.source is not None, "only sources have splits"
         self._layout.source.assign(splits, complete)
+        if self._event_time is not None:
+            self._event_time.assign(splits)
 
     def poll(self) -> Poll:
         """See SubtaskProgram."""
@@ -113,30 +137,58 @@ class ChainProgram:
             started = time.monotonic()
             reading = source.read(self._sizer.budget_bytes, int(started * 1000))
             if not isinstance(reading, Reading):
-                return Batch(prologue) if prologue else reading
+                news = None if isinstance(reading, Exhausted) else self._event_time_after(None)
+                return Batch(prologue, watermark=news) if prologue or news else self._rested(reading)
             if self._layout.head is not None:
                 self._counters.add((self._layout.head,), reading.rows, reading.rows)
             batch = self._run(reading.content, reading.rows)
             self._sizer.observed(reading.bytes, (time.monotonic() - started) * 1000, reading.full)
-            return Batch(prologue + batch.emissions, batch.reached_sink)
+            news = self._event_time_after(reading)
+            return Batch(prologue + batch.emissions, batch.reached_sink, news, reading.rows, reading.bytes)
 
     def process(self, source_vertex: str, table: pa.Table) -> Batch:
         """See SubtaskProgram."""
         with self._interruptible():
+            if self._join is not None:
+                return self._joined(self._join, source_vertex, table)
             prologue = self._accept(source_vertex, table.schema)
             if not table.num_rows:
                 return Batch(prologue)
             assert self._input is not None
-            if not table.schema.equals(self._input[1]):
-                table = table.select(self._input[1].names).cast(self._input[1])
-            if self._layout.aggregate is None:
+            table = like(table, self._input[1])
+            if self._layout.keyed is None:
                 batch = self._run(table, table.num_rows)
             else:
                 assert self._state is not None
                 merged = self._state.merge(table)
-                self._counters.add((self._layout.aggregate,), merged.records, merged.changed.num_rows)
-                batch = self._run(merged.changed, merged.changed.num_rows)
+                self._counters.add((self._layout.keyed,), merged.records, merged.changed.num_rows)
+                self._counters.add_late(self._layout.keyed, merged.dropped)
+                prologue += self._late.emit(merged.late)[0] if merged.late is not None else ()
+                batch = self._run_if_any(merged.changed)
             return Batch(prologue + batch.emissions, batch.reached_sink)
+
+    def advance(self, watermark_ms: int) -> Batch:
+        """See SubtaskProgram."""
+        if self._join is not None:
+            self._join.advance(watermark_ms)
+            return Batch(held_back_ms=self._join.held_back_ms)
+        if not isinstance(self._state, Fires):
+            return Batch()
+        with self._interruptible():
+            return self._put_out(self._state, self._state.advance(watermark_ms))
+
+    def tick(self, unix_ms: int) -> Batch:
+        """See SubtaskProgram."""
+        self._unix_ms = unix_ms
+        if not isinstance(self._state, KeepsTime):
+            return Batch()
+        with self._interruptible():
+            fired = self._state.tick(unix_ms)
+            return Batch() if fired is None else self._put_out(self._state, fired)
+
+    def wakes_at(self) -> int | None:
+        """See SubtaskProgram."""
+        return self._state.wakes_at() if isinstance(self._state, KeepsTime) else None
 
     def rehearse(self) -> None:
         """See SubtaskProgram."""
@@ -146,21 +198,26 @@ class ChainProgram:
                     if isinstance(stage, SparkStage):
                         self._require_live()
                         stage.rehearse()
+                if isinstance(self._state, KeepsTime):
+                    self._state.rehearse()
                 self._outputs.rehearse()
+                self._late.rehearse()
 
     def finish(self) -> Batch:
-        """See SubtaskProgram. Every batch has left the chain already."""
-        return Batch()
+        """See SubtaskProgram. Every batch has left the chain already; windows have not."""
+        return self.advance(MAX_WATERMARK)
 
-    def snapshot(self, checkpoint_id: int) -> ChainSnapshot:
+    def snapshot(self, checkpoint_id: int, order: SnapshotOrder = BY_ITSELF) -> ChainSnapshot:
         """See SubtaskProgram."""
         layout, subtask = self._layout, self._context.subtask
         source = None
         if layout.source is not None and layout.head is not None:
-            source = (layout.head.id, layout.source.splits(), layout.source.complete)
-        keyed = None
-        if self._state is not None and layout.aggregate is not None:
-            keyed = (layout.aggregate.id, self._state.freeze())
+            splits = layout.source.splits()
+            marked = splits if self._event_time is None else self._event_time.marked(splits)
+            source = (layout.head.id, marked, layout.source.complete)
+        keyed: tuple[FrozenStore, ...] = (self._state.snapshot(order),) if self._state is not None else ()
+        if self._join is not None:
+            keyed = self._join.snapshot()
         stages = [stage for stage in layout.stages if isinstance(stage, SinkStage) and stage.sink.is_transactional]
         sinks = tuple((stage.operator.id, stage.sink.seal(checkpoint_id)) for stage in stages)
         counters = self._counters.values()
@@ -196,8 +253,41 @@ class ChainProgram:
         for stage in self._layout.stages:
             if isinstance(stage, SinkStage):
                 stage.sink.close()
+        if self._state is not None:
+            self._state.close()
         self._jobs.leave_thread()
         self._layout.release()
+
+    def _joined(self, join: JoinHead, source_vertex: str, table: pa.Table) -> Batch:
+        """A table of one side: its pairs with the other, through stages and outputs."""
+        join.accept(source_vertex, table.schema)
+        emissions: tuple[Emission, ...] = ()
+        schema = None if self._compiled else join.schema()
+        if schema is not None:
+            emissions = self._compile(LeafSpec(Form.TABLE, table=schema)).emissions
+        merged = join.merge(source_vertex, table)
+        reached = put_out = 0
+        for pairs in merged.pairs:
+            batch = self._run(pairs, pairs.num_rows)
+            emissions += batch.emissions
+            reached += batch.reached_sink
+            put_out += pairs.num_rows
+        self._counters.add((join.operator,), merged.records, put_out)
+        self._counters.add_late(join.operator, merged.dropped)
+        return Batch(emissions, reached)
+
+    def _put_out(self, state: KeyedStore, fired: pa.Table) -> Batch:
+        """What the keyed state has fired by itself."""
+        assert self._layout.keyed is not None
+        # a restored subtask may get the end of its input before anything else
+        prologue = () if self._compiled else self._compile_behind(state)
+        self._counters.add((self._layout.keyed,), 0, fired.num_rows)
+        batch = self._run_if_any(fired)
+        return Batch(prologue + batch.emissions, batch.reached_sink)
+
+    def _run_if_any(self, table: pa.Table) -> Batch:
+        """A table through stages and outputs, without a Spark job for nothing."""
+        return self._run(table, table.num_rows) if table.num_rows else Batch()
 
     def _run(self, value: Content, rows: int) -> Batch:
         """A batch through stages and outputs. rows: records in it."""
@@ -225,21 +315,48 @@ class ChainProgram:
     def _accept(self, source_vertex: str, schema: pa.Schema) -> tuple[Emission, ...]:
         """Compiles for the first schema received; refuses another one. Returns the prologue, the first time."""
         if self._input is not None:
-            _require_same(self._input, (source_vertex, schema), self._context.subtask.vertex_id)
+            require_same(self._input, (source_vertex, schema), self._context.subtask.vertex_id)
             return ()
-        self._input = (source_vertex, pa.schema([pa.field(field.name, field.type) for field in schema]))
-        aggregate = self._layout.aggregate
-        if aggregate is None:
+        self._input = (source_vertex, plain(schema))
+        keyed = self._layout.keyed
+        if keyed is None or self._stores is None:
             return self._compile(LeafSpec(Form.TABLE, table=self._input[1])).emissions
         if self._state is None:
             try:
-                self._state = KeyedState(self._layout.aggregation, schema, self._layout.max_parallelism)
+                self._state = self._stores.fresh(schema)
             except UserError as error:
-                raise UserError(f"{named(aggregate)}: {error}") from error
+                raise UserError(f"{named(keyed)}: {error}") from error
+            if isinstance(self._state, KeepsTime):
+                self._state.tick(self._unix_ms)  # nothing is due in it; what is merged next goes by this time
+        elif isinstance(self._state, KeepsTime):
+            self._state.adopt(schema)
         else:
-            stored = (f"the restored state of {named(aggregate)}", self._state.partial_schema)
-            _require_same(stored, (source_vertex, schema), self._context.subtask.vertex_id)
-        return self._compile(LeafSpec(Form.TABLE, table=self._state.schema)).emissions
+            stored = (f"the restored state of {named(keyed)}", self._state.partial_schema)
+            require_same(stored, (source_vertex, schema), self._context.subtask.vertex_id)
+        return self._compile_behind(self._state)
+
+    def _event_time_after(self, reading: Reading | None) -> Watermark | None:
+        """What is new about event time after a batch of the source, or after there was none."""
+        source, known = self._layout.source, self._event_time
+        if known is None or source is None:
+            return None
+        now_ms = int(time.monotonic() * 1000)
+        if reading is not None:
+            known.read(reading.split, reading.ended, self._layout.max_event_time_ms(), now_ms)
+        return known.news(now_ms, lambda: source.backlog(now_ms))
+
+    def _rested(self, rest: Idle | Exhausted) -> Idle | Exhausted:
+        """A rest no longer than a split needs to be taken for idle."""
+        declared = self._layout.event_time
+        if declared is None or not declared.idle_after_ms or not isinstance(rest, Idle):
+            return rest
+        return Idle(min(rest.wait_ms, declared.idle_after_ms))
+
+    def _compile_behind(self, state: KeyedStore) -> tuple[Emission, ...]:
+        """Compiles the stages behind the keyed state; returns the prologue of every output."""
+        emissions = self._compile(LeafSpec(Form.TABLE, table=state.schema)).emissions
+        self._late.compile(state.schema, is_fused=False)
+        return emissions + self._late.prologue()
 
     def _compile(self, spec: LeafSpec) -> Batch:
         schema = spec.table
@@ -256,31 +373,33 @@ class ChainProgram:
         return Batch(self._outputs.prologue())
 
     def _restore(self, operator: OperatorState) -> None:
+        """Takes one piece of state, of a rescaled job perhaps one of several of its operator; not the keyed ones."""
         layout = self._layout
-        if operator.handle is None:
+        if operator.handle is None or operator.kind in KEYED_KINDS:
             return
         data = load(operator.handle)
         where = operator.handle.path or f"of operator {operator.operator_id} inside the checkpoint"
         try:
             if operator.kind == StateKind.SOURCE_STATE and layout.source is not None:
                 state = decode(SourceState, data.to_pybytes())
-                layout.source.assign(state.splits, state.complete)
+                self.assign(state.splits, state.complete)
             elif operator.kind == StateKind.SINK_STATE:
-                layout.sink_stage(operator.operator_id).restored = decode(SinkState, data.to_pybytes()).pending
-            elif operator.kind == StateKind.KEYED_STATE and layout.aggregate is not None:
-                found = read_stored(
-                    data,
-                    where,
-                    signature=signature(layout.aggregation),
-                    max_parallelism=layout.max_parallelism,
-                    wanted=layout.key_groups,
-                )
-                self._state = KeyedState(layout.aggregation, found.partial_schema, layout.max_parallelism)
-                self._state.restore([found])
+                layout.sink_stage(operator.operator_id).restored += decode(SinkState, data.to_pybytes()).pending
             else:
                 raise StateUnreadable(f"the state {where} belongs to an operator that the job does not have")
         except MalformedMessage as error:
             raise StateUnreadable(f"the state {where} cannot be read: {error}") from error
+
+    def _restore_keyed(self, states: Sequence[OperatorState]) -> None:
+        """Of one operator; from one subtask, or from several that have held its key groups."""
+        if not states:
+            return
+        if self._join is not None:
+            self._join.restore(states)
+            return
+        if self._stores is None:
+            raise StateUnreadable(f"the state of operator {states[0].operator_id} is by key, the job has none that is")
+        self._state = self._stores.restored(states, self._context.restored_checkpoint_id)
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -299,19 +418,3 @@ class ChainProgram:
         """Raises Canceled once `cancel` was called; asked between stages, so that no further one starts."""
         if self._canceled.is_set():
             raise Canceled("the subtask was cancelled")
-
-
-def _require_same(first: tuple[str, pa.Schema], other: tuple[str, pa.Schema], vertex_id: str) -> None:
-    """Raises UserError unless both inputs of a union have the same columns (in any order) and types."""
-    ours = {field.name: field.type for field in first[1]}
-    theirs = {field.name: field.type for field in other[1]}
-    if ours == theirs:
-        return
-    raise UserError(
-        f"the inputs of {vertex_id} differ: {first[0]} sends ({_columns(first[1])}),"
-        f" {other[0]} sends ({_columns(other[1])}); give them the same columns and types with SELECT and CAST"
-    )
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)

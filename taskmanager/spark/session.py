@@ -15,13 +15,17 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from taskmanager.spark import connect
 from taskmanager.spark.errors import EngineError
-from taskmanager.spark.master import NOBODY, TIMEOUT_S, Driver, reach
+from taskmanager.spark.master import NOBODY, Driver, reach
 
 LOG = logging.getLogger(__name__)
 HUGE_SPLIT_BYTES = 1 << 42
 END_S = 10.0
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?|(spark|sc|k8s|mesos)://.+|yarn")
+
+# When no master takes the application Spark stops, and whatever the start comes to next stumbles over that.
+_GIVEN_UP = ("stopped SparkContext", '"org.apache.spark.SparkEnv$.get()" is null')
 
 Session = Any  # pyspark.sql.SparkSession, classic or Connect
 
@@ -37,7 +41,18 @@ _JAVA_OPTIONS = (
     "-XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=10000 -XX:Tier4CompileThreshold=50000"
     " -XX:+UseSerialGC"
 )
-_LOCAL = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_BIND = "spark.driver.bindAddress"
+_LOCAL = {_BIND: "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+# Whoever runs a Spark cluster looks there for what it does. It knows no secret, so nobody may end jobs there. Its port
+# is the first free one from 4040, and a host may have many task managers.
+_WITH_UI = {"spark.ui.enabled": "true", "spark.ui.killEnabled": "false", "spark.port.maxRetries": "100"}
+_WITHOUT_UI = {
+    "spark.ui.enabled": "false",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "20",
+}
 
 
 def start(
@@ -55,15 +70,19 @@ def start(
     if not _MASTER.fullmatch(master):
         raise EngineError(f"'{master}' is no Spark master: use local[N], spark://HOST:PORT or sc://HOST:PORT")
     if master.startswith("sc://"):
-        return _connect(master, options, slots)
-    here = {} if is_local(master) else driver.settings(reach(master) if master.startswith("spark://") else "")
+        return connect.open_session(master, {**_sql_settings(slots), **options})
+    on_master = master.startswith("spark://")
+    here = {} if is_local(master) else driver.settings(reach(master) if on_master else "")
     _check_java()
+    if on_master and here.get(_BIND, "0.0.0.0") != "0.0.0.0":
+        os.environ.setdefault("SPARK_LOCAL_IP", here[_BIND])  # nothing else binds Spark's UI to an address
     # Jars load, the JVM starts and its gateway must not inherit gRPC's fork handlers
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(driver.application)
-    settings = _settings(slots, work_dir, java_options) | (_LOCAL if is_local(master) else _remote(slots) | here)
+    settings = _settings(slots, work_dir, java_options) | (_WITH_UI if on_master else _WITHOUT_UI)
+    settings |= _LOCAL if is_local(master) else _remote(slots) | here
     for name, value in {**settings, **options}.items():
         builder = builder.config(name, value)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -72,9 +91,9 @@ def start(
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel(options.get("spark.log.level", "FATAL"))  # failures are reported as exceptions
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        if "stopped SparkContext" in str(error):
+        if any(sign in str(error) for sign in _GIVEN_UP):
             raise EngineError(
-                f"what listens at {master} did not take the application; is it a Spark master?"
+                f"what listens at {master} did not take the application; is it a Spark master, and is its secret ours?"
             ) from error
         line = next((one for one in str(error).splitlines() if "xception: " in one), str(error).splitlines()[0])
         if "JAVA_GATEWAY_EXITED" in line:
@@ -111,23 +130,26 @@ def end(process: subprocess.Popen[bytes], limit_s: float | None = END_S) -> int:
 
 def another(session: Session) -> Session:
     """A session beside this one, with views of its own and the same settings."""
-    return session.cloneSession() if is_connect(session) else session.newSession()
+    return connect.clone_session(session) if is_connect(session) else session.newSession()
 
 
 def release(session: Session) -> None:
-    """Gives back what `another` has made: a Connect server keeps a session until it is told, or for an hour."""
+    """Gives back what `another` has made."""
     if is_connect(session):
+        connect.end_session(session)
+
+
+def stop(session: Session) -> None:
+    """Ends the process's own session and, where it is ours, Spark in the JVM."""
+    if is_connect(session):
+        connect.end_session(session)
+    else:
         session.stop()
 
 
 def _settings(slots: int, work_dir: str, java_options: str) -> dict[str, str]:
     return _sql_settings(slots) | {
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.ui.retainedJobs": "20",
-        "spark.ui.retainedStages": "20",
-        "spark.ui.retainedTasks": "100",
-        "spark.sql.ui.retainedExecutions": "20",
         "spark.sql.files.maxPartitionBytes": str(HUGE_SPLIT_BYTES),
         # Spark divides a file by the number of cores unless told otherwise; a slot file must stay one partition.
         "spark.sql.files.minPartitionNum": "1",
@@ -163,27 +185,3 @@ def _check_java() -> None:
         raise EngineError(f"JAVA_HOME is {home}, but there is no bin/java in it: point it at a Java 17 or newer")
     if not home and not shutil.which("java"):
         raise EngineError("Java was not found: install Java 17 or newer (Debian: apt install openjdk-17-jre-headless)")
-
-
-def _connect(master: str, options: Mapping[str, str], slots: int) -> Session:
-    reach(master)
-    try:
-        import grpc
-        from pyspark.sql import SparkSession
-        from pyspark.sql.connect.client import DefaultChannelBuilder
-    except ImportError as error:  # PySpark's own error is an ImportError as well
-        raise EngineError(f"Spark Connect needs more packages: pip install 'lockgate[connect]' ({error})") from error
-    try:
-        with DefaultChannelBuilder(master).toChannel() as channel:  # the session itself tries for ten minutes
-            grpc.channel_ready_future(channel).result(timeout=TIMEOUT_S)
-        builder = SparkSession.builder.remote(master)
-        for name, value in {**_sql_settings(slots), **options}.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-        session.range(1).count()
-    except grpc.FutureTimeoutError as error:
-        raise EngineError(f"what listens at {master} does not speak Spark Connect (or its TLS is not ours)") from error
-    except Exception as error:  # the Connect client raises gRPC's errors as they are
-        line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise EngineError(f"the Spark Connect server {master} does not answer: {line}") from error
-    return session

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
     OperatorCounters,
@@ -18,12 +17,12 @@ from lockgate_proto.messages import (
 
 from taskmanager.spark.sinks.transaction import Pending
 from taskmanager.state.backend import Backend, inline_handle
-from taskmanager.state.keyed import FrozenState
+from taskmanager.state.store import FrozenStore
 
 
 @dataclass(frozen=True, slots=True)
 class ChainSnapshot:
-    """See `taskmanager.task.program.Snapshot`. Each part is a pair of operator id and frozen state, or None."""
+    """See `taskmanager.task.program.Snapshot`. source, sinks: with the operator's id."""
 
     checkpoint_id: int
     vertex_id: str
@@ -31,7 +30,7 @@ class ChainSnapshot:
     backend: Backend
     counters: tuple[OperatorCounters, ...]
     source: tuple[str, tuple[SplitState, ...], bool] | None
-    keyed: tuple[str, FrozenState] | None
+    keyed: tuple[FrozenStore, ...]
     sinks: tuple[tuple[str, tuple[Pending, ...]], ...]
 
     def persist(self) -> SubtaskState:
@@ -43,11 +42,7 @@ class ChainSnapshot:
                 name, splits, complete = self.source
                 state = SourceState(splits=splits, complete=complete)
                 states.append(OperatorState(name, StateKind.SOURCE_STATE, inline_handle(encode(state))))
-            if self.keyed is not None:
-                name, frozen = self.keyed
-                data: pa.Buffer = frozen.to_buffer()
-                frozen.release()
-                states.append(OperatorState(name, StateKind.KEYED_STATE, writer.store(name, data)))
+            states += [one.persist(self.checkpoint_id, writer) for one in self.keyed]
             for name, pending in self.sinks:
                 sink = SinkState(pending=tuple(one.persist(writer) for one in pending))
                 states.append(OperatorState(name, StateKind.SINK_STATE, inline_handle(encode(sink))))
@@ -55,6 +50,10 @@ class ChainSnapshot:
             writer.undo()
             raise
         finally:
-            if self.keyed is not None:
-                self.keyed[1].release()
+            self.release()
         return SubtaskState(self.vertex_id, self.subtask, tuple(states), self.counters)
+
+    def release(self) -> None:
+        """See Snapshot."""
+        for one in self.keyed:
+            one.release()

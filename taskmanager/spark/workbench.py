@@ -30,14 +30,14 @@ class Workbench:
         self._make_leaf = make_leaf
         self._plans: dict[str, tuple[LeafSpec, Plan]] = {}
 
-    def plan(self, name: str, spec: LeafSpec, build: Build, where: str) -> Plan:
-        """The plan called `name` over a leaf like `spec`; made when there is none. Raises UserError."""
+    def plan(self, name: str, spec: LeafSpec, build: Build, where: str, observes: bool = False) -> Plan:
+        """The plan called `name` over a leaf like `spec`; made when there is none. The rest as for Plan."""
         known = self._plans.get(name)
         if known is not None and known[0] == spec:
             return known[1]
         leaf = self._make_leaf(self.session, spec)
         try:
-            plan = Plan(leaf, build, where)
+            plan = Plan(leaf, build, where, observes)
         except BaseException:
             leaf.close()
             raise

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -14,13 +17,30 @@ from taskmanager.state import filesystem
 from taskmanager.task.program import SnapshotTooLarge, StateUnreadable
 
 DEFAULT_MEMORY_LIMIT = 16 << 20
+SHARED_FOLDER = "shared"
+PIECE_BYTES = 1 << 20
 
 
 class SnapshotWriter(Protocol):
     """Stores the pieces of one snapshot of one subtask. Used from the thread that persists."""
 
-    def store(self, name: str, data: pa.Buffer) -> StateHandle:
-        """Stores the bytes durably under a name that is unique in the snapshot. Raises SnapshotTooLarge, OSError."""
+    def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
+        """Stores the bytes durably under a name that is unique in the snapshot. Raises SnapshotTooLarge, OSError.
+
+        is_shared: later snapshots may take it over.
+        """
+        ...
+
+    def store_file(self, name: str, source: Path, is_shared: bool = False) -> StateHandle:
+        """The same for a file on this machine, of any size."""
+        ...
+
+    def has_room(self, size_bytes: int) -> bool:
+        """False when so many bytes would be too many."""
+        ...
+
+    def take_over(self, handle: StateHandle) -> StateHandle:
+        """What stands in this snapshot for a shared piece that an earlier one has stored. Raises SnapshotTooLarge."""
         ...
 
     def undo(self) -> None:
@@ -50,6 +70,8 @@ class InlineBackend:
 class FileBackend:
     """One file a piece: `<directory>/chk-<checkpoint>/<prefix>-<name>.state`.
 
+    Where later snapshots may refer to it: `<directory>/shared/<checkpoint>-<prefix>-<name>.state`.
+
     prefix: tells subtasks and attempts apart, so that a zombie attempt never overwrites another one's file.
     """
 
@@ -59,7 +81,7 @@ class FileBackend:
 
     def writer(self, checkpoint_id: int) -> SnapshotWriter:
         """See Backend."""
-        return _FileWriter(self._directory.child(f"chk-{checkpoint_id}"), self._prefix)
+        return _FileWriter(self._directory, checkpoint_id, self._prefix)
 
 
 def make_backend(choice: StateBackend | None, directory: str, prefix: str) -> Backend:
@@ -86,19 +108,43 @@ def load(handle: StateHandle) -> pa.Buffer:
     Raises StateUnreadable naming the file when it is missing or damaged, which no restart mends. Any other OSError of
     the storage (a timeout, a lost connection, no descriptor left) passes: the next attempt may well read the file.
     """
-    where = handle.path or "the inlined state of a checkpoint"
-    try:
+    where = _where(handle)
+    with _explained(where):
         data = filesystem.read_all(filesystem.locate(handle.path)) if handle.path else pa.py_buffer(handle.inline)
+    _verify(handle, data.size, checksum(data))
+    return data
+
+
+def download(handle: StateHandle, target: Path) -> None:
+    """Writes the bytes behind a handle to a file on this machine, piece by piece. Raises as `load` does."""
+    crc = size = 0
+    with target.open("wb") as file, _explained(_where(handle)):
+        for piece in filesystem.pieces(filesystem.locate(handle.path)) if handle.path else (handle.inline,):
+            crc, size = zlib.crc32(piece, crc), size + len(piece)
+            file.write(piece)
+    _verify(handle, size, f"crc32:{crc:08x}")
+
+
+def _where(handle: StateHandle) -> str:
+    return handle.path or "the inlined state of a checkpoint"
+
+
+@contextlib.contextmanager
+def _explained(where: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError as error:
         raise StateUnreadable(f"the state file {where} is missing; restore from another checkpoint") from error
     except ValueError as error:  # the recorded path is none; ArrowInvalid is a ValueError too
         raise StateUnreadable(f"the state file {where} cannot be read: {error}") from error
-    if handle.checksum and (data.size != handle.size_bytes or checksum(data) != handle.checksum):
+
+
+def _verify(handle: StateHandle, size: int, found: str) -> None:
+    if handle.checksum and (size != handle.size_bytes or found != handle.checksum):
         raise StateUnreadable(
-            f"the state file {where} is corrupt: {data.size} bytes with {checksum(data)},"
+            f"the state file {_where(handle)} is corrupt: {size} bytes with {found},"
             f" expected {handle.size_bytes} bytes with {handle.checksum}; restore from another checkpoint"
         )
-    return data
 
 
 class _InlineWriter:
@@ -108,31 +154,80 @@ class _InlineWriter:
         self._used = 0
         self._lock = threading.Lock()
 
-    def store(self, name: str, data: pa.Buffer) -> StateHandle:
-        with self._lock:
-            self._used += data.size
-        if self._used > self._limit:
-            raise SnapshotTooLarge(
-                f"checkpoint {self._checkpoint_id}: the state of this subtask ({name}) takes more than the"
-                f" {self._limit} bytes that the memory backend allows; use the filesystem backend"
-            )
-        return inline_handle(data.to_pybytes())
+    def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
+        self._use(name, data.size)
+        handle = inline_handle(data.to_pybytes())
+        return replace(handle, checkpoint_id=self._checkpoint_id) if is_shared else handle
+
+    def store_file(self, name: str, source: Path, is_shared: bool = False) -> StateHandle:
+        return self.store(name, pa.py_buffer(source.read_bytes()), is_shared)
+
+    def has_room(self, size_bytes: int) -> bool:
+        return self._used + size_bytes <= self._limit
+
+    def take_over(self, handle: StateHandle) -> StateHandle:
+        """The bytes need not travel again: the coordinator has them."""
+        self._use("its increments", handle.size_bytes)
+        return replace(handle, inline=b"", taken_over=True)
 
     def undo(self) -> None:
         self._used = 0
 
+    def _use(self, name: str, size: int) -> None:
+        with self._lock:
+            self._used += size
+            if self._used <= self._limit:
+                return
+            self._used -= size
+        raise SnapshotTooLarge(
+            f"checkpoint {self._checkpoint_id}: the state of this subtask ({name}) takes more than the"
+            f" {self._limit} bytes that the memory backend allows; use the filesystem backend"
+        )
+
 
 class _FileWriter:
-    def __init__(self, folder: filesystem.Location, prefix: str) -> None:
-        self._folder = folder
+    def __init__(self, directory: filesystem.Location, checkpoint_id: int, prefix: str) -> None:
+        self._directory = directory
+        self._checkpoint_id = checkpoint_id
         self._prefix = prefix
         self._written: list[filesystem.Location] = []
 
-    def store(self, name: str, data: pa.Buffer) -> StateHandle:
-        target = self._folder.child(f"{self._prefix}-{filesystem.file_name(name)}.state")
-        self._written.append(target)
+    def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
+        target = self._target(name, is_shared)
         filesystem.write_durably(target, data)
-        return StateHandle(path=target.uri, size_bytes=data.size, checksum=checksum(data))
+        return self._handle(target, data.size, checksum(data), is_shared)
+
+    def store_file(self, name: str, source: Path, is_shared: bool = False) -> StateHandle:
+        target = self._target(name, is_shared)
+        crc = 0
+        size = 0
+
+        def pieces() -> Iterator[bytes]:
+            nonlocal crc, size
+            with source.open("rb") as file:
+                while piece := file.read(PIECE_BYTES):
+                    crc, size = zlib.crc32(piece, crc), size + len(piece)
+                    yield piece
+
+        filesystem.write_pieces_durably(target, pieces())
+        return self._handle(target, size, f"crc32:{crc:08x}", is_shared)
+
+    def _target(self, name: str, is_shared: bool) -> filesystem.Location:
+        file = f"{self._prefix}-{filesystem.file_name(name)}.state"
+        where = f"{SHARED_FOLDER}/{self._checkpoint_id}-{file}" if is_shared else f"chk-{self._checkpoint_id}/{file}"
+        target = self._directory.child(where)
+        self._written.append(target)
+        return target
+
+    def _handle(self, target: filesystem.Location, size: int, found: str, is_shared: bool) -> StateHandle:
+        handle = StateHandle(path=target.uri, size_bytes=size, checksum=found)
+        return replace(handle, checkpoint_id=self._checkpoint_id, shared=True) if is_shared else handle
+
+    def has_room(self, size_bytes: int) -> bool:  # noqa: ARG002
+        return True
+
+    def take_over(self, handle: StateHandle) -> StateHandle:
+        return handle
 
     def undo(self) -> None:
         for target in self._written:

@@ -33,9 +33,12 @@ class FrozenColumn:
         self._values = values
         self._known = known
 
-    def to_arrow(self) -> pa.Array:
-        """An Arrow array of the column's type."""
-        return self._form.write(self._values, None if self._known is None else ~self._known)
+    def to_arrow(self, rows: Array | None = None) -> pa.Array:
+        """An Arrow array of the column's type. rows: those wanted, None for all."""
+        values, known = self._values, self._known
+        if rows is not None:
+            values, known = values[rows], None if known is None else known[rows]
+        return self._form.write(values, None if known is None else ~known)
 
 
 class Column:

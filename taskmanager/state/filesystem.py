@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import uuid
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+# What only the author or operator can mend; any other OSError of a storage may be over at the next attempt.
+WRONG_PATH = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 
 
@@ -63,16 +67,24 @@ def file_name(part: str) -> str:
 
 def write_durably(location: Location, data: bytes | pa.Buffer) -> None:
     """Writes a whole file: temporary name, fsync, rename. Never leaves half a file under the final name."""
+    write_pieces_durably(location, (data,))
+
+
+def write_pieces_durably(location: Location, parts: Iterable[bytes | pa.Buffer]) -> None:
+    """The same for a file that comes piece by piece."""
     if not location.is_local:
         with location.fs.open_output_stream(location.path) as stream:  # object stores publish a file on close
-            stream.write(data)
+            for part in parts:
+                stream.write(part)
         return
     folder = os.path.dirname(location.path)
-    os.makedirs(folder, exist_ok=True)
-    temporary = f"{location.path}.{os.getpid()}.tmp"
+    make_folder(folder)
+    # Not by the process id: in containers that share a storage, two processes may well have the same.
+    temporary = f"{location.path}.{uuid.uuid4().hex}.tmp"
     try:
         with open(temporary, "wb") as file:
-            file.write(data)
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, location.path)
@@ -81,6 +93,17 @@ def write_durably(location: Location, data: bytes | pa.Buffer) -> None:
             os.unlink(temporary)
         raise
     sync_folder(folder)
+
+
+def make_folder(path: str) -> None:
+    """Makes a local folder; it and those above it that are new survive a crash of the machine."""
+    new, at = [], path
+    while not os.path.isdir(at):
+        new.append(at)
+        at = os.path.dirname(at)
+    os.makedirs(path, exist_ok=True)
+    for one in reversed(new):
+        sync_folder(os.path.dirname(one))
 
 
 def sync_file(path: str) -> None:
@@ -93,7 +116,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Makes renames inside a local folder durable."""
+    """Makes durable what was made or renamed inside a local folder."""
     sync_file(path)
 
 
@@ -103,10 +126,24 @@ def read_all(location: Location) -> pa.Buffer:
         return file.read_buffer()
 
 
+def pieces(location: Location) -> Iterator[bytes]:
+    """The whole content, a megabyte at a time. Raises OSError (FileNotFoundError when it is missing)."""
+    with location.fs.open_input_stream(location.path) as stream:
+        while piece := stream.read(1 << 20):
+            yield piece
+
+
 def remove(location: Location) -> None:
     """Deletes a file; one that is not there is fine."""
     with contextlib.suppress(FileNotFoundError):
         location.fs.delete_file(location.path)
+
+
+def remove_folder(location: Location) -> None:
+    """Deletes a folder and what is in it; one that is not there is fine. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        if location.fs.get_file_info(location.path).type == pafs.FileType.Directory:
+            location.fs.delete_dir(location.path)
 
 
 def exists(location: Location) -> bool:

@@ -84,3 +84,10 @@ class HashTable:
 
     def _positions(self, hashes: Array) -> Array:
         return (hashes.view(np.uint64) >> np.uint64(64 - self._bits)).astype(np.int64)
+
+
+def mixed(hashes: Array, times: Array) -> Array:
+    """Well-mixed hashes of pairs of a hash and a time."""
+    found = hashes.astype(np.int64).view(np.uint64) ^ (times.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    found = (found ^ (found >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return (found ^ (found >> np.uint64(32))).view(np.int64)

@@ -16,70 +16,96 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate
+from lockgate_proto.messages import KeyedAggregate
 
 from taskmanager.state import stored
-from taskmanager.state.columns import Column, Freeze, FrozenColumn
+from taskmanager.state.aggregates import AggregateColumns, field_of
+from taskmanager.state.columns import Freeze, FrozenColumn
 from taskmanager.state.keys import KeyIndex
-from taskmanager.state.layout import HASH, ROWS, Fold, Part, parts
-from taskmanager.task.program import UserError
+from taskmanager.state.layout import HASH, ROWS
+from taskmanager.state.store import Merged
 
 Array = Any  # numpy.ndarray
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """What a merge did. records: input rows behind the partials; changed: keys and outputs, each key once."""
-
-    records: int
-    changed: pa.Table
-
-
-@dataclass(frozen=True, slots=True)
 class FrozenState:
-    """A consistent copy of the state; `to_buffer` may run on any thread while merging goes on."""
+    """A consistent copy of the state; what it makes may be made on any thread while merging goes on.
+
+    version: rises with every copy; changed_at: the version in which each row was changed last, None where that is not
+    kept. It is not frozen: a row that changes again later has a still higher one, so that it is among the changed, with
+    the value of this copy.
+    """
 
     keys: tuple[pa.RecordBatch, ...]
     hashes: Array
     key_schema: pa.Schema
     columns: tuple[tuple[str, FrozenColumn], ...]
-    partial_schema: pa.Schema
-    signature: str
-    max_parallelism: int
+    about: stored.About
     reader: Freeze
+    version: int = 0
+    changed_at: Array | None = None
 
     def to_buffer(self) -> pa.Buffer:
         """The snapshot file's bytes."""
-        return stored.write(
-            self.keys,
-            self.hashes,
-            self.columns,
-            key_schema=self.key_schema,
-            partial_schema=self.partial_schema,
-            signature=self.signature,
-            max_parallelism=self.max_parallelism,
+        return stored.write(self._table(None), self.about)
+
+    def increment(self, since: int) -> pa.Buffer | None:
+        """The bytes of what has changed since that version; None when they are most of it, or it is not known."""
+        if self.changed_at is None:
+            return None
+        rows = np.flatnonzero(self.changed_at > since)
+        if 2 * len(rows) > len(self.hashes):
+            return None
+        table = self._table(rows).append_column(
+            pa.field(stored.DELETED, pa.bool_()), pa.array(np.zeros(len(rows), np.bool_))
         )
+        return stored.write(table, self.about, is_increment=True)
 
     def release(self) -> None:
         """The bytes are made (or will not be): the state need not copy for this snapshot any more."""
         self.reader.done = True
 
+    def _table(self, rows: Array | None) -> pa.Table:
+        """Key columns, `__hash` and parts of the given rows, or of all."""
+        chunks = [pa.chunked_array([c.column(i) for c in self.keys], f.type) for i, f in enumerate(self.key_schema)]
+        if rows is not None:
+            positions = pa.array(rows)
+            chunks = [chunk.take(positions) for chunk in chunks]
+        hashes = pa.array(self.hashes if rows is None else self.hashes[rows])
+        columns = [column.to_arrow(rows) for _, column in self.columns]
+        names = [*self.key_schema.names, HASH, *(name for name, _ in self.columns)]
+        return pa.table([*chunks, hashes, *columns], names=names)
+
 
 class KeyedState:
     """Keys of the subtask's key groups with their aggregates. Used from the subtask's own thread."""
 
-    def __init__(self, operator: KeyedAggregate, schema: pa.Schema, max_parallelism: int) -> None:
-        """schema: of the partial table, see `layout`. Raises UserError when a column or type does not fit."""
+    def __init__(
+        self,
+        operator: KeyedAggregate,
+        schema: pa.Schema,
+        max_parallelism: int,
+        *,
+        is_tracked: bool = False,
+        owned: range = range(0),
+    ) -> None:
+        """schema: of the partial table, see `layout`. is_tracked: it is remembered which keys change, for increments.
+
+        owned: key groups of the subtask; its snapshots say so.
+
+        Raises UserError when a column or type does not fit.
+        """
         self._operator = operator
-        self._parts = parts(operator)
         self._max_parallelism = max_parallelism
+        self._owned = owned
         self.partial_schema = schema
-        key_fields = [_field(schema, name) for name in operator.keys]
+        key_fields = [field_of(schema, name) for name in operator.keys]
         self._index = KeyIndex(pa.schema(key_fields))
-        self._columns = tuple(_column(part, operator.aggregates[part.aggregate], schema) for part in self._parts)
-        self._scratch = np.zeros(0, np.int64)
-        outputs = [pa.field(one.output, self._output_type(i)) for i, one in enumerate(operator.aggregates)]
-        self.schema = pa.schema([*key_fields, *outputs])
+        self._columns = AggregateColumns(operator, schema)
+        self._version = 1
+        self._changed_at = np.zeros(1024, np.int32) if is_tracked else None
+        self.schema = pa.schema([*key_fields, *self._columns.fields])
 
     def __len__(self) -> int:
         return len(self._index)
@@ -91,103 +117,45 @@ class KeyedState:
         batch = partial.combine_chunks().to_batches()[0]
         keys = batch.select(list(self._operator.keys))
         rows = self._index.rows_of(keys, batch.column(HASH).to_numpy(zero_copy_only=False))
-        for column in self._columns:
-            column.reserve(len(self._index))
-        last = self._fold(rows, [batch.column(part.column) for part in self._parts])
+        self._columns.reserve(len(self._index))
+        self._mark(rows)
+        last = self._columns.fold(rows, batch)
         records = int(pc.sum(batch.column(ROWS)).as_py())
         if last is not None:
             keys, rows = keys.take(pa.array(last)), rows[last]
-        return Merged(records, self._changed(keys, rows))
+        changed = pa.Table.from_arrays([*keys.columns, *self._columns.results(rows)], schema=self.schema)
+        return Merged(records, changed)
 
     def freeze(self) -> FrozenState:
         """The state as it is now. Microseconds, whatever its size."""
         reader = Freeze()
         count = len(self._index)
-        names = [f"{self._operator.aggregates[p.aggregate].output}#{p.fold.value}" for p in self._parts]
-        frozen = tuple((n, c.freeze(count, reader)) for n, c in zip(names, self._columns, strict=True))
+        version = self._version
+        self._version += 1
         return FrozenState(
             self._index.chunks(),
             self._index.hashes,
             self._index.schema,
-            frozen,
-            self.partial_schema,
-            stored.signature(self._operator),
-            self._max_parallelism,
+            self._columns.freeze(count, reader),
+            stored.About(self.partial_schema, stored.signature(self._operator), self._max_parallelism, self._owned),
             reader,
+            version,
+            None if self._changed_at is None else self._changed_at[:count],
         )
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
         keys, hashes, columns = stored.joined(snapshots, len(self._operator.keys))
         self._index.restore(keys, hashes)
-        for column, values in zip(self._columns, columns, strict=True):
-            column.restore(values)
+        self._columns.restore(columns)
+        self._mark(np.arange(len(self._index)), version=0)
 
-    def _fold(self, rows: Array, columns: list[pa.Array]) -> Array | None:
-        """Folds every occurrence; returns the positions that stand for their keys, None when all are distinct."""
-        if len(self._scratch) < len(self._index):
-            self._scratch = np.zeros(max(1024, 2 * len(self._index)), np.int64)
-        last: Array | None = None
-        pending = np.arange(len(rows))
-        while len(pending):
-            chosen = rows[pending]
-            self._scratch[chosen] = pending
-            winners = self._scratch[chosen] == pending  # one occurrence of each key
-            if winners.all() and last is None:
-                self._fold_distinct(rows, columns)
-                return None
-            here = pending[winners]
-            last = here if last is None else last
-            positions = pa.array(here)
-            self._fold_distinct(rows[here], [column.take(positions) for column in columns])
-            pending = pending[~winners]
-        return last
-
-    def _fold_distinct(self, rows: Array, columns: list[pa.Array]) -> None:
-        for part, column, values in zip(self._parts, self._columns, columns, strict=True):
-            try:
-                column.merge(rows, values)
-            except UserError as error:
-                output = self._operator.aggregates[part.aggregate].output
-                raise UserError(f"aggregate '{output}': {error}") from error
-
-    def _changed(self, keys: pa.RecordBatch, rows: Array) -> pa.Table:
-        arrays = list(keys.columns)
-        at = 0
-        for aggregate in self._operator.aggregates:
-            arrays.append(self._columns[at].take(rows))
-            at += 1
-            if aggregate.function is AggregateFunction.AVG:
-                arrays[-1] = _quotient(arrays[-1], self._columns[at].take(rows))
-                at += 1
-        return pa.Table.from_arrays(arrays, schema=self.schema)
-
-    def _output_type(self, aggregate: int) -> pa.DataType:
-        if self._operator.aggregates[aggregate].function is AggregateFunction.AVG:
-            return pa.float64()
-        return next(c.type for p, c in zip(self._parts, self._columns, strict=True) if p.aggregate == aggregate)
-
-
-def _quotient(sums: pa.Array, counts: pa.Array) -> pa.Array:
-    return pc.divide(sums.cast(pa.float64()), counts.cast(pa.float64()))
-
-
-def _field(schema: pa.Schema, name: str) -> pa.Field:
-    index = schema.get_field_index(name)
-    if index < 0:
-        raise UserError(f"the input has no column '{name}'; its columns are {', '.join(schema.names)}")
-    return pa.field(name, schema.field(index).type)
-
-
-def _column(part: Part, aggregate: Aggregate, schema: pa.Schema) -> Column:
-    kind = pa.int64() if part.fold is Fold.COUNT else _field(schema, part.column).type
-    try:
-        return Column(part.fold, kind)
-    except UserError as error:
-        raise UserError(f"aggregate '{aggregate.output}': {error}") from error
-
-
-def key_group_range(subtask: int, parallelism: int, max_parallelism: int) -> range:
-    """The key groups of a subtask: those with `group * parallelism // max_parallelism == subtask`."""
-    first = -(-subtask * max_parallelism // parallelism)
-    return range(first, -(-(subtask + 1) * max_parallelism // parallelism))
+    def _mark(self, rows: Array, version: int | None = None) -> None:
+        """Notes when rows have changed; the arrays of earlier copies are only ever added to."""
+        if self._changed_at is None:
+            return
+        if len(self._changed_at) < len(self._index):
+            grown = np.zeros(max(1024, 2 * len(self._index)), np.int32)
+            grown[: len(self._changed_at)] = self._changed_at
+            self._changed_at = grown
+        self._changed_at[rows] = self._version if version is None else version

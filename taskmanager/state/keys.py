@@ -57,6 +57,24 @@ class KeyIndex:
             rows[position] = self._row_of_collided(keys.slice(position, 1), hashes[position : position + 1])
         return rows
 
+    def known_rows_of(self, keys: pa.RecordBatch, hashes: Array) -> Array:
+        """The rows of `keys`, -1 for those that are not here."""
+        rows = self._table.find(hashes)
+        present = np.flatnonzero(rows >= 0)
+        wrong = present[~self._are_keys_of(rows[present], keys.take(pa.array(present)))] if len(present) else present
+        for position in wrong.tolist():
+            rows[position] = self._collided.get(_tuple(keys.slice(position, 1)), -1)
+        return rows
+
+    def keys_at(self, rows: Array) -> pa.RecordBatch:
+        """The keys of some rows."""
+        indices = pa.array(rows, pa.int64())
+        columns = [
+            pa.chunked_array([chunk.column(number) for chunk in self._chunks], field.type).take(indices)
+            for number, field in enumerate(self.schema)
+        ]
+        return pa.RecordBatch.from_arrays([one.combine_chunks() for one in columns], schema=self.schema)
+
     def restore(self, keys: pa.RecordBatch, hashes: Array) -> None:
         """Replaces everything by distinct keys of a snapshot."""
         self._table = HashTable()
@@ -79,12 +97,7 @@ class KeyIndex:
 
     def _are_keys_of(self, rows: Array, keys: pa.RecordBatch) -> Array:
         """Mask: the row has this very key."""
-        same = np.ones(len(rows), np.bool_)
-        indices = pa.array(rows)
-        for number, column in enumerate(keys.columns):
-            stored = pa.chunked_array([chunk.column(number) for chunk in self._chunks], column.type).take(indices)
-            same &= _equal(stored.combine_chunks(), column)
-        return same
+        return same_keys(self.keys_at(rows), keys)
 
     def _row_of_collided(self, key: pa.RecordBatch, hashes: Array) -> int:
         name = _tuple(key)
@@ -94,6 +107,14 @@ class KeyIndex:
             row = int(self._table.append(hashes, findable=np.zeros(1, np.bool_))[0])
             self._collided[name] = row
         return row
+
+
+def same_keys(left: pa.RecordBatch, right: pa.RecordBatch) -> Array:
+    """Mask: the rows are equal, column by column. NULL and NaN are equal to themselves."""
+    same = np.ones(left.num_rows, np.bool_)
+    for mine, other in zip(left.columns, right.columns, strict=True):
+        same &= _equal(mine, other)
+    return same
 
 
 def _equal(left: pa.Array, right: pa.Array) -> Array:

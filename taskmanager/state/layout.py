@@ -3,17 +3,24 @@
 A partial table has the key columns, then `__hash` (int64, Spark's xxhash64 of the keys; modulo max_parallelism it is
 the key group), `__rows` (int64, input rows behind the partial) and one column per part. An aggregate has one part
 (count, sum, min, max) or two (avg: sum and count).
+
+With windows there is a column `__pane` (int64, see `windows`) behind the hash: the start of the pane that the rows lie
+in, in milliseconds, NULL for rows without a time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate
 
 HASH = "__hash"
 ROWS = "__rows"
+PANE = "__pane"
+EVENT_TIME = "__event_time"  # milliseconds; only in Spark, before the aggregation
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
 
 
 class Fold(Enum):
@@ -35,6 +42,13 @@ class Part:
     aggregate: int
     fold: Fold
     column: str
+
+
+def with_bounds(operator: KeyedAggregate) -> KeyedAggregate:
+    """The operator with two more aggregates: the first and the last event time, which session windows need."""
+    first = Aggregate("__first", AggregateFunction.MIN, EVENT_TIME)
+    last = Aggregate("__last", AggregateFunction.MAX, EVENT_TIME)
+    return replace(operator, aggregates=(*operator.aggregates, first, last))
 
 
 _FOLDS: dict[AggregateFunction, tuple[Fold, ...]] = {

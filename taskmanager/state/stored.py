@@ -2,72 +2,92 @@
 
 Schema: the key columns, then `__hash` (int64, see `layout`), then one column per part (`<output>#count`, `#sum`,
 `#min`, `#max`).
-Schema metadata: `lockgate.format` ("1"), `lockgate.key_groups` (JSON list, the key group of each record batch),
-`lockgate.max_parallelism`, `lockgate.signature` (JSON: keys and aggregates that the columns belong to),
-`lockgate.partial_schema` (base64 of the Arrow schema of the partial tables that the state folds).
+An increment has one column more, `__deleted` (bool): true for a key that is gone, whose parts are NULL then.
+Schema metadata: `lockgate.format` ("1", of an increment "2"), `lockgate.key_groups` (JSON list, the key group of each
+record batch), `lockgate.max_parallelism`, `lockgate.owned` (JSON pair: first key group of the subtask that wrote it,
+and the one behind its last), `lockgate.signature` (JSON: keys and aggregates that the columns belong to),
+`lockgate.partial_schema` (base64 of the Arrow schema of the partial tables that the state folds), and with windows
+`lockgate.watermark` (how far event time had come, the end of the input left out).
+
+With tumbling and sliding windows `__pane` is the last of the key columns.
+
+A file of an interval join has the rows of one side instead: their columns, `__hash` and `__event_time` (int64,
+milliseconds); the partial schema is that of the rows as they come, and `lockgate.watermark` is there as with windows.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from lockgate_proto.messages import KeyedAggregate
 
-from taskmanager.state.columns import FrozenColumn
 from taskmanager.state.layout import HASH
 from taskmanager.task.program import StateUnreadable
+from taskmanager.task.watermarks import MIN_WATERMARK
 
 Array = Any  # numpy.ndarray
 FORMAT = "1"
+INCREMENT_FORMAT = "2"
+DELETED = "__deleted"
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was read back: the record batches of the wanted key groups."""
+    """What was read back: the record batches of the wanted key groups. owned: see About; empty in older files."""
 
     schema: pa.Schema
     partial_schema: pa.Schema
     batches: tuple[pa.RecordBatch, ...]
+    is_increment: bool = False
+    owned: range = range(0)
+    watermark: int = MIN_WATERMARK
 
 
 def signature(operator: KeyedAggregate) -> str:
     """Says what state belongs to: equal signatures, equal columns."""
     aggregates = [[one.output, one.function.name, one.input] for one in operator.aggregates]
-    return json.dumps({"keys": list(operator.keys), "aggregates": aggregates})
+    described: dict[str, Any] = {"keys": list(operator.keys), "aggregates": aggregates}
+    if operator.window is not None and operator.window.kind is not None:  # how long windows are kept may change
+        kind = operator.window.kind
+        described["window"] = {"kind": type(kind).__name__, **asdict(kind), "event_time": operator.window.event_time}
+    return json.dumps(described)
 
 
-def write(
-    chunks: Sequence[pa.RecordBatch],
-    hashes: Array,
-    columns: Sequence[tuple[str, FrozenColumn]],
-    *,
-    key_schema: pa.Schema,
-    partial_schema: pa.Schema,
-    signature: str,
-    max_parallelism: int,
-) -> pa.Buffer:
-    """Serializes frozen state, sorted by key group. Arrow and numpy kernels only, so other threads run meanwhile."""
-    groups = np.mod(hashes, max_parallelism).astype(np.int16 if max_parallelism <= 1 << 15 else np.int32)
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a file says of itself. partial_schema: of the partial tables that the state folds.
+
+    owned: key groups of the subtask that wrote it, with or without keys; watermark: of windows, how far event time had
+    come, the end of the input left out.
+    """
+
+    partial_schema: pa.Schema
+    signature: str
+    max_parallelism: int
+    owned: range = range(0)
+    watermark: int | None = None
+
+
+def write(table: pa.Table, about: About, *, is_increment: bool = False) -> pa.Buffer:
+    """Serializes rows of state, sorted by key group. Arrow and numpy kernels only, so other threads run meanwhile.
+
+    table: key columns, `__hash`, parts; of an increment also DELETED, whose rows have NULL for every part.
+    """
+    hashes = table.column(HASH).to_numpy()
+    groups = np.mod(hashes, about.max_parallelism).astype(np.int16 if about.max_parallelism <= 1 << 15 else np.int32)
     order = np.argsort(groups, kind="stable")  # 16 bits: a radix sort
-    arrays = [pa.chunked_array([c.column(i) for c in chunks], f.type) for i, f in enumerate(key_schema)]
-    arrays += [pa.array(hashes), *(column.to_arrow() for _, column in columns)]
-    table = pa.table(arrays, names=[*key_schema.names, HASH, *(name for name, _ in columns)])
     present, starts = np.unique(groups[order], return_index=True)
-    described = {
-        "lockgate.format": FORMAT,
-        "lockgate.key_groups": json.dumps(present.tolist()),
-        "lockgate.max_parallelism": str(max_parallelism),
-        "lockgate.signature": signature,
-        "lockgate.partial_schema": base64.b64encode(partial_schema.serialize()).decode(),
-    }
-    table = table.take(pa.array(order)).combine_chunks().replace_schema_metadata(described)
+    said = described(about, INCREMENT_FORMAT if is_increment else FORMAT)
+    said["lockgate.key_groups"] = json.dumps(present.tolist())
+    table = table.take(pa.array(order)).combine_chunks().replace_schema_metadata(said)
     sink = pa.BufferOutputStream()
     bounds = [*starts.tolist(), len(groups)]
     with pa.ipc.new_file(sink, table.schema) as file:
@@ -76,19 +96,64 @@ def write(
     return sink.getvalue()
 
 
+def write_groups(target: Path, groups: Iterable[pa.RecordBatch], schema: pa.Schema, about: About) -> None:
+    """Writes a full snapshot to a file, a key group at a time: one batch for each of `about.owned`, empty or not."""
+    said = described(about, FORMAT)
+    said["lockgate.key_groups"] = json.dumps(list(about.owned))
+    with pa.ipc.new_file(str(target), schema.with_metadata(said)) as file:
+        for batch in groups:
+            file.write_batch(batch.replace_schema_metadata(said))
+
+
+def described(about: About, file_format: str) -> dict[str, str]:
+    """What a file says of itself, but for the key groups of its batches."""
+    said = {
+        "lockgate.format": file_format,
+        "lockgate.max_parallelism": str(about.max_parallelism),
+        "lockgate.owned": json.dumps([about.owned.start, about.owned.stop]),
+        "lockgate.signature": about.signature,
+        "lockgate.partial_schema": base64.b64encode(about.partial_schema.serialize()).decode(),
+    }
+    return said if about.watermark is None else {**said, "lockgate.watermark": str(about.watermark)}
+
+
+def about_of(
+    said: Mapping[str, str], where: str, formats: Sequence[str], signature: str, max_parallelism: int
+) -> About:
+    """The other way round. Raises StateUnreadable when it is another's, KeyError, ValueError, pa.ArrowException."""
+    if said.get("lockgate.format") not in formats:
+        raise StateUnreadable(
+            f"the state file {where} has format {said.get('lockgate.format')}, expected {' or '.join(formats)}"
+        )
+    _check(said, where, signature, max_parallelism)
+    partial_schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["lockgate.partial_schema"])))
+    owned = range(*json.loads(said.get("lockgate.owned", "[0, 0]")))  # files of before do not say it
+    watermark = said.get("lockgate.watermark")
+    return About(partial_schema, signature, max_parallelism, owned, None if watermark is None else int(watermark))
+
+
 def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, wanted: range) -> Stored:
     """Reads the key groups in `wanted`. Raises StateUnreadable when the bytes are no such file or another's."""
     try:
         file = pa.ipc.open_file(data)
-        about = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
-        _check(about, where, signature, max_parallelism)
-        partial_schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(about["lockgate.partial_schema"])))
-        groups = json.loads(about["lockgate.key_groups"])
-        chosen = [i for i, group in enumerate(groups) if group in wanted]
-        batches = tuple(file.get_batch(i) for i in chosen)
+        said = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
+        about = about_of(said, where, (FORMAT, INCREMENT_FORMAT), signature, max_parallelism)
+        groups = json.loads(said["lockgate.key_groups"])
+        batches = tuple(file.get_batch(i) for i, group in enumerate(groups) if group in wanted)
     except (pa.ArrowException, KeyError, ValueError, IndexError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
-    return Stored(file.schema.remove_metadata(), partial_schema, batches)
+    is_increment = said["lockgate.format"] == INCREMENT_FORMAT
+    watermark = MIN_WATERMARK if about.watermark is None else about.watermark
+    return Stored(file.schema.remove_metadata(), about.partial_schema, batches, is_increment, about.owned, watermark)
+
+
+def mark(data: pa.Buffer, where: str) -> str:
+    """The signature of a file: what its state belongs to. Raises StateUnreadable when the bytes are no such file."""
+    try:
+        said = pa.ipc.open_file(data).schema.metadata or {}
+        return str(said[b"lockgate.signature"].decode())
+    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+        raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
 
 
 def joined(snapshots: Sequence[Stored], keys: int) -> tuple[pa.RecordBatch, Array, list[pa.Array]]:
@@ -101,16 +166,14 @@ def joined(snapshots: Sequence[Stored], keys: int) -> tuple[pa.RecordBatch, Arra
     return batch.select(table.column_names[:keys]), hashes, list(batch.columns[keys + 1 :])
 
 
-def _check(about: dict[str, str], where: str, signature: str, max_parallelism: int) -> None:
-    if about.get("lockgate.format") != FORMAT:
-        raise StateUnreadable(f"the state file {where} has format {about.get('lockgate.format')}, expected {FORMAT}")
-    if about["lockgate.signature"] != signature:
+def _check(said: Mapping[str, str], where: str, signature: str, max_parallelism: int) -> None:
+    if said["lockgate.signature"] != signature:
         raise StateUnreadable(
-            f"the state file {where} belongs to another aggregate: it has {about['lockgate.signature']},"
+            f"the state file {where} belongs to another aggregate: it has {said['lockgate.signature']},"
             f" the job now has {signature}; keep keys and aggregates as they were, or start from nothing"
         )
-    if int(about["lockgate.max_parallelism"]) != max_parallelism:
+    if int(said["lockgate.max_parallelism"]) != max_parallelism:
         raise StateUnreadable(
-            f"the state file {where} has {about['lockgate.max_parallelism']} key groups, the job has {max_parallelism};"
+            f"the state file {where} has {said['lockgate.max_parallelism']} key groups, the job has {max_parallelism};"
             " max_parallelism cannot change"
         )

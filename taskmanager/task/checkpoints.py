@@ -36,10 +36,14 @@ ALLOWED: dict[CheckpointPhase, frozenset[CheckpointPhase]] = {
 
 @dataclass(frozen=True, slots=True)
 class SubtaskCheckpoint:
-    """One checkpoint as this subtask sees it."""
+    """One checkpoint as this subtask sees it.
+
+    delivered: for an unaligned one the input channels whose barrier was there before; None for an aligned one.
+    """
 
     barrier: Barrier
     alignment_ms: int
+    delivered: frozenset[int] | None = None
     phase: CheckpointPhase = CheckpointPhase.FREEZING
     sync_us: int = 0
 
@@ -52,15 +56,20 @@ class SubtaskCheckpoints:
         self._highest = 0
         self._aborted: set[int] = set()
 
+    @property
+    def are_under_way(self) -> bool:
+        """Whether the end of any of them is still to be heard."""
+        return bool(self._open)
+
     def is_new(self, checkpoint_id: int) -> bool:
         """False for what was begun, overtaken or aborted before."""
         return checkpoint_id > self._highest and checkpoint_id not in self._aborted
 
-    def begin(self, barrier: Barrier, alignment_ms: int) -> None:
+    def begin(self, barrier: Barrier, alignment_ms: int, delivered: frozenset[int] | None = None) -> None:
         """Remembers a checkpoint whose snapshot is being taken."""
         self._highest = barrier.checkpoint_id
         self._aborted = {number for number in self._aborted if number > self._highest}
-        self._open[barrier.checkpoint_id] = SubtaskCheckpoint(barrier, alignment_ms)
+        self._open[barrier.checkpoint_id] = SubtaskCheckpoint(barrier, alignment_ms, delivered)
         while len(self._open) > REMEMBERED:
             self.forget(min(self._open))
 

@@ -9,21 +9,37 @@ from lockgate_proto.messages import Barrier, FailureCause, SubtaskPhase, Subtask
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Freeze the program's state now. Answer with SnapshotTaken or SnapshotFailed."""
+    """Freeze the program's state now. Answer with SnapshotTaken or SnapshotFailed.
+
+    base_id, is_savepoint: see SnapshotOrder.
+    """
 
     checkpoint_id: int
+    base_id: int = 0
+    is_savepoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChannels:
+    """Keep what is queued and what comes on each input channel until its barrier; not on those in `delivered`."""
+
+    checkpoint_id: int
+    delivered: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardBarrier:
-    """Send the barrier down every output channel."""
+    """Send the barrier down every output channel; an unaligned one overtakes what waits there and keeps a copy."""
 
     barrier: Barrier
 
 
 @dataclass(frozen=True, slots=True)
 class StartUpload:
-    """Store the frozen state in the background. Answer with UploadDone or UploadFailed."""
+    """Store the frozen state in the background, and what is being recorded once it is complete.
+
+    Answer with UploadDone or UploadFailed.
+    """
 
     checkpoint_id: int
 
@@ -56,7 +72,7 @@ class StopAlignment:
 
 @dataclass(frozen=True, slots=True)
 class DropSnapshot:
-    """The frozen state is not needed: do not start storing it."""
+    """The frozen state and what is being recorded are not needed: do not start storing them."""
 
     checkpoint_id: int
 
@@ -108,6 +124,7 @@ class Close:
 
 Effect = (
     TakeSnapshot
+    | RecordChannels
     | ForwardBarrier
     | StartUpload
     | Acknowledge

@@ -46,6 +46,15 @@ class BarrierAligned:
 
 
 @dataclass(frozen=True, slots=True)
+class BarrierOvertook:
+    """The barrier does not wait for the channels outside `delivered`; the first one delivered it at `started_ms`."""
+
+    barrier: Barrier
+    started_ms: int
+    delivered: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class AlignmentLost:
     """The checkpoint's barriers will never all arrive here."""
 
@@ -144,6 +153,7 @@ Event = (
     | SinkReached
     | TriggerReceived
     | BarrierAligned
+    | BarrierOvertook
     | AlignmentLost
     | SnapshotTaken
     | SnapshotFailed

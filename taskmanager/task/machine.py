@@ -11,7 +11,8 @@ STARTING: open, but no prologue or first element has come from upstream yet; sou
 EXHAUSTED still takes part in checkpoints. A failure while canceling is nobody's business.
 
 The order that never changes: freeze, forward the barrier, upload, acknowledge; commit only what was acknowledged
-here and reported complete by the leader.
+here and reported complete by the leader. An unaligned checkpoint begins to record its input channels between freezing
+and forwarding, before anything more is taken from them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from lockgate_proto.messages import AttemptId, Barrier, SubtaskPhase
+from lockgate_proto.messages import AttemptId, Barrier, CheckpointKind, SubtaskPhase
 
 from taskmanager.task import effects as do
 from taskmanager.task import events as on
@@ -69,12 +70,15 @@ _TAKES_BARRIERS = frozenset({_S.STARTING, _S.RUNNING, _S.EXHAUSTED})
 class SubtaskMachine:
     """One subtask of one attempt."""
 
-    def __init__(self, attempt: AttemptId, is_source: bool) -> None:
+    def __init__(self, attempt: AttemptId, is_source: bool, stops_world: bool = False) -> None:
+        """stops_world: the source reads nothing while one of its checkpoints is under way."""
         self._attempt = attempt
         self._is_source = is_source
+        self._stops_world = stops_world
         self._state = LifeCycle.CREATED
         self._checkpoints = SubtaskCheckpoints()
         self._committed = 0
+        self._completed = 0  # the newest checkpoint, savepoints apart, that this subtask knows to be complete
         self._reached_sink = False
         self._story: deque[str] = deque(maxlen=STORY_LENGTH)
         self._handlers: dict[type[Any], Callable[[Any, int], list[do.Effect]]] = {
@@ -84,6 +88,7 @@ class SubtaskMachine:
             on.SinkReached: self._sink_reached,
             on.TriggerReceived: self._trigger,
             on.BarrierAligned: self._aligned,
+            on.BarrierOvertook: self._overtook,
             on.AlignmentLost: self._alignment_lost,
             on.SnapshotTaken: self._snapshot_taken,
             on.SnapshotFailed: self._snapshot_failed,
@@ -118,6 +123,11 @@ class SubtaskMachine:
     def has_reached_sink(self) -> bool:
         """True once this attempt's first rows at a sink were reported."""
         return self._reached_sink
+
+    @property
+    def is_halted(self) -> bool:
+        """True while nothing may be read, until a checkpoint is complete or given up."""
+        return self._stops_world and self._is_source and self._checkpoints.are_under_way
 
     def handle(self, event: on.Event, now_ms: int) -> list[do.Effect]:
         """Takes one event and says what to do, in order. Raises IllegalTransition for a broken promise of the loop."""
@@ -195,7 +205,13 @@ class SubtaskMachine:
         if self._state not in _TAKES_BARRIERS:
             self._checkpoints.abort(number)
             return [do.Decline(number, f"the source is still {self._state.value}")]
-        return self._begin(event.barrier, now_ms, now_ms)
+        return self._begin(event.barrier, now_ms, now_ms, frozenset() if event.barrier.unaligned else None)
+
+    def _overtook(self, event: on.BarrierOvertook, now_ms: int) -> list[do.Effect]:
+        if self._state not in _TAKES_BARRIERS or not self._checkpoints.is_new(event.barrier.checkpoint_id):
+            return []
+        before = self._run() if self._state is LifeCycle.STARTING else []
+        return [*before, *self._begin(event.barrier, event.started_ms, now_ms, event.delivered)]
 
     def _aligned(self, event: on.BarrierAligned, now_ms: int) -> list[do.Effect]:
         if self._state not in _TAKES_BARRIERS or not self._checkpoints.is_new(event.barrier.checkpoint_id):
@@ -203,9 +219,13 @@ class SubtaskMachine:
         before = self._run() if self._state is LifeCycle.STARTING else []
         return [*before, *self._begin(event.barrier, event.started_ms, now_ms)]
 
-    def _begin(self, barrier: Barrier, started_ms: int, now_ms: int) -> list[do.Effect]:
-        self._checkpoints.begin(barrier, max(0, now_ms - started_ms))
-        return [do.TakeSnapshot(barrier.checkpoint_id)]
+    def _begin(
+        self, barrier: Barrier, started_ms: int, now_ms: int, delivered: frozenset[int] | None = None
+    ) -> list[do.Effect]:
+        self._checkpoints.begin(barrier, max(0, now_ms - started_ms), delivered)
+        base_id = max(self._completed, barrier.completed_id) if barrier.completed_id else 0
+        is_savepoint = barrier.kind is CheckpointKind.SAVEPOINT
+        return [do.TakeSnapshot(barrier.checkpoint_id, base_id, is_savepoint)]
 
     def _alignment_lost(self, event: on.AlignmentLost, _now_ms: int) -> list[do.Effect]:
         if not self.is_live or not self._checkpoints.is_new(event.checkpoint_id):
@@ -217,7 +237,10 @@ class SubtaskMachine:
         if not self.is_live or not self._checkpoints.at(event.checkpoint_id, CheckpointPhase.FREEZING):
             return []
         checkpoint = self._checkpoints.advance(event.checkpoint_id, CheckpointPhase.UPLOADING, event.sync_us)
-        return [do.ForwardBarrier(checkpoint.barrier), do.StartUpload(event.checkpoint_id)]
+        before: list[do.Effect] = []
+        if checkpoint.delivered is not None:
+            before.append(do.RecordChannels(event.checkpoint_id, checkpoint.delivered))
+        return [*before, do.ForwardBarrier(checkpoint.barrier), do.StartUpload(event.checkpoint_id)]
 
     def _snapshot_failed(self, event: on.SnapshotFailed, _now_ms: int) -> list[do.Effect]:
         return self._give_up(event.checkpoint_id, CheckpointPhase.FREEZING, event.reason)
@@ -243,7 +266,9 @@ class SubtaskMachine:
             return []
         if not self._checkpoints.at(event.checkpoint_id, CheckpointPhase.ACKED):
             return []  # it cannot be complete without this subtask's ack: not a checkpoint of ours
-        self._checkpoints.advance(event.checkpoint_id, CheckpointPhase.COMMITTING)
+        known = self._checkpoints.advance(event.checkpoint_id, CheckpointPhase.COMMITTING)
+        if known.barrier.kind is not CheckpointKind.SAVEPOINT:
+            self._completed = max(self._completed, event.checkpoint_id)
         dropped: list[do.Effect] = [
             do.DropSnapshot(number) for number in self._checkpoints.forget_before(event.checkpoint_id)
         ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
-from lockgate_proto.messages import JobGraph, OperatorCounters, SplitState, SubtaskId, SubtaskState
+from lockgate_proto.messages import JobGraph, OperatorCounters, SplitState, SubtaskId, SubtaskState, Watermark
 
 
 class ProgramError(Exception):
@@ -20,6 +20,10 @@ class ProgramError(Exception):
 
 class UserError(ProgramError):
     """The job itself is wrong (unknown column, unreadable path, wrong type): a restart cannot help."""
+
+
+class Unavailable(ProgramError):
+    """What the job talks to (a database, a server) is away or refuses for now: a restart may help."""
 
 
 class StateUnreadable(ProgramError):
@@ -51,11 +55,18 @@ class Emission:
 class Batch:
     """A micro-batch has gone through the chain.
 
-    reached_sink: rows that reached a sink operator of this chain (0 where the chain has none).
+    reached_sink: rows that reached a sink operator of this chain (0 where the chain has none);
+    watermark: of a source, how far event time has come behind these records; None for nothing new;
+    read_rows, read_bytes: of a source, what it has read for them;
+    held_back_ms: of `advance`, how much older than that watermark the records that leave later may be.
     """
 
     emissions: tuple[Emission, ...] = ()
     reached_sink: int = 0
+    watermark: Watermark | None = None
+    read_rows: int = 0
+    read_bytes: int = 0
+    held_back_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +102,33 @@ class ProgramContext:
     is_rehearsal: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotOrder:
+    """What kind of snapshot is wanted.
+
+    base_id: a checkpoint that is certainly complete and whose files stay for now: what is stored may build on it, or on
+    nothing but itself. 0: there is none. is_savepoint: it has to be whole by itself.
+    """
+
+    base_id: int = 0
+    is_savepoint: bool = False
+
+
+BY_ITSELF = SnapshotOrder()
+
+
 class Snapshot(Protocol):
     """A frozen, consistent copy of a program's state. `persist` runs on a background thread, once."""
 
     def persist(self) -> SubtaskState:
-        """Uploads and returns the handles, durable. Raises SnapshotTooLarge or OSError; leaves nothing referenced."""
+        """Uploads and returns the handles, durable. Raises SnapshotTooLarge or OSError; leaves nothing referenced.
+
+        Releases what it holds, whatever happens.
+        """
+        ...
+
+    def release(self) -> None:
+        """It will not be persisted: lets go of memory and scratch files. Idempotent, from any thread."""
         ...
 
 
@@ -127,6 +160,22 @@ class SubtaskProgram(Protocol):
         """Runs a received micro-batch through the chain. An empty table is a prologue: compile, emit the own one."""
         ...
 
+    def advance(self, watermark_ms: int) -> Batch:
+        """Event time has come to `watermark_ms` behind everything received: fires what is due. Never falls."""
+        ...
+
+    def tick(self, unix_ms: int) -> Batch:
+        """The wall clock says so, milliseconds since 1970, also to what is processed next: fires what is due.
+
+        Called before `process` and `advance`, and when `wakes_at` has come; not after the end of the input. Costs next
+        to nothing where nothing is due.
+        """
+        ...
+
+    def wakes_at(self) -> int | None:
+        """When `tick` wants to be called although nothing has come in; None: it need not be."""
+        ...
+
     def rehearse(self) -> None:
         """Runs what is compiled over no records, so that the first real batch finds it warm."""
         ...
@@ -135,7 +184,7 @@ class SubtaskProgram(Protocol):
         """End of input on every channel: flush. Called once, before `Exhausted` counts as reached."""
         ...
 
-    def snapshot(self, checkpoint_id: int) -> Snapshot:
+    def snapshot(self, checkpoint_id: int, order: SnapshotOrder = SnapshotOrder()) -> Snapshot:
         """Freezes state: microseconds to milliseconds, never proportional to the state. Sinks seal a transaction."""
         ...
 
@@ -165,4 +214,11 @@ class ProgramFactory(Protocol):
 
     def discover(self, graph: JobGraph, vertex_id: str, known: Sequence[str]) -> tuple[tuple[SplitState, ...], bool]:
         """Lists a source's splits beyond `known`; True when none will ever be added. Raises UserError."""
+        ...
+
+    def warm_python(self) -> None:
+        """Starts a Python worker, which takes a second that a first Python function need not wait for. Never raises.
+
+        For a time when nothing runs here. A job with Python functions does it by itself, also in its rehearsal.
+        """
         ...

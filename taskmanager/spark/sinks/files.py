@@ -28,15 +28,13 @@ from taskmanager.spark.sinks import jsonlines
 from taskmanager.spark.sinks.transaction import Pending, Sink, SinkContext
 from taskmanager.state import filesystem
 from taskmanager.state.backend import SnapshotWriter
-from taskmanager.state.filesystem import Location, file_name
+from taskmanager.state.filesystem import WRONG_PATH, Location, file_name
 from taskmanager.task.program import StateUnreadable, UserError
 
 _SPILL_BYTES = 64 << 20
 _STAGED = re.compile(r"a(\d+)-(.+)-(\d+)-(\d+)\.\w+$")
 _STAGED_PATH = re.compile(r"(_staging/(?!\.\.?/)[^/\\]+)/a\d+-([^/\\]+)-(\d+)-\d+\.\w+")  # folder, operator, subtask
 _TARGET_PATH = re.compile(r"part-[^/\\]+\.\w+")
-# What only the author can mend; any other OSError of the storage may be over at the next attempt.
-_WRONG_PATH = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +70,13 @@ class FileSink(Sink):
             if nested:
                 raise UserError(f"{self.context.where}: CSV cannot hold column '{nested[0]}'; it is not a plain value")
         try:
-            self._folder.fs.create_dir(self._folder.path, recursive=True)
+            if self._folder.is_local:
+                filesystem.make_folder(self._folder.path)
+            else:
+                self._folder.fs.create_dir(self._folder.path, recursive=True)
             if self._folder.is_local and not os.access(self._folder.path, os.W_OK):
                 raise PermissionError("permission denied")
-        except _WRONG_PATH as error:
+        except WRONG_PATH as error:
             raise UserError(f"{self.context.where}: cannot write to {self._folder.path}: {error}") from error
 
     def write(self, table: pa.Table) -> None:
@@ -127,7 +128,10 @@ class FileSink(Sink):
         if self._folder.is_local:
             for relative in staged:
                 filesystem.sync_file(self._folder.child(relative).path)
-            for folder in {os.path.dirname(self._folder.child(relative).path) for relative in staged}:
+            folders = {os.path.dirname(self._folder.child(relative).path) for relative in staged}
+            # The staging folders may be as new as what is in them, whoever made them.
+            above = [self._folder.child("_staging").path, self._folder.path] if folders else []
+            for folder in (*folders, *above):
                 filesystem.sync_folder(folder)
 
     def target(self, checkpoint_id: int, number: int) -> str:
@@ -172,23 +176,33 @@ class FileSink(Sink):
             source, final = self._folder.child(staged), self._folder.child(target)
             try:
                 self._publish(source, final)
-            except FileNotFoundError as error:
-                if transaction.checkpoint_id > committed and not filesystem.exists(final):
-                    raise UserError(
-                        f"{self.context.where}: the staged file {source.path} is gone and {final.path} does not exist:"
-                        " committed output has been removed; restore the file, or start the job anew"
-                    ) from error
+            except OSError as error:
+                self._require_done_before(error, source, final, transaction.checkpoint_id <= committed)
         if self._folder.is_local:
             filesystem.sync_folder(self._folder.path)
         if transaction.checkpoint_id > committed:
             _mark(self._folder.child(marker), transaction.checkpoint_id)
 
     def _publish(self, staged: Location, target: Location) -> None:
-        """Raises FileNotFoundError when it was done before, or the staged file is lost."""
+        """Raises OSError, also when it was done before: an object store may say no more than that it failed."""
         if staged.is_local:
             os.replace(staged.path, target.path)
         else:
             staged.fs.move(staged.path, target.path)
+
+    def _require_done_before(self, error: OSError, staged: Location, target: Location, is_committed: bool) -> None:
+        """Whether a file that could not be published has its final name already: the file system knows.
+
+        is_committed: the marker says so; then the file may have been taken away. Raises `error` when the staged file
+        is still there, UserError when both are gone.
+        """
+        if filesystem.exists(staged):
+            raise error
+        if not is_committed and not filesystem.exists(target):
+            raise UserError(
+                f"{self.context.where}: the staged file {staged.path} is gone and {target.path} does not exist:"
+                " committed output has been removed; restore the file, or start the job anew"
+            ) from error
 
     def _require_committed_elsewhere(self, transaction: SinkTransaction, marker: str) -> None:
         """The run that a job starts from had another path: what it staged there is either visible there, or lost."""
@@ -212,7 +226,9 @@ class FileSink(Sink):
         with contextlib.suppress(OSError):
             for info in folder.fs.get_file_info(selector):
                 match = _STAGED.match(info.base_name)
-                if not match or match.group(2, 3) != (file_name(context.operator_id), str(context.subtask)):
+                if not match or match.group(2) != file_name(context.operator_id):
+                    continue
+                if not context.stands_in_for(int(match.group(3))):
                     continue
                 if int(match.group(1)) < context.attempt:
                     filesystem.remove(folder.child(info.base_name))

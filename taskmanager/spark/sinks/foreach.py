@@ -1,12 +1,14 @@
-"""foreach_batch: the author's function gets all rows of a checkpoint once that is completed.
+"""foreach_batch: the author's function gets the rows that its subtask has for a checkpoint once that is completed.
 
 After a failure the function may be called again with the same checkpoint id and the same rows; it must take the
-second call as done. When the function raises, that is a fault: what it talks to may be away, so the job restarts.
+second call as done. That tells all of it where one subtask runs the sink, which is what the pipeline builder makes;
+with several, each calls with the same id and rows of its own. What a job that was scaled down restores comes in one
+call. When the function raises, that is a fault: what it talks to may be away, so the job restarts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +18,10 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from taskmanager.spark.errors import explained, sentence
 from taskmanager.spark.sinks.transaction import Pending, RowsPending, Sink, SinkContext, restored_rows
-from taskmanager.task.program import ProgramError
+from taskmanager.task.program import Unavailable
 
 
-class FunctionFailed(ProgramError):
+class FunctionFailed(Unavailable):
     """The author's function raised; the same call may succeed after a restart."""
 
 
@@ -51,10 +53,18 @@ class ForeachBatchSink(Sink):
         assert isinstance(pending, RowsPending)
         self._call(pending.table, pending.checkpoint_id)
 
+    def restore(self, transactions: Sequence[SinkTransaction]) -> None:
+        """See Sink. What several subtasks have staged for one checkpoint comes together: one call for one id."""
+        pieces: dict[int, list[pa.Table]] = {}
+        for one in sorted(transactions, key=lambda one: (one.checkpoint_id, one.subtask)):
+            table = restored_rows(one)
+            if table is not None:
+                pieces.setdefault(one.checkpoint_id, []).append(table)
+        for checkpoint_id, tables in pieces.items():
+            self._call(pa.concat_tables(tables, promote_options="default"), checkpoint_id)
+
     def _commit_restored(self, transaction: SinkTransaction) -> None:
-        table = restored_rows(transaction)
-        if table is not None:
-            self._call(table, transaction.checkpoint_id)
+        self.restore((transaction,))
 
     def _call(self, table: pa.Table, checkpoint_id: int) -> None:
         where = self.context.where

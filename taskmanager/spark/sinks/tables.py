@@ -7,15 +7,22 @@ from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from taskmanager.task.program import UserError
 
 _LEDGER = "lockgate_commits"
 
 
-def ledger(metadata: sa.MetaData) -> sa.Table:
-    """The table that says up to which checkpoint a sink's output is in the database."""
+def split(name: str) -> tuple[str | None, str]:
+    """Schema (None: the connection's own) and plain name of a table called `schema.name` or `name`."""
+    namespace, _, plain = name.rpartition(".")
+    return namespace or None, plain
+
+
+def ledger(metadata: sa.MetaData, namespace: str | None) -> sa.Table:
+    """The table that says up to which checkpoint a sink's output is in the database; in the schema of the output."""
     names = ("job", "run", "operator")
     return sa.Table(
         _LEDGER,
@@ -23,6 +30,7 @@ def ledger(metadata: sa.MetaData) -> sa.Table:
         *[sa.Column(name, sa.String(255), primary_key=True) for name in names],
         sa.Column("subtask", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("checkpoint", sa.BigInteger, nullable=False),
+        schema=namespace,
     )
 
 
@@ -38,16 +46,15 @@ def ensure(engine: sa.Engine, table: sa.Table) -> None:
 
 
 def target(engine: sa.Engine, name: str, schema: pa.Schema, keys: Sequence[str], where: str) -> sa.Table:
-    """The sink's table, created or checked. Raises UserError when it does not fit."""
+    """The sink's table, created or checked. keys: none for appending. Raises UserError when it does not fit."""
     missing = [key for key in keys if key not in schema.names]
     if missing:
         columns = ", ".join(schema.names)
         raise UserError(f"{where}: unknown key column '{missing[0]}'; the columns are: {columns}")
-    namespace, _, plain = name.rpartition(".")
-    metadata = sa.MetaData()
-    wanted = sa.Table(plain, metadata, *_columns(schema, keys, where), schema=namespace or None)
+    namespace, plain = split(name)
+    wanted = sa.Table(plain, sa.MetaData(), *_columns(schema, keys, where), schema=namespace)
     ensure(engine, wanted)
-    found = sa.Table(plain, sa.MetaData(), schema=namespace or None, autoload_with=engine)
+    found = sa.Table(plain, sa.MetaData(), schema=namespace, autoload_with=engine)
     _check(engine, wanted, found, keys, where)
     return wanted
 
@@ -96,13 +103,12 @@ def _check(engine: sa.Engine, wanted: sa.Table, found: sa.Table, keys: Sequence[
             names = ", ".join(one.name for one in found.columns)
             raise UserError(f"{title} has no column '{column.name}'; its columns are: {names}")
         theirs = found.columns[column.name].type
-        if not _fits(column.type, theirs):
+        if not _fits(engine.dialect.name, column.type, theirs):
             raise UserError(f"{title} has column '{column.name}' as {theirs}, but the rows have {column.type}; cast it")
     for column in found.columns:
-        demanded = not column.nullable and column.server_default is None and not column.primary_key
-        if demanded and column.name not in wanted.columns:
+        if column.name not in wanted.columns and _is_demanded(engine.dialect.name, column):
             raise UserError(f"{title} demands a value for column '{column.name}', which the rows do not have")
-    if set(keys) not in _unique_sets(engine, found):
+    if keys and set(keys) not in _unique_sets(engine, found):
         raise UserError(
             f"{title} has no primary key or unique constraint on ({', '.join(keys)}), which the upsert needs"
         )
@@ -115,25 +121,41 @@ def _unique_sets(engine: sa.Engine, table: sa.Table) -> list[set[str]]:
     # SQLAlchemy does not see every inline UNIQUE of SQLite; the index behind it is there
     automatic = {"include_auto_indexes": True} if engine.dialect.name == "sqlite" else {}
     indexes = inspector.get_indexes(table.name, schema=table.schema, **automatic)
-    sets += [{str(name) for name in one["column_names"]} for one in indexes if one["unique"]]
+    whole = [one for one in indexes if one["unique"] and not one.get("dialect_options", {}).get("postgresql_where")]
+    sets += [{str(name) for name in one["column_names"]} for one in whole]
     return sets
 
 
-def _fits(ours: Any, theirs: Any) -> bool:
-    """True unless the two types clearly hold different things; databases convert within a family."""
-    families = (
-        (sa.Integer, sa.Numeric, sa.Boolean),
-        (sa.Float, sa.Numeric),
-        (sa.String,),
-        (sa.Date, sa.DateTime),
-        (sa.LargeBinary,),
-    )
+def _is_demanded(dialect: str, column: sa.Column[Any]) -> bool:
+    """True when a row without a value for it is refused. SQLite numbers an integer primary key by itself."""
+    is_filled = column.server_default is not None or column.identity is not None or column.computed is not None
+    return not (column.nullable or is_filled or (column.primary_key and dialect == "sqlite"))
+
+
+# Pairs of (ours, theirs) that the database converts without loss, or refuses with a sentence where a value does not fit
+_NUMBERS = (sa.Integer, sa.Numeric, sa.Float)
+_LOOSE = (  # SQLite keeps every value as it is, whatever the column is declared as
+    ((*_NUMBERS, sa.Boolean), (*_NUMBERS, sa.Boolean)),
+    ((sa.String,), (sa.String,)),
+    ((sa.Date, sa.DateTime), (sa.Date, sa.DateTime)),
+    ((sa.LargeBinary,), (sa.LargeBinary,)),
+)
+_STRICT = (  # PostgreSQL would round numbers and cut timestamps off, and refuses the rest row by row
+    ((sa.Boolean,), (sa.Boolean,)),
+    ((sa.Integer,), _NUMBERS),
+    ((sa.Float, sa.Numeric), (sa.Float, sa.Numeric)),
+    ((sa.String,), (sa.String,)),
+    ((sa.Date,), (sa.Date, sa.DateTime)),
+    ((sa.DateTime,), (sa.DateTime,)),
+    ((sa.LargeBinary,), (sa.LargeBinary,)),
+)
+
+
+def _fits(dialect: str, ours: Any, theirs: Any) -> bool:
+    """True unless the two types clearly hold different things."""
     if isinstance(theirs, sa.types.NullType):
         return True
-    return any(isinstance(ours, family) and isinstance(theirs, family) for family in families)
-
-
-def reason(error: SQLAlchemyError) -> str:
-    """The database's own words, one line."""
-    origin = getattr(error, "orig", None)
-    return str(origin or error).strip().splitlines()[0]
+    if dialect == "postgresql" and isinstance(theirs, postgresql.ENUM):
+        return False
+    pairs = _STRICT if dialect == "postgresql" else _LOOSE
+    return any(isinstance(ours, mine) and isinstance(theirs, other) for mine, other in pairs)

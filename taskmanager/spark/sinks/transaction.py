@@ -19,8 +19,17 @@ from taskmanager.state.backend import SnapshotWriter, load
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose transaction it is. Another run, or another subtask, may have to commit it."""
+
+    job_key: str
+    run_id: str
+    subtask: int
+
+
+@dataclass(frozen=True, slots=True)
 class SinkContext:
-    """Whose sink it is. where: how messages call the operator."""
+    """Whose sink it is. where: how messages call the operator; parallelism: subtasks of the vertex now."""
 
     job_key: str
     run_id: str
@@ -29,6 +38,20 @@ class SinkContext:
     subtask: int
     operator_id: str
     where: str
+    parallelism: int = 0  # unknown: stands in for itself alone
+
+    def stands_in_for(self, subtask: int) -> bool:
+        """True for what this subtask, or one that a rescaled job has no more, has staged in an earlier attempt."""
+        return (subtask % self.parallelism if self.parallelism else subtask) == self.subtask
+
+    @property
+    def owner(self) -> Owner:
+        """Of what this sink stages."""
+        return Owner(self.job_key, self.run_id, self.subtask)
+
+    def owner_of(self, transaction: SinkTransaction) -> Owner:
+        """Of what a restored snapshot had pending: of the run that took the snapshot, which may have committed it."""
+        return Owner(transaction.job_key or self.job_key, transaction.run_id or self.run_id, transaction.subtask)
 
 
 class Pending(Protocol):
@@ -114,7 +137,14 @@ class RowsPending:
     def persist(self, writer: SnapshotWriter) -> SinkTransaction:
         """See Pending. A snapshot owns its files, so each one stores the rows again."""
         handle = writer.store(f"{self._context.operator_id}-rows{self._checkpoint_id}", to_stream(self.table))
-        return SinkTransaction(checkpoint_id=self._checkpoint_id, subtask=self._context.subtask, rows=handle)
+        owner = self._context.owner
+        return SinkTransaction(
+            checkpoint_id=self._checkpoint_id,
+            subtask=owner.subtask,
+            rows=handle,
+            job_key=owner.job_key,
+            run_id=owner.run_id,
+        )
 
 
 def to_stream(table: pa.Table) -> pa.Buffer:

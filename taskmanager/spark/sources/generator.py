@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from lockgate_proto.messages import GeneratorSource, SplitState
 
@@ -18,7 +18,8 @@ _QUANTUM_MS = 10  # a rated partition waits until it has so much time's worth of
 class RangeSource:
     """See the module. Rates count from the first read of an attempt: what was missed is not caught up."""
 
-    def __init__(self, source: GeneratorSource) -> None:
+    def __init__(self, source: GeneratorSource, by_split: bool = False) -> None:
+        self._by_split = by_split
         self._rate = source.rows_per_second
         self._splits: dict[str, SplitState] = {}
         self._complete = False
@@ -50,7 +51,7 @@ class RangeSource:
         live = [one for one in self._splits.values() if one.end < 0 or one.offset < one.end]
         if not live:
             return Exhausted() if self._complete else Idle(UNASSIGNED_WAIT_MS)
-        share = max(1, budget_bytes // _ROW_BYTES // len(live))
+        share = max(1, budget_bytes // _ROW_BYTES // (1 if self._by_split else len(live)))
         lines: list[str] = []
         rows = 0
         full = False
@@ -60,14 +61,29 @@ class RangeSource:
             full = full or due > share
             if count > 0:
                 lines += _lines(split.split, split.offset, count)
-                self._splits[split.split] = SplitState(split=split.split, offset=split.offset + count, end=split.end)
+                moved = SplitState(split=split.split, offset=split.offset + count, end=split.end)
+                self._splits[split.split] = moved
                 rows += count
+                if self._by_split:
+                    return self._alone(moved, lines, rows, full)
         if not rows:
             return Idle(max(_QUANTUM_MS, int(1000 / self._rate)))
         return Reading(["".join(lines).encode()], rows, rows * _ROW_BYTES, full=full)
 
+    def backlog(self, now_ms: int) -> Collection[str]:
+        """See Source."""
+        return {name for name, one in self._splits.items() if one.offset != one.end and self._due(one, now_ms) > 0}
+
     def close(self) -> None:
         """See Source."""
+
+    def _alone(self, split: SplitState, lines: list[str], rows: int, full: bool) -> Reading:
+        """A batch of one split, whose next turn comes after the others'."""
+        self._splits[split.split] = self._splits.pop(split.split)
+        text = ["".join(lines).encode()]
+        if split.offset == split.end:
+            return Reading(text, rows, rows * _ROW_BYTES, full, ended=(split.split,))
+        return Reading(text, rows, rows * _ROW_BYTES, full, split.split)
 
     def _due(self, split: SplitState, now_ms: int) -> int:
         """Rows of a split that may be made now."""

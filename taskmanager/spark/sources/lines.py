@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -39,9 +39,10 @@ _UNSUPPORTED = {
 class LineSource:
     """See the module."""
 
-    def __init__(self, source: FileSource, columns: Sequence[str]) -> None:
+    def __init__(self, source: FileSource, columns: Sequence[str], by_split: bool = False) -> None:
         """columns: of the declared schema, which a CSV header is checked against. Raises UserError."""
         self._source = source
+        self._by_split = by_split
         self._columns = tuple(columns)
         self._options = _checked_options(source)
         self._header = self._options.pop("header", "false").lower() == "true"
@@ -86,24 +87,45 @@ class LineSource:
         self._refresh(now_ms)
         pieces: list[bytes] = []
         size = 0
+        going_on = ""
+        ended: list[str] = []
         while self._ready and (size < budget_bytes or not pieces):  # any number of files may have but a header
+            split = self._splits[self._ready[0]]
             limit = budget_bytes - size if pieces else budget_bytes
-            piece, used = self._read_piece(self._splits[self._ready[0]], limit)
+            if self._by_split and ended and (split.end < 0 or split.end - split.offset > limit):
+                break
+            piece, used = self._read_piece(split, limit)
             if piece:
                 pieces.append(piece)
             size += used
-        if pieces:
+            if split.end < 0 or self._splits[split.split].offset < split.end:
+                going_on = split.split
+                if self._by_split:
+                    self._let_others_read(going_on)
+                    break
+            else:
+                ended.append(split.split)
+        if pieces or (self._by_split and ended):
             rows = sum(piece.count(b"\n") for piece in pieces)
-            return Reading(pieces, rows, size, full=bool(self._ready))
+            return Reading(pieces, rows, size, bool(self._ready), going_on, tuple(ended))
         if self._complete and all(split.end >= 0 for split in self._splits.values()):
             return Exhausted()
         return Idle(UNASSIGNED_WAIT_MS if self._refresh_at_ms is None else max(1, self._refresh_at_ms - now_ms))
+
+    def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
+        """See Source."""
+        return tuple(self._ready)
 
     def close(self) -> None:
         """See Source."""
         if self._open:
             self._open[1].close()
             self._open = None
+
+    def _let_others_read(self, name: str) -> None:
+        """Its next turn comes after the others'."""
+        if len(self._ready) > 1 and self._ready[0] == name:
+            self._ready.rotate(-1)
 
     def _read_piece(self, split: SplitState, limit: int) -> tuple[bytes, int]:
         """Reads from the first ready split and moves its offset: the piece, and how far the offset moved."""

@@ -12,11 +12,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from lockgate_proto.messages import FileFormat, FileSource, SplitState
 
-from taskmanager.state.filesystem import Location, locate
+from taskmanager.state.filesystem import WRONG_PATH, Location, locate
 from taskmanager.task.program import ProgramError, UserError
 
 LOG = logging.getLogger(__name__)
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".snappy", ".deflate", ".zip")
+_DAMAGED_FOOTER = "Couldn't deserialize thrift"  # pyarrow says this of the content, but as an OSError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class SourceFile:
 
 
 class SourceUnavailable(ProgramError):
-    """A continuous source cannot be listed now. It was well once or may become so: a fault, not the job's error."""
+    """A source cannot be listed now. It was well once or may become so: a fault, not the job's error."""
 
 
 def base_of(source: FileSource, known: bool = False) -> Location:
@@ -53,7 +54,7 @@ def files_of(source: FileSource, known: bool = False) -> tuple[SourceFile, ...]:
     try:
         found = location.fs.get_file_info(pafs.FileSelector(location.path, recursive=True))
     except OSError as error:
-        raise _failed(source, f"cannot be listed: {_plain(error)}") from error
+        raise _failed(source, f"cannot be listed: {_plain(error)}", error) from error
     root = location.path.rstrip("/") + "/"
     names = ((one.path.removeprefix(root), one) for one in found if one.type == pafs.FileType.File)
     kept = (SourceFile(name, one.size) for name, one in names if _wanted(name, source.include))
@@ -84,30 +85,32 @@ def _located(source: FileSource) -> Location:
     except ValueError as error:
         raise UserError(f"the source path {source.path} cannot be opened: {_plain(error)}") from error
     except OSError as error:
-        raise _failed(source, f"cannot be opened: {_plain(error)}") from error
+        raise _failed(source, f"cannot be opened: {_plain(error)}", error) from error
 
 
 def _info(location: Location, source: FileSource, known: bool) -> pafs.FileInfo:
     try:
         info = location.fs.get_file_info(location.path)
     except OSError as error:
-        raise _failed(source, f"cannot be read: {_plain(error)}") from error
+        raise _failed(source, f"cannot be read: {_plain(error)}", error) from error
     if info.type == pafs.FileType.NotFound:
         text = "does not exist, or not on this machine"
         raise _failed(source, text) if known else UserError(f"the source path {source.path} {text}")
     return info
 
 
-def _failed(source: FileSource, text: str) -> ProgramError:
-    """A source that is read for ever outlives an outage of its storage; a bounded one says at once what is wrong."""
-    return (SourceUnavailable if source.continuous else UserError)(f"the source path {source.path} {text}")
+def _failed(source: FileSource, text: str, error: OSError | None = None) -> ProgramError:
+    """An outage of the storage is outlived; a wrong path is the author's error, unless it is watched for ever."""
+    is_wrong = error is None or isinstance(error, WRONG_PATH)
+    kind = UserError if is_wrong and not source.continuous else SourceUnavailable
+    return kind(f"the source path {source.path} {text}")
 
 
 def _parquet_splits(base: Location, files: Iterable[SourceFile], continuous: bool) -> Iterator[SplitState]:
     for one in files:
         try:
             yield SplitState(split=one.name, end=_parquet_rows(base.child(one.name)))
-        except UserError as error:
+        except ProgramError as error:
             if not continuous:
                 raise
             LOG.info("%s; it is skipped until it is complete", error)  # its footer is written last
@@ -123,7 +126,14 @@ def _parquet_rows(location: Location) -> int:
         with location.fs.open_input_file(location.path) as file:
             return int(pq.read_metadata(file).num_rows)
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{location.uri} cannot be read as Parquet: {_plain(error)}") from error
+        raise unreadable_parquet(location, error) from error
+
+
+def unreadable_parquet(location: Location, error: OSError | pa.ArrowException) -> ProgramError:
+    """What to raise for a file that could not be opened as Parquet: a UserError unless the storage is at fault."""
+    is_fault = isinstance(error, OSError) and not isinstance(error, WRONG_PATH) and _DAMAGED_FOOTER not in str(error)
+    kind = SourceUnavailable if is_fault else UserError
+    return kind(f"{location.uri} cannot be read as Parquet: {_plain(error)}")
 
 
 def _plain(error: BaseException) -> str:

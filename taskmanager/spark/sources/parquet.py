@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from lockgate_proto.messages import FileSource, SplitState
 
 from taskmanager.spark.leaf import Form, LeafSpec
-from taskmanager.spark.sources.listing import base_of, files_of
+from taskmanager.spark.sources.listing import base_of, files_of, unreadable_parquet
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from taskmanager.state.filesystem import Location
 from taskmanager.task.program import Exhausted, Idle, UserError
 
 # What only the author can mend; any other OSError of the storage may be over at the next attempt.
-_WRONG_FILE = (PermissionError, NotADirectoryError, IsADirectoryError)
-_DAMAGED_FOOTER = "Couldn't deserialize thrift"  # pyarrow says this of the content, but as an OSError
 _WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
 
 
@@ -28,7 +26,8 @@ class ParquetSource:
     schema is that of the first of these: the first file has come since.
     """
 
-    def __init__(self, source: FileSource, declared: pa.Schema | None) -> None:
+    def __init__(self, source: FileSource, declared: pa.Schema | None, by_split: bool = False) -> None:
+        self._by_split = by_split
         self._source = source
         self._schema = declared
         self._base: Location | None = None
@@ -73,14 +72,26 @@ class ParquetSource:
         """See Source."""
         tables: list[pa.Table] = []
         size = 0
+        going_on = ""
+        ended: tuple[str, ...] = ()
         while self._ready and size < budget_bytes:
-            table, used = self._slice(self._splits[self._ready[0]], budget_bytes - size)
+            name = self._ready[0]
+            table, used = self._slice(self._splits[name], budget_bytes - size)
             tables.append(table)
             size += used
+            if self._by_split:
+                is_done = self._splits[name].offset >= self._splits[name].end
+                going_on, ended = ("", (name,)) if is_done else (name, ())
+                self._ready.rotate(0 if is_done else -1)
+                break
         if tables:
             table = pa.concat_tables(tables)
-            return Reading(table, table.num_rows, size, full=bool(self._ready))
+            return Reading(table, table.num_rows, size, bool(self._ready), going_on, ended)
         return Exhausted() if self._complete else Idle(UNASSIGNED_WAIT_MS)
+
+    def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
+        """See Source."""
+        return tuple(self._ready)
 
     def close(self) -> None:
         """See Source."""
@@ -134,12 +145,8 @@ class ParquetSource:
                 self._file = (name, pq.ParquetFile(location.fs.open_input_file(location.path)))
             except FileNotFoundError as error:
                 raise UserError(f"the source file {location.uri} has vanished before it was read") from error
-            except (*_WRONG_FILE, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise UserError(f"{location.uri} cannot be read as Parquet: {error}") from error
-            except OSError as error:
-                if _DAMAGED_FOOTER not in str(error):
-                    raise  # the storage's fault
-                raise UserError(f"{location.uri} cannot be read as Parquet: {error}") from error
+            except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise unreadable_parquet(location, error) from error
         return self._file[1]
 
     def _fitted(self, name: str, table: pa.Table) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,16 +19,26 @@ UNASSIGNED_WAIT_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A micro-batch's input. full: the budget was used up, so a larger one would have given more."""
+    """A micro-batch's input. full: the budget was used up, so a larger one would have given more.
+
+    Of a source that reads by split: split: the only one in it that goes on, empty for none; ended: those that it has
+    read to their ends.
+    """
 
     content: Content
     rows: int
     bytes: int
     full: bool
+    split: str = ""
+    ended: tuple[str, ...] = ()
 
 
 class Source(Protocol):
-    """Reads the splits assigned to one subtask. Used from the subtask's thread."""
+    """Reads the splits assigned to one subtask. Used from the subtask's thread.
+
+    A source that reads *by split*, which event time needs, puts at most one split into a batch that it does not read
+    to its end by it, and takes its splits in turn.
+    """
 
     def spec(self) -> LeafSpec | None:
         """What its batches look like; None while that is not known. Raises UserError."""
@@ -44,6 +54,10 @@ class Source(Protocol):
 
     def splits(self) -> tuple[SplitState, ...]:
         """Every assigned split with its offset."""
+        ...
+
+    def backlog(self, now_ms: int) -> Collection[str]:
+        """The splits in which records are waiting."""
         ...
 
     @property

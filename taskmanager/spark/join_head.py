@@ -1,0 +1,76 @@
+"""The interval join at the head of a chain: tells its inputs apart, and checks what they send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from lockgate_proto.messages import IntervalJoin, JoinSide, Operator, OperatorState
+
+from taskmanager.spark.chain import named
+from taskmanager.spark.inputs import like, plain, require_same
+from taskmanager.state.interval_join import Paired
+from taskmanager.state.join_store import FrozenJoinSide, JoinStore
+from taskmanager.task.program import UserError
+
+
+class JoinHead:
+    """See the module. Used from the subtask's own thread."""
+
+    def __init__(
+        self, operator: Operator, sides: Mapping[str, JoinSide], max_parallelism: int, key_groups: range
+    ) -> None:
+        """sides: by the vertex that sends them; key_groups: those of the subtask."""
+        assert isinstance(operator.kind, IntervalJoin)
+        self.operator = operator
+        self._sides = sides
+        self._senders: dict[JoinSide, str] = {}  # who has told the columns of a side
+        self._store = JoinStore(operator.id, operator.kind, max_parallelism, key_groups)
+
+    @property
+    def held_back_ms(self) -> int:
+        """See JoinStore."""
+        return self._store.held_back_ms
+
+    def schema(self) -> pa.Schema | None:
+        """Of the pairs; None while the columns of a side are not known. Raises UserError."""
+        try:
+            return self._store.schema()
+        except UserError as error:
+            raise UserError(f"{named(self.operator)}: {error}") from error
+
+    def accept(self, source_vertex: str, schema: pa.Schema) -> None:
+        """What a vertex sends from now on. Raises UserError when that does not fit what is known."""
+        side = self._sides.get(source_vertex, JoinSide.JOIN_SIDE_UNSPECIFIED)
+        if side is JoinSide.JOIN_SIDE_UNSPECIFIED:
+            raise UserError(f"{named(self.operator)}: records of '{source_vertex}' are of neither side")
+        known = self._store.columns_of(side)
+        if known is not None:
+            before = self._senders.get(side, f"the restored state of {named(self.operator)}")
+            name = f"the {side.name.lower()} side of {named(self.operator)}"
+            require_same((before, known), (source_vertex, schema), name)
+            return
+        try:
+            self._store.accept(side, plain(schema))
+        except UserError as error:
+            raise UserError(f"{named(self.operator)}: {error}") from error
+        self._senders[side] = source_vertex
+
+    def merge(self, source_vertex: str, table: pa.Table) -> Paired:
+        """Rows of a vertex that was accepted."""
+        side = self._sides[source_vertex]
+        known = self._store.columns_of(side)
+        assert known is not None, "accept comes first"
+        return self._store.merge(side, like(table, known))
+
+    def advance(self, watermark_ms: int) -> None:
+        """See JoinState."""
+        self._store.advance(watermark_ms)
+
+    def snapshot(self) -> tuple[FrozenJoinSide, ...]:
+        """See JoinStore."""
+        return self._store.snapshot()
+
+    def restore(self, states: Sequence[OperatorState]) -> None:
+        """See JoinStore."""
+        self._store.restore(states)

@@ -1,0 +1,180 @@
+"""Kafka as sources and sinks see it, by way of librdkafka: the only home of confluent_kafka.
+
+What a restart may mend (brokers are away, a leader is being elected) is Unavailable; what stays wrong (a password, a
+missing right or topic, a record that is too large) is the author's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from taskmanager.task.program import ProgramError, Unavailable, UserError
+
+LOG = logging.getLogger(__name__)
+ASK_TIMEOUT_S = 10.0
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_SECRET = re.compile(r"password|secret|\.key(\.pem)?$|oauthbearer\.config")
+_LASTING = (  # names of KafkaError's codes
+    "_AUTHENTICATION",
+    "_INVALID_ARG",
+    "_SSL",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED",
+    "ILLEGAL_SASL_STATE",
+    "INVALID_TRANSACTION_TIMEOUT",
+    "MSG_SIZE_TOO_LARGE",
+    "RECORD_LIST_TOO_LARGE",
+    "SASL_AUTHENTICATION_FAILED",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "TOPIC_EXCEPTION",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "UNSUPPORTED_SASL_MECHANISM",
+)
+_PASSING = ("_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TRANSPORT")
+
+
+def package() -> ModuleType:
+    """confluent_kafka. Raises UserError with what to do where it is missing."""
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise UserError("Kafka needs the package confluent-kafka on every task manager: pip install 'lockgate[kafka]'")
+    import confluent_kafka
+
+    return confluent_kafka
+
+
+class Kafka:
+    """The brokers behind one operator. Makes clients and puts their errors into sentences."""
+
+    def __init__(self, servers: str, options: Mapping[str, str], where: str) -> None:
+        """options: the author's, of librdkafka; where: how messages call the operator. Raises UserError."""
+        self._package = package()
+        self._where = where
+        self._options = {name: _filled(name, value, where) for name, value in options.items()}
+        self._servers = servers
+        self._lasting = tuple(getattr(self._package.KafkaError, name) for name in _LASTING)
+        self._passing = tuple(getattr(self._package.KafkaError, name) for name in _PASSING)
+        self._complaint = ""
+
+    @property
+    def errors(self) -> Any:
+        """KafkaError, whose attributes are the codes."""
+        return self._package.KafkaError
+
+    def consumer(self, **settings: Any) -> Any:
+        """A consumer that commits nothing, reads committed records only and never jumps. Raises UserError."""
+        ours = {
+            "group.id": "lockgate",
+            "isolation.level": "read_committed",
+            "fetch.queue.backoff.ms": 10,  # librdkafka's own is a second of silence when a reader falls behind
+            **self._options,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            **settings,
+        }
+        return self._made(self._package.Consumer, ours)
+
+    def producer(self, **settings: Any) -> Any:
+        """A producer that keeps order and repeats nothing. Raises UserError."""
+        ours = {
+            "partitioner": "murmur2_random",  # where the Java clients, and so Spark, would put a key
+            "linger.ms": 5,
+            **self._options,
+            "enable.idempotence": True,
+            **settings,
+        }
+        return self._made(self._package.Producer, ours)
+
+    def make_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+        """Makes a topic. Raises KafkaException, also where it is there already; UserError."""
+        from confluent_kafka import admin
+
+        client = self._made(admin.AdminClient, self._options)
+        wanted: Any = admin.NewTopic(topic, num_partitions=partitions, config=dict(settings))  # type: ignore[attr-defined]
+        (made,) = client.create_topics([wanted], request_timeout=ASK_TIMEOUT_S).values()
+        made.result()
+
+    def partition(self, topic: str, number: int, offset: int = -1001) -> Any:
+        """A TopicPartition."""
+        return self._package.TopicPartition(topic, number, offset)
+
+    def partitions(self, client: Any, topic: str) -> tuple[int, ...]:
+        """The numbers of a topic's partitions, none where it does not exist. Raises UserError, Unavailable.
+
+        client: a consumer that nothing is assigned to.
+        """
+        with self.explained(f"could not tell about the topic {topic}"):
+            try:
+                found = client.list_topics(topic, timeout=ASK_TIMEOUT_S).topics[topic]
+            except self._package.KafkaException:
+                client.poll(0)  # brings in why, see `_noted`
+                raise
+        if found.error is not None and found.error.code() != self.errors.UNKNOWN_TOPIC_OR_PART:
+            raise self.failed(f"could not tell about the topic {topic}", found.error)
+        return tuple(sorted(found.partitions))
+
+    def bounds(self, consumer: Any, topic: str, number: int) -> tuple[int, int]:
+        """A partition's first offset, and the one behind its last record. Raises UserError, Unavailable."""
+        with self.explained(f"could not tell the offsets of the topic {topic}"):
+            low, high = consumer.get_watermark_offsets(self.partition(topic, number), timeout=ASK_TIMEOUT_S)
+            return int(low), int(high)
+
+    @contextmanager
+    def explained(self, what: str) -> Iterator[None]:
+        """Turns librdkafka's exceptions inside the block into UserError or Unavailable. what: did Kafka do wrong."""
+        try:
+            yield
+        except self._package.KafkaException as error:
+            raise self.failed(what, error.args[0]) from error
+
+    def failed(self, what: str, error: Any) -> ProgramError:
+        """What to raise for a KafkaError."""
+        text = _plain(error.str() or error.name())
+        if self._complaint and self._complaint not in text:
+            text = f"{text} ({self._complaint})"
+        kind = UserError if error.code() in self._lasting else Unavailable
+        return kind(f"{self._where}: Kafka at {self._servers} {what}: {text}")
+
+    def judge(self, error: Any) -> None:
+        """Raises what a consumer has said, unless it is something that it mends by itself."""
+        if error.fatal() or not (error.retriable() or error.code() in self._passing):
+            raise self.failed("cannot be read", error)
+        LOG.info("%s: Kafka at %s: %s", self._where, self._servers, _plain(error.str()))
+
+    def _made(self, kind: Any, settings: Mapping[str, Any]) -> Any:
+        config = {**settings, "bootstrap.servers": self._servers, "error_cb": self._noted, "log_level": 0}
+        try:
+            return kind(config)
+        except (self._package.KafkaException, TypeError, ValueError) as error:
+            found = error.args[0] if error.args else error
+            text = found.str() if hasattr(found, "str") else str(found)
+            for name, value in self._options.items():
+                if _SECRET.search(name) and value:
+                    text = text.replace(value, "***")
+            raise UserError(f"{self._where}: the options for Kafka are wrong: {_plain(text)}") from None
+
+    def _noted(self, error: Any) -> None:
+        """librdkafka tells of connections that fail, and goes on trying; what it says explains later errors."""
+        self._complaint = _plain(error.str())
+        LOG.debug("%s: Kafka at %s: %s", self._where, self._servers, self._complaint)
+
+
+def _filled(name: str, value: str, where: str) -> str:
+    """The value of an option, from the environment where it says so."""
+    found = _VARIABLE.fullmatch(value)
+    if found is None:
+        return value
+    if found[1] not in os.environ:
+        raise UserError(f"{where}: the option {name} is ${{{found[1]}}}, which the task manager's environment has not")
+    return os.environ[found[1]]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

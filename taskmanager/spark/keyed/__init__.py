@@ -1,0 +1,1 @@
+"""Operators with state of their own for each key: process functions and deduplication."""

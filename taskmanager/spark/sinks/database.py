@@ -1,0 +1,140 @@
+"""A database as a sink sees it: made from a URL, its transactions, and its errors as sentences.
+
+What a restart may mend (it is away, locked, full, starting up) is Unavailable; what stays wrong (the password, the
+table, a value that does not fit) is the author's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
+
+from taskmanager.task.program import Unavailable, UserError
+
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+_DRIVERS = {SQLITE: ("sqlite", "sqlite+pysqlite"), POSTGRESQL: ("postgresql", "postgresql+psycopg")}
+_NO_DRIVER = (
+    "the database URL cannot be used: the PostgreSQL driver is not installed on this task manager;"
+    " install it with: pip install 'lockgate[postgresql]'"
+)
+_SQLITE_BUSY_TIMEOUT_S = 30
+_IDLE_TIMEOUT_MS = 10_000
+"""A transaction whose process stands still for so long is ended by the server: it holds the lock on its sink's line."""
+
+_POSTGRESQL_DEFAULTS: Mapping[str, Any] = {  # libpq's are to wait for a host that vanished, for ever or a quarter hour
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "lockgate",
+}
+_FAULTS = (OperationalError, InterfaceError, InternalError)
+# The server refuses a connection before there is a result with an SQLSTATE, so its words have to do. In a language
+# other than English they are not known here, and the refusal counts as a fault: the job restarts, and says why.
+_REFUSALS = (
+    "password authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "is not permitted to log in",
+    "permission denied for database",
+)
+
+
+class Database:
+    """One connection's worth of a database. Used from one thread at a time."""
+
+    def __init__(self, url: str, where: str) -> None:
+        """where: how messages call the sink. Raises UserError for a URL that cannot be used."""
+        self._where = where
+        self.engine = _engine(url, where)
+        self.is_postgresql = self.engine.dialect.name == POSTGRESQL
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Committed at the end of the block, rolled back when it raises."""
+        with self.engine.begin() as connection:
+            if self.is_postgresql:  # both until the end of the transaction; timestamps mean what they mean in Spark
+                connection.exec_driver_sql(
+                    "SELECT set_config('TimeZone', 'UTC', true),"
+                    f" set_config('idle_in_transaction_session_timeout', '{_IDLE_TIMEOUT_MS}', true)"
+                )
+            yield connection
+
+    @contextmanager
+    def explained(self, what: str) -> Iterator[None]:
+        """Turns the database's exceptions inside the block into UserError or Unavailable. what: it was given."""
+        title = f"{self._where}: the database {self.engine.url.render_as_string(hide_password=True)}"
+        try:
+            yield
+        except DBAPIError as error:
+            text = reason(error)
+            if error.connection_invalidated or isinstance(error, _FAULTS):
+                if self.is_postgresql and _is_refusal(error, text):
+                    raise UserError(f"{title} cannot be used: {text}") from error
+                raise Unavailable(f"{title} failed: {text}") from error
+            raise UserError(f"{title} refused {what}: {text}") from error
+        except SQLAlchemyError as error:
+            raise UserError(f"{title} cannot be used: {reason(error)}") from error
+
+    def close(self) -> None:
+        """Gives the connection up."""
+        self.engine.dispose()
+
+
+def _is_refusal(error: DBAPIError, text: str) -> bool:
+    """True when the server refused the connection itself, for a reason that stays."""
+    connecting = getattr(error.orig, "sqlstate", None) is None and "FATAL" in text
+    return connecting and any(one in text for one in _REFUSALS)
+
+
+def reason(error: SQLAlchemyError) -> str:
+    """The database's own words, one line."""
+    lines = [" ".join(line.split()) for line in str(getattr(error, "orig", None) or error).strip().splitlines()]
+    if lines and lines[0].endswith(":"):  # several addresses were tried, and each is told below
+        return " ".join(line for line in lines if line)
+    return lines[0] if lines else type(error).__name__
+
+
+def _engine(url: str, where: str) -> sa.Engine:
+    try:
+        parsed = _parsed(url, where)
+        if parsed.get_backend_name() == POSTGRESQL:
+            given = {name: value for name, value in _POSTGRESQL_DEFAULTS.items() if name not in parsed.query}
+            parsed = parsed.set(drivername="postgresql+psycopg")  # whatever this SQLAlchemy's own choice would be
+            return sa.create_engine(parsed, pool_size=1, max_overflow=1, pool_pre_ping=True, connect_args=given)
+        engine = sa.create_engine(parsed, connect_args={"timeout": _SQLITE_BUSY_TIMEOUT_S})
+    except ImportError as error:
+        raise UserError(f"{where}: {_NO_DRIVER} ({error})") from error
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise UserError(f"{where}: the database URL cannot be used: {error}") from error
+    # A transaction that reads before it writes fails at once when another one writes; taking the lock first waits
+    sa.event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    return engine
+
+
+def _parsed(url: str, where: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url)
+    except ValueError:  # its text may hold a part of the password, so it is not shown
+        raise UserError(f"{where}: the database URL cannot be used: its port is not a number") from None
+    known = _DRIVERS.get(parsed.get_backend_name())
+    if known is None:
+        raise UserError(f"{where}: {parsed.get_backend_name()} is not supported; use sqlite or postgresql")
+    if parsed.drivername not in known:
+        raise UserError(f"{where}: the driver of {parsed.drivername}:// is not supported; write {known[0]}://")
+    return parsed

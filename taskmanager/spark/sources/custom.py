@@ -1,0 +1,223 @@
+"""Sources that authors write in Python, see `lockgate.connectors.CustomSource`. Offsets are the author's."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import pandas as pd
+import pyarrow as pa
+from lockgate_proto.messages import PythonSource, SplitState
+
+from taskmanager.spark.chain import loaded
+from taskmanager.spark.errors import explained
+from taskmanager.spark.leaf import Form, LeafSpec
+from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
+from taskmanager.task.program import Exhausted, Idle, ProgramError, Unavailable, UserError
+
+LOG = logging.getLogger(__name__)
+
+_FIRST_ROW_BYTES = 100  # until rows were seen
+UNBOUNDED = -1
+
+
+class ConnectorFailed(Unavailable):
+    """The author's source or sink raised; the same call may succeed after a restart."""
+
+
+class Closes(Protocol):
+    """What can be closed."""
+
+    def close(self) -> None: ...
+
+
+class Connector(Protocol):
+    """What `lockgate.connectors.CustomSource` promises."""
+
+    idle_ms: int
+
+    def open(self) -> None: ...
+    def splits(self) -> Mapping[str, int | None]: ...
+    def plan(self, split: str, start: int, limit: int) -> int | None: ...
+    def read(self, split: str, start: int, end: int) -> Any: ...
+    def close(self) -> None: ...
+
+
+class CustomReader:
+    """See the module and `sources.reading.Source`. Opens the author's source when the first records are wanted."""
+
+    def __init__(self, source: PythonSource, schema: pa.Schema, where: str, by_split: bool = False) -> None:
+        """by_split: the end of a split is told also without records. Raises UserError: it cannot be unpickled."""
+        self._by_split = by_split
+        self._connector: Connector = _unpickled(source, where)
+        self._schema = schema
+        self._where = where
+        self._splits: dict[str, SplitState] = {}
+        self._turns: deque[str] = deque()  # splits that are not at their end; whose turn it is first
+        self._ended: list[str] = []  # at their ends, which no batch has told yet
+        self._complete = False
+        self._is_open = False
+        self._row_bytes = _FIRST_ROW_BYTES
+
+    @property
+    def complete(self) -> bool:
+        """See Source."""
+        return self._complete
+
+    def spec(self) -> LeafSpec | None:
+        """See Source."""
+        return LeafSpec(Form.TABLE, table=self._schema)
+
+    def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """See Source."""
+        for split in splits:
+            if split.split in self._splits:
+                continue  # said twice: it goes on where it is
+            self._splits[split.split] = split
+            if split.offset != split.end:
+                self._turns.append(split.split)
+        self._complete = self._complete or complete
+
+    def splits(self) -> tuple[SplitState, ...]:
+        """See Source."""
+        return tuple(self._splits.values())
+
+    def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:  # noqa: ARG002
+        """See Source. One range of one split; the splits take turns."""
+        if not self._turns:
+            return Exhausted() if self._complete else Idle(UNASSIGNED_WAIT_MS)
+        if not self._is_open:
+            with blamed(self._where, "open"):
+                self._connector.open()
+            self._is_open = True
+        limit = max(1, budget_bytes // self._row_bytes)
+        for _ in range(len(self._turns)):
+            split = self._splits[self._turns[0]]
+            self._turns.rotate(-1)
+            end = self._planned(split, limit)
+            if end > split.offset:
+                return self._range(split, end, limit)
+        if self._by_split and self._ended:  # without records, but event time has to hear of it
+            return Reading(self._schema.empty_table(), 0, 0, full=False, ended=self._told_ends())
+        if not self._turns:
+            return Exhausted() if self._complete else Idle(UNASSIGNED_WAIT_MS)
+        return Idle(max(1, self._connector.idle_ms))
+
+    def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
+        """See Source. Nobody knows without asking for a range, and each split is asked at its turn."""
+        return ()
+
+    def close(self) -> None:
+        """See Source."""
+        if self._is_open:
+            self._is_open = False
+            close_quietly(self._connector, self._where)
+
+    def _planned(self, split: SplitState, limit: int) -> int:
+        """End of the next range; the split's offset when it is empty. A split that has ended loses its turn."""
+        with blamed(self._where, "plan"):
+            end = self._connector.plan(split.split, split.offset, limit)
+        if end is None:
+            self._move(split, split.offset, split.offset)
+            return split.offset
+        if isinstance(end, bool) or not isinstance(end, int) or end < split.offset:
+            raise UserError(
+                f"{self._where}: plan({split.split!r}, {split.offset}, {limit}) returned {end!r}; it returns the end of"
+                f" the range, a whole number from {split.offset} on, or None when nothing will ever come"
+            )
+        return end if split.end == UNBOUNDED else min(end, split.end)
+
+    def _range(self, split: SplitState, end: int, limit: int) -> Reading:
+        table = self._fitted(self._records(split, end), split.split)
+        self._move(split, end, split.end)
+        if table.num_rows:
+            self._row_bytes = max(1, table.nbytes // table.num_rows)
+        full = table.num_rows >= limit // 2
+        going_on = "" if end == split.end else split.split
+        return Reading(table, table.num_rows, table.nbytes, full, going_on, self._told_ends())
+
+    def _move(self, split: SplitState, offset: int, end: int) -> None:
+        self._splits[split.split] = SplitState(split=split.split, offset=offset, end=end)
+        if offset == end:
+            self._turns.remove(split.split)
+            self._ended.append(split.split)
+
+    def _told_ends(self) -> tuple[str, ...]:
+        ended = tuple(self._ended)
+        self._ended.clear()
+        return ended
+
+    def _records(self, split: SplitState, end: int) -> pa.Table:
+        with blamed(self._where, "read"):
+            found = self._connector.read(split.split, split.offset, end)
+        if isinstance(found, pa.Table):
+            return found
+        if isinstance(found, pd.DataFrame):
+            with blamed(self._where, "read"):
+                return pa.Table.from_pandas(found, preserve_index=False)
+        if hasattr(found, "toArrow"):
+            with explained(self._where):
+                table: pa.Table = found.toArrow()
+                return table
+        raise UserError(
+            f"{self._where}: read() returned a {type(found).__name__}; it returns a pyarrow Table or a DataFrame"
+        )
+
+    def _fitted(self, table: pa.Table, split: str) -> pa.Table:
+        missing = [name for name in self._schema.names if name not in table.column_names]
+        if missing:
+            found = ", ".join(table.column_names)
+            raise UserError(
+                f"{self._where}: split {split!r} has no column '{missing[0]}', which the source's schema has; its"
+                f" columns are: {found}"
+            )
+        try:
+            return table.select(self._schema.names).cast(self._schema)
+        except (pa.ArrowException, ValueError) as error:
+            raise UserError(f"{self._where}: split {split!r} does not fit the source's schema: {error}") from error
+
+
+def discover(source: PythonSource, known: Sequence[str], where: str) -> tuple[tuple[SplitState, ...], bool]:
+    """The splits beyond `known`; True when none will ever be added. Raises UserError, ConnectorFailed."""
+    connector = _unpickled(source, where)
+    with blamed(where, "open"):
+        connector.open()
+    try:
+        with blamed(where, "splits"):
+            found = dict(connector.splits())
+    finally:
+        close_quietly(connector, where)
+    for name, end in found.items():
+        if not isinstance(name, str) or not name or (end is not None and (not isinstance(end, int) or end < 0)):
+            raise UserError(
+                f"{where}: splits() has {name!r}: {end!r}; it maps names to the offset of their end, or to None"
+            )
+    old = set(known)
+    new = [SplitState(split=name, end=UNBOUNDED if end is None else end) for name, end in found.items()]
+    return tuple(one for one in new if one.split not in old), not source.continuous
+
+
+@contextmanager
+def blamed(where: str, method: str) -> Iterator[None]:
+    """Turns what the author's code raises into ConnectorFailed."""
+    try:
+        yield
+    except ProgramError:
+        raise
+    except Exception as error:
+        raise ConnectorFailed(f"{where}: {method}() raised {type(error).__name__}: {error}") from error
+
+
+def close_quietly(connector: Closes, where: str) -> None:
+    """Its work is done, or has failed for another reason: what goes wrong now is only noted."""
+    try:
+        connector.close()
+    except Exception as error:
+        LOG.warning("%s: close() raised %s: %s", where, type(error).__name__, error)
+
+
+def _unpickled(source: PythonSource, where: str) -> Any:
+    return loaded(source.source, where, "its source", ("splits", "plan", "read"))

@@ -1,0 +1,294 @@
+"""Records of Kafka topics. A split is a partition, called `topic/partition`; offsets are Kafka's.
+
+What was read is in snapshots alone: nothing is committed to a consumer group. When an offset is not there any more, the
+job ends with a sentence; nothing is skipped. An offset may be moved over what holds no record: marks of transactions,
+and what compaction has taken away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pyarrow as pa
+from lockgate_proto.messages import KafkaSource, KafkaStart, SplitState
+
+from taskmanager.spark.kafka_client import Kafka
+from taskmanager.spark.leaf import Form, LeafSpec
+from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
+from taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
+
+LOG = logging.getLogger(__name__)
+UNBOUNDED = -1
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+    ]
+)
+_CHUNK = 1_000  # records
+_WAIT_S = 0.02
+_QUIET_MS = 20
+_RECORD_BYTES = 50  # besides key and value
+
+
+class _Partition:
+    """A split and what was received of it and not yet handed on."""
+
+    def __init__(self, split: SplitState) -> None:
+        self.state = split
+        self.held: list[Any] = []  # messages
+        self.next = split.offset  # behind `held`
+        self.is_at_end = False  # nothing more was there at the last look
+
+    def take(self) -> list[Any]:
+        """Hands on what is held; moves the offset."""
+        found, self.held = self.held, []
+        end = self.state.end
+        offset = self.next if end == UNBOUNDED else min(self.next, end)
+        self.state = SplitState(split=self.state.split, offset=offset, end=end)
+        return found
+
+
+class KafkaReader:
+    """See the module and `sources.reading.Source`. Connects when it is first read."""
+
+    def __init__(self, source: KafkaSource, where: str, by_split: bool = False) -> None:
+        """where: how messages call the operator."""
+        self._source = source
+        self._where = where
+        self._by_split = by_split
+        self._partitions: dict[str, _Partition] = {}
+        self._live: deque[str] = deque()  # whose records are not all handed on; whose turn it is first
+        self._unassigned: list[str] = []  # the consumer does not know them yet
+        self._ended: list[str] = []  # at their ends, which no batch has told yet
+        self._complete = False
+        self._kafka: Kafka | None = None
+        self._consumer: Any = None
+        self._held_bytes = 0
+
+    @property
+    def complete(self) -> bool:
+        """See Source."""
+        return self._complete
+
+    def spec(self) -> LeafSpec | None:
+        """See Source."""
+        return LeafSpec(Form.TABLE, table=SCHEMA)
+
+    def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """See Source. Raises UserError for a split of a topic that is not the source's."""
+        for split in splits:
+            if split.split in self._partitions:
+                continue  # said twice: it goes on where it is
+            topic, _ = split_parts(split.split)
+            if topic not in self._source.topics:
+                raise UserError(
+                    f"{self._where}: the snapshot has read the topic {topic}, which is none of the source's topics"
+                    f" ({', '.join(self._source.topics)}); give the source the topics it had, or another uid()"
+                )
+            self._partitions[split.split] = _Partition(split)
+            if split.offset != split.end:
+                self._live.append(split.split)
+                self._unassigned.append(split.split)
+        self._complete = self._complete or complete
+
+    def splits(self) -> tuple[SplitState, ...]:
+        """See Source."""
+        return tuple(one.state for one in self._partitions.values())
+
+    def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:  # noqa: ARG002
+        """See Source. What has arrived; waits a fiftieth of a second for more at most."""
+        if self._live:
+            self._receive(budget_bytes)
+            reading = self._next_split(budget_bytes) if self._by_split else self._everything(budget_bytes)
+            if reading is not None:
+                return reading
+        if self._live or not self._complete:
+            return Idle(_QUIET_MS if self._live else UNASSIGNED_WAIT_MS)
+        return Exhausted()
+
+    def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
+        """See Source. A partition in which the last look found an end has nothing waiting."""
+        found = ((name, self._partitions[name]) for name in self._live)
+        return {name for name, one in found if one.held or not one.is_at_end}
+
+    def close(self) -> None:
+        """See Source."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _everything(self, budget_bytes: int) -> Reading | None:
+        messages = [message for name in tuple(self._live) for message in self._taken(name)]
+        self._ended.clear()
+        size, self._held_bytes = self._held_bytes, 0
+        return Reading(_table(messages), len(messages), size, size >= budget_bytes) if messages else None
+
+    def _next_split(self, budget_bytes: int) -> Reading | None:
+        """The records of one split; the splits take turns."""
+        is_full = self._held_bytes >= budget_bytes
+        for _ in range(len(self._live)):
+            name = self._live[0]
+            self._live.rotate(-1)
+            messages = self._taken(name)
+            if messages:
+                size = sum(map(_size, messages))
+                self._held_bytes -= size
+                going_on = name if name in self._live else ""
+                return Reading(_table(messages), len(messages), size, is_full, going_on, self._told_ends())
+        if self._ended:  # without records, but event time has to hear of it
+            return Reading(SCHEMA.empty_table(), 0, 0, full=False, ended=self._told_ends())
+        return None
+
+    def _taken(self, name: str) -> list[Any]:
+        """What is held of a split; one that has ended loses its turn."""
+        one = self._partitions[name]
+        messages = one.take()
+        if one.state.offset == one.state.end:
+            self._live.remove(name)
+            self._ended.append(name)
+            self._consumer.pause([self._of(name)])
+        return messages
+
+    def _told_ends(self) -> tuple[str, ...]:
+        ended, self._ended = tuple(self._ended), []
+        return ended
+
+    def _receive(self, budget_bytes: int) -> None:
+        """Takes what has arrived, until the budget is held."""
+        self._connect()
+        wait_s = 0.0 if self._held_bytes else _WAIT_S
+        while self._held_bytes < budget_bytes:
+            with self._kafka_at().explained("cannot be read"):
+                found = self._consumer.consume(_CHUNK, wait_s)
+            for message in found:
+                self._put(message)
+            if len(found) < _CHUNK:
+                return
+            wait_s = 0.0
+
+    def _put(self, message: Any) -> None:
+        error = message.error()
+        if error is None:
+            one = self._partitions[f"{message.topic()}/{message.partition()}"]
+            offset = message.offset()
+            one.next, one.is_at_end = offset + 1, False
+            if one.state.end == UNBOUNDED or offset < one.state.end:
+                one.held.append(message)
+                self._held_bytes += _size(message)
+            return
+        errors = self._kafka_at().errors
+        if error.code() == errors._PARTITION_EOF:
+            one = self._partitions[f"{message.topic()}/{message.partition()}"]
+            one.next, one.is_at_end = max(one.next, message.offset()), True
+        elif error.code() == errors._AUTO_OFFSET_RESET:
+            raise self._lost(f"{message.topic()}/{message.partition()}")
+        else:
+            self._kafka_at().judge(error)
+
+    def _lost(self, name: str) -> UserError:
+        topic, number = split_parts(name)
+        offset = self._partitions[name].next
+        try:
+            first, end = self._kafka_at().bounds(self._consumer, topic, number)
+        except Unavailable:
+            there = ""
+        else:
+            there = f"; it has {first} to {end - 1} now" if first < end else f"; it is empty now, up to {end}"
+        return UserError(
+            f"{self._where}: partition {number} of the topic {topic} has no offset {offset} any more{there}. Records"
+            " were removed before the job had read them, or the topic was made anew. Nothing is skipped: keep records"
+            " longer (retention.ms, retention.bytes), and start a new job for what is there"
+        )
+
+    def _connect(self) -> None:
+        """Makes the consumer, and tells it of new splits."""
+        if self._consumer is None:
+            self._consumer = self._kafka_at().consumer()
+        if self._unassigned:
+            fresh = [self._of(name) for name in self._unassigned]
+            with self._kafka_at().explained("cannot be read"):
+                self._consumer.incremental_assign(fresh)
+            self._unassigned.clear()
+
+    def _kafka_at(self) -> Kafka:
+        if self._kafka is None:
+            self._kafka = Kafka(self._source.servers, self._source.options, self._where)
+        return self._kafka
+
+    def _of(self, name: str) -> Any:
+        topic, number = split_parts(name)
+        return self._kafka_at().partition(topic, number, self._partitions[name].state.offset)
+
+
+def split_parts(name: str) -> tuple[str, int]:
+    """Topic and number of a partition."""
+    topic, _, number = name.rpartition("/")
+    return topic, int(number)
+
+
+def discover(source: KafkaSource, known: Sequence[str], where: str) -> tuple[tuple[SplitState, ...], bool]:
+    """The partitions beyond `known`; True when none will ever be added. Raises UserError, Unavailable.
+
+    Those that are added while the job runs are read from their beginning, wherever the first ones began. A cluster that
+    is away then has none to add: readers wait for it, so this is no reason to restart.
+    """
+    kafka = Kafka(source.servers, source.options, where)
+    consumer = kafka.consumer()
+    try:
+        return _partitions(kafka, consumer, source, frozenset(known), where), source.bounded
+    except Unavailable as error:
+        if source.bounded or not known:
+            raise
+        LOG.info("new partitions are not looked for now: %s", error)
+        return (), False
+    finally:
+        consumer.close()
+
+
+def _partitions(
+    kafka: Kafka, consumer: Any, source: KafkaSource, seen: Collection[str], where: str
+) -> tuple[SplitState, ...]:
+    is_from_end = source.starting is KafkaStart.KAFKA_LATEST and not seen
+    found: list[SplitState] = []
+    for topic in source.topics:
+        numbers = kafka.partitions(consumer, topic)
+        if not numbers:
+            raise _missing(topic, seen, where)
+        for number in numbers:
+            name = f"{topic}/{number}"
+            if name not in seen:
+                first, end = kafka.bounds(consumer, topic, number)
+                found.append(SplitState(name, end if is_from_end else first, end if source.bounded else UNBOUNDED))
+    return tuple(found)
+
+
+def _missing(topic: str, seen: Collection[str], where: str) -> UserError | Unavailable:
+    if any(split_parts(name)[0] == topic for name in seen):
+        return Unavailable(f"{where}: Kafka has no topic {topic} any more")
+    return UserError(f"{where}: Kafka has no topic {topic}; make it first")
+
+
+def _size(message: Any) -> int:
+    return len(message.value() or b"") + len(message.key() or b"") + _RECORD_BYTES
+
+
+def _table(messages: Sequence[Any]) -> pa.Table:
+    stamps = [message.timestamp() for message in messages]
+    columns = [
+        pa.array([message.key() for message in messages], pa.binary()),
+        pa.array([message.value() for message in messages], pa.binary()),
+        pa.array([message.topic() for message in messages], pa.string()),
+        pa.array([message.partition() for message in messages], pa.int32()),
+        pa.array([message.offset() for message in messages], pa.int64()),
+        # kind 0: the record has no time
+        pa.array([ms if kind else None for kind, ms in stamps], pa.timestamp("ms", "UTC")).cast(SCHEMA[-1].type),
+    ]
+    return pa.table(columns, schema=SCHEMA)

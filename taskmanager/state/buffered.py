@@ -1,0 +1,170 @@
+"""Rows that wait for partners: found by key and by a range of time, forgotten when event time has passed them.
+
+Rows are filed under their key and a *span* of time as long as the range that is looked for, so that whoever looks finds
+candidates in two spans at most, however many rows a key has. What one batch brings for a key and span lies together, a
+*run*; the runs of a key and span are a chain. A look-up costs by the rows asked for and by the candidates.
+
+Keys are told apart by their hash alone: who asks compares the keys of what is found.
+
+Forgotten rows leave their place behind; when those outnumber the others, the others move together, which costs no
+more than what was forgotten.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from taskmanager.state import stored
+from taskmanager.state.growing import GrowingArray
+from taskmanager.state.hashing import HashTable, mixed
+from taskmanager.state.layout import EVENT_TIME, HASH
+from taskmanager.state.pieces import Pieces
+
+Array = Any  # numpy.ndarray
+_NONE = -1
+_FEW_ROWS = 4096  # places of forgotten rows that do not matter
+_AT_ONCE = 1 << 18  # candidates looked at together, which bounds memory
+_LEAST_COUNTED_MS = 1000  # rows are counted by steps of at least so long
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenRows:
+    """The rows as they were at the freeze; what it makes may be made on any thread. until: as for `forget`."""
+
+    rows: pa.Table
+    hashes: Array
+    times: Array
+    until: int
+    about: stored.About
+
+    def to_buffer(self) -> pa.Buffer:
+        """The snapshot file's bytes: the rows, then `__hash` and `__event_time`."""
+        columns = {HASH: pa.array(self.hashes), EVENT_TIME: pa.array(self.times)}
+        table = self.rows
+        for name, values in columns.items():
+            table = table.append_column(name, values)
+        return stored.write(table.filter(pa.array(self.times > self.until)), self.about)
+
+
+class BufferedRows:
+    """See the module. Used from the subtask's own thread."""
+
+    def __init__(self, schema: pa.Schema, span_ms: int) -> None:
+        """schema: of the rows; span_ms: length of the ranges that are looked for, both ends included."""
+        self._schema = schema
+        self._span_ms = span_ms
+        self._step_ms = max(span_ms // 16, _LEAST_COUNTED_MS)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pieces = Pieces(self._schema)
+        self._hashes = GrowingArray(np.int64, 0)
+        self._times = GrowingArray(np.int64, 0)
+        self._spans = HashTable()  # key and span to the first run of its chain
+        self._chains = GrowingArray(np.int64, _NONE)
+        self._next = GrowingArray(np.int64, _NONE)  # run to the next in the chain
+        self._starts = GrowingArray(np.int64, 0)  # run to its first row
+        self._counts = GrowingArray(np.int64, 0)  # run to its length
+        self._in_step: dict[int, int] = {}  # rows by step of time, and the steps in order
+        self._steps: list[int] = []
+        self._forgotten = 0
+
+    def __len__(self) -> int:
+        return len(self._pieces) - self._forgotten
+
+    def add(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> None:
+        """Rows with the hashes of their keys and their times in milliseconds."""
+        if not rows.num_rows:
+            return
+        names = mixed(hashes, times // self._span_ms)
+        order = np.argsort(names, kind="stable")
+        spans, starts, counts = np.unique(names[order], return_index=True, return_counts=True)
+        first = len(self._pieces)
+        self._pieces.append(rows.take(pa.array(order)))
+        self._hashes.append(hashes[order])
+        self._times.append(times[order])
+        slots = self._spans.find(spans)
+        is_new = slots == _NONE
+        slots[is_new] = self._spans.append(spans[is_new])
+        self._chains.extend_to(self._spans.count)
+        self._next.append(self._chains[slots])
+        self._chains[slots] = np.arange(len(self._starts), len(self._starts) + len(spans))
+        self._starts.append(first + starts)
+        self._counts.append(counts)
+        self._count(times)
+
+    def near(self, hashes: Array, first: Array, last: Array) -> Iterator[tuple[Array, Array]]:
+        """Pairs (position in the arrays, row) with this hash and a time in [first, last]; in portions.
+
+        last - first is the span less 1 ms. Rows that are forgotten may be among them.
+        """
+        positions, starts, counts = self._candidates(hashes, first, last)
+        bounds = np.cumsum(counts)
+        begin = 0
+        while begin < len(counts):
+            done = int(bounds[begin - 1]) if begin else 0
+            end = max(begin + 1, int(np.searchsorted(bounds, done + _AT_ONCE, "right")))
+            here = slice(begin, end)
+            asking = np.repeat(positions[here], counts[here])
+            within = np.arange(len(asking)) - np.repeat(bounds[here] - counts[here] - done, counts[here])
+            rows = np.repeat(starts[here], counts[here]) + within
+            times = self._times[rows]
+            fits = (times >= first[asking]) & (times <= last[asking]) & (self._hashes[rows] == hashes[asking])
+            if fits.any():
+                yield asking[fits], rows[fits]
+            begin = end
+
+    def take(self, rows: Array) -> pa.RecordBatch:
+        """Some rows."""
+        return self._pieces.take(rows)
+
+    def forget(self, until: int) -> None:
+        """Rows with a time at or before `until` are not asked for any more. Costs by them."""
+        count = bisect.bisect_right(self._steps, (until + 1) // self._step_ms - 1)  # steps that are over
+        self._forgotten += sum(self._in_step.pop(step) for step in self._steps[:count])
+        del self._steps[:count]
+        if self._forgotten > max(len(self), _FEW_ROWS):
+            self._move_together(until)
+
+    def freeze(self, until: int, about: stored.About) -> FrozenRows:
+        """All rows but those at or before `until`, as they are now. Microseconds."""
+        return FrozenRows(self._pieces.frozen(), self._hashes.values, self._times.values, until, about)
+
+    def _candidates(self, hashes: Array, first: Array, last: Array) -> tuple[Array, Array, Array]:
+        """Runs that may hold what is looked for: who asks, first row, number of rows."""
+        found: list[tuple[Array, Array]] = []
+        early, late = first // self._span_ms, last // self._span_ms
+        everybody = np.arange(len(hashes))
+        for positions, spans in ((everybody, early), (everybody[early != late], late[early != late])):
+            slots = self._spans.find(mixed(hashes[positions], spans))
+            asking, runs = positions[slots != _NONE], self._chains[slots[slots != _NONE]]
+            while len(runs):
+                found.append((asking, runs))
+                following = self._next[runs]
+                asking, runs = asking[following != _NONE], following[following != _NONE]
+        nobody = np.zeros(0, np.int64)
+        positions = np.concatenate([nobody, *(asking for asking, _ in found)])
+        runs = np.concatenate([nobody, *(runs for _, runs in found)])
+        return positions, self._starts[runs], self._counts[runs]
+
+    def _count(self, times: Array) -> None:
+        steps, counts = np.unique(times // self._step_ms, return_counts=True)
+        for step, count in zip(steps.tolist(), counts.tolist(), strict=True):
+            if step not in self._in_step:
+                self._in_step[step] = 0
+                bisect.insort(self._steps, step)
+            self._in_step[step] += count
+
+    def _move_together(self, until: int) -> None:
+        pieces, hashes, times = self._pieces, self._hashes, self._times
+        live = np.flatnonzero(times.values > until)
+        self._begin()
+        for start in range(0, len(live), _AT_ONCE):
+            rows = live[start : start + _AT_ONCE]
+            self.add(pieces.take(rows), hashes[rows], times[rows])

@@ -1,0 +1,152 @@
+"""Keyed state in memory: what the backends `memory` and `filesystem` work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+from lockgate_proto.messages import OperatorState, StateHandle, StateKind
+
+from taskmanager.state import stored
+from taskmanager.state.backend import SnapshotWriter, load
+from taskmanager.state.chains import Chain, Chains
+from taskmanager.state.increments import latest
+from taskmanager.state.keyed import KeyedState
+from taskmanager.state.store import Merged, StoreSpec
+from taskmanager.task.program import SnapshotOrder, StateUnreadable
+
+
+class HeapStore:
+    """See KeyedStore. A snapshot is a full file, or an increment on the newest one that is certainly complete."""
+
+    def __init__(self, spec: StoreSpec, schema: pa.Schema, full_every: int) -> None:
+        """schema: of the partial tables. Raises UserError when a column or type does not fit."""
+        self._spec = spec
+        self._chains = Chains(full_every)
+        self._state = KeyedState(
+            spec.aggregation,
+            schema,
+            spec.max_parallelism,
+            is_tracked=self._chains.is_incremental,
+            owned=spec.key_groups,
+        )
+        self.schema = self._state.schema
+        self.partial_schema = self._state.partial_schema
+
+    @classmethod
+    def restored(
+        cls, spec: StoreSpec, states: Sequence[OperatorState], checkpoint_id: int, full_every: int
+    ) -> HeapStore:
+        """From what one or several subtasks have stored in a checkpoint. Raises StateUnreadable, OSError, UserError."""
+        chains = [[_read(spec, handle) for handle in handles_of(state)] for state in states]
+        if any(chain[0].schema != chains[0][0].schema for chain in chains):
+            raise StateUnreadable(
+                f"the state of operator {spec.operator_id} has other columns in one subtask than another"
+            )
+        store = cls(spec, chains[0][0].partial_schema, full_every)
+        store._state.restore([latest(chain, len(spec.aggregation.keys)) for chain in chains])
+        is_ours = len(states) == 1 and all(one.owned == spec.key_groups for one in chains[0])
+        if is_ours and all(handle.checkpoint_id for handle in handles_of(states[0])):
+            store._chains.stored(checkpoint_id, Chain(0, without_bytes(handles_of(states[0]))))
+        return store
+
+    def merge(self, partial: pa.Table) -> Merged:
+        """See KeyedStore."""
+        return self._state.merge(partial)
+
+    def snapshot(self, order: SnapshotOrder) -> FrozenHeap:
+        """See KeyedStore. Microseconds."""
+        base = self._chains.base(order)
+        is_shared = self._chains.is_incremental and not order.is_savepoint
+        return FrozenHeap(self._spec.operator_id, self._state.freeze(), self._chains, base, is_shared)
+
+    def close(self) -> None:
+        """See KeyedStore. There is nothing but memory."""
+
+
+class Frozen(Protocol):
+    """A consistent copy of state in memory. What it makes may be made on any thread while the state changes.
+
+    version: rises with every copy.
+    """
+
+    @property
+    def version(self) -> int:
+        """See above."""
+        ...
+
+    def to_buffer(self) -> pa.Buffer:
+        """The snapshot file's bytes."""
+        ...
+
+    def increment(self, since: int) -> pa.Buffer | None:
+        """The bytes of what has changed since that version; None when a full snapshot is better."""
+        ...
+
+    def release(self) -> None:
+        """The bytes are made (or will not be): the state need not copy for this snapshot any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenHeap:
+    """See FrozenStore. base: what it may build on; is_shared: a later one may build on this."""
+
+    operator_id: str
+    frozen: Frozen
+    chains: Chains
+    base: Chain | None
+    is_shared: bool
+
+    def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:
+        """See FrozenStore. An increment that saves nothing becomes a full snapshot."""
+        handles = self._store_increment(writer) or self._store_full(writer)
+        if self.is_shared:
+            self.chains.stored(checkpoint_id, Chain(self.frozen.version, without_bytes(handles)))
+        return OperatorState(self.operator_id, StateKind.KEYED_STATE, handles[0], handles[1:])
+
+    def release(self) -> None:
+        """See FrozenStore."""
+        self.frozen.release()
+
+    def _store_increment(self, writer: SnapshotWriter) -> tuple[StateHandle, ...]:
+        """The chain with a new increment at its end; nothing when a full snapshot is better."""
+        if self.base is None:
+            return ()
+        data = self.frozen.increment(self.base.version)
+        if data is None:
+            return ()
+        full, *increments = (handle.size_bytes for handle in self.base.handles)
+        if sum(increments) + data.size > full or not writer.has_room(full + sum(increments) + data.size):
+            return ()
+        self.release()
+        taken_over = [writer.take_over(handle) for handle in self.base.handles]
+        return (*taken_over, writer.store(self.operator_id, data, is_shared=True))
+
+    def _store_full(self, writer: SnapshotWriter) -> tuple[StateHandle, ...]:
+        data = self.frozen.to_buffer()
+        self.release()
+        return (writer.store(self.operator_id, data, is_shared=self.is_shared),)
+
+
+def handles_of(state: OperatorState) -> tuple[StateHandle, ...]:
+    """The pieces of an operator's state: the full one, then the increments."""
+    return (state.handle or StateHandle(), *state.increments)
+
+
+def _read(spec: StoreSpec, handle: StateHandle) -> stored.Stored:
+    where = handle.path or f"of operator {spec.operator_id} inside the checkpoint"
+    return stored.read(
+        load(handle),
+        where,
+        signature=stored.signature(spec.aggregation),
+        max_parallelism=spec.max_parallelism,
+        wanted=spec.key_groups,
+    )
+
+
+def without_bytes(handles: Sequence[StateHandle]) -> tuple[StateHandle, ...]:
+    """What an increment on them has to name."""
+    return tuple(replace(handle, inline=b"") for handle in handles)

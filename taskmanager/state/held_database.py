@@ -1,0 +1,115 @@
+"""A RocksDB database of which a copy is made at barriers, a little later, by another thread.
+
+From a barrier until the copy is made, writes are held back in memory, so that the copy is what the database was at the
+barrier. Reading sees them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from taskmanager.state.database_copy import DatabaseCopy
+from taskmanager.state.rocksdb import Database
+
+_HELD_ROWS = 200_000  # held back at most; beyond that the copy is waited for
+
+
+class HeldDatabase:
+    """Used from the subtask's own thread. The folder is removed by `close`."""
+
+    def __init__(self, folder: Path, database: Database) -> None:
+        """folder: of this one alone; holds the database and copies of it that are being stored."""
+        self._folder = folder
+        self._database = database
+        self._copies = 0
+        self._copy: DatabaseCopy | None = None  # of the last barrier, while it may not be made yet
+        self._held: dict[bytes, bytes | None] = {}  # written since that barrier; None: removed
+        self._order: list[bytes] = []  # the keys of `_held`; sorted up to `_sorted`
+        self._sorted = 0
+        self._is_closed = False
+
+    @property
+    def itself(self) -> Database:
+        """To be filled before the first barrier."""
+        return self._database
+
+    def get(self, names: Sequence[bytes]) -> list[bytes | None]:
+        """The value of each key, None where there is none. Fastest when the keys are sorted."""
+        found = self._database.get(names)
+        if self._held:
+            found = [self._held.get(name, value) for name, value in zip(names, found, strict=True)]
+        return found
+
+    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Writes values, and removes the keys that have None."""
+        self._settle(is_needed=len(self._held) > _HELD_ROWS)
+        if self._copy is None:
+            self._apply(changes)
+        else:
+            self._order += (name for name in changes if name not in self._held)
+            self._held.update(changes)
+
+    def names(self, start: bytes, end: bytes, limit: int) -> list[bytes]:
+        """Keys from `start` to before `end`, in order; the first `limit` of them."""
+        taken: list[bytes] = []
+        if not self._held:
+            for name, _ in self._database.rows(start, end):
+                if len(taken) >= limit:
+                    break
+                taken.append(name)
+            return taken
+        for name, _ in self._database.rows(start, end):
+            if len(taken) >= limit:
+                break
+            if name not in self._held:
+                taken.append(name)
+        taken += self._held_between(start, end)
+        return sorted(taken)[:limit]
+
+    def copy(self) -> DatabaseCopy:
+        """What is there now, to be made by whoever stores it. Microseconds, unless the one before is not made yet."""
+        self._settle(is_needed=True)
+        self._copies += 1
+        self._copy = DatabaseCopy(self._database, self._folder / f"copy-{self._copies}")
+        return self._copy
+
+    def close(self) -> None:
+        """Idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            if self._copy is not None:
+                self._copy.drop()
+            self._database.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _held_between(self, start: bytes, end: bytes) -> list[bytes]:
+        """Keys held back that have a value, in order."""
+        if self._sorted < len(self._order):
+            self._order.sort()  # of two parts that are in order, or nearly: one pass
+            self._sorted = len(self._order)
+        found = self._order[bisect_left(self._order, start) : bisect_left(self._order, end)]
+        return [name for name in found if self._held[name] is not None]
+
+    def _settle(self, *, is_needed: bool) -> None:
+        """Writes what was held back, if the copy is made. is_needed: makes it, unless that fails, and then writes."""
+        copy = self._copy
+        if copy is None:
+            return
+        if is_needed:
+            with suppress(OSError):  # whoever stores the copy is told
+                copy.make()
+        if copy.is_settled:
+            self._copy = None
+            self._apply(self._held)
+            self._held, self._order, self._sorted = {}, [], 0
+
+    def _apply(self, changes: Mapping[bytes, bytes | None]) -> None:
+        kept = {name: value for name, value in changes.items() if value is not None}
+        if kept:
+            self._database.put(list(kept), list(kept.values()))
+        if len(kept) < len(changes):
+            self._database.delete([name for name, value in changes.items() if value is None])

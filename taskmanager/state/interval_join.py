@@ -1,0 +1,227 @@
+"""The interval join of one subtask: rows of both sides wait, in memory, until no partner can come any more.
+
+    rows of a side --merge---> pairs with the rows of the other side that are here already
+    watermark -----advance--> rows that are too old for any partner are forgotten
+
+The later of two partners makes the pair, so each pair is made once. The watermark w says that rows with a time above w
+may still come: a left row at l, whose partners lie in [l + lower, l + upper], is kept until w reaches l + upper, a
+right row at r until w reaches r - lower.
+
+The end of the input forgets nothing: nobody needs the memory then, and a job that was drained goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lockgate_proto.messages import IntervalJoin, JoinSide
+
+from taskmanager.state import stored
+from taskmanager.state.buffered import BufferedRows, FrozenRows
+from taskmanager.state.keys import same_keys
+from taskmanager.state.layout import EVENT_TIME, HASH
+from taskmanager.task.program import UserError
+from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
+
+Array = Any  # numpy.ndarray
+SIDES = (JoinSide.LEFT, JoinSide.RIGHT)
+_ADDED = (HASH, EVENT_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """What a merge did. records: rows merged; dropped: of them too late or without a time.
+
+    pairs: with the other side's rows, in portions, made when they are asked for, which is before the next merge.
+    """
+
+    records: int
+    dropped: int
+    pairs: Iterator[pa.Table]
+
+
+class JoinedSide:
+    """One side. keys: its key columns by position; first_ms, last_ms: where partners lie, from a row's own time on."""
+
+    def __init__(self, operator: IntervalJoin, side: JoinSide, schema: pa.Schema) -> None:
+        """schema: of the rows, with `__hash` and `__event_time`. Raises UserError when a key is missing or nested."""
+        is_left = side is JoinSide.LEFT
+        lower, upper = operator.lower_ms, operator.upper_ms
+        self.first_ms, self.last_ms = (lower, upper) if is_left else (-upper, -lower)
+        self.incoming = schema
+        self.schema = pa.schema([field for field in schema if field.name not in _ADDED])
+        names = operator.left_keys if is_left else operator.right_keys
+        self.keys = [_position(self.schema, name, side) for name in names]
+        self.rows = BufferedRows(self.schema, upper - lower + 1)
+
+    def until(self, watermark: int) -> int:
+        """Rows at or before this time find no partner any more."""
+        return max(watermark - self.last_ms, MIN_WATERMARK)
+
+
+class JoinState:
+    """See the module. Used from the subtask's own thread. sides: those whose columns are known by now."""
+
+    def __init__(self, operator: IntervalJoin, max_parallelism: int, owned: range = range(0)) -> None:
+        """owned: key groups of the subtask, which its snapshots tell."""
+        self._operator = operator
+        self._max_parallelism = max_parallelism
+        self._owned = owned
+        self.sides: dict[JoinSide, JoinedSide] = {}
+        self.watermark = MIN_WATERMARK
+
+    def __len__(self) -> int:
+        return sum(len(side.rows) for side in self.sides.values())
+
+    def accept(self, side: JoinSide, schema: pa.Schema) -> None:
+        """The columns of a side, before its first rows. Raises UserError when they do not fit the other's."""
+        self.sides[side] = JoinedSide(self._operator, side, schema)
+        if len(self.sides) == len(SIDES):
+            self._require_like_keys()
+
+    def schema(self) -> pa.Schema | None:
+        """Of the pairs; None while a side is not known. Raises UserError when both have a column of one name."""
+        if len(self.sides) < len(SIDES):
+            return None
+        fields = [field for fields in self._output().values() for _, field in fields]
+        names: dict[str, str] = {}
+        for field in fields:
+            if field.name.casefold() in names:
+                raise UserError(
+                    f"both sides of the join have a column '{field.name}': give one of them another name with "
+                    "select(), or set left_prefix or right_prefix"
+                )
+            names[field.name.casefold()] = field.name
+        return pa.schema(fields)
+
+    def merge(self, side: JoinSide, table: pa.Table) -> Paired:
+        """Rows of one side. Costs by them and their pairs, not by what waits.
+
+        Those at or before the watermark, and those without a time, are dropped and counted. A row with a NULL in its
+        key has no partner.
+        """
+        mine, other = self.sides[side], self.sides.get(_other(side))
+        if not table.num_rows:
+            return Paired(0, 0, iter(()))
+        batch = table.combine_chunks().to_batches()[0]
+        times = batch.column(EVENT_TIME)
+        in_time = pc.fill_null(pc.greater(times, self.watermark), False).to_numpy(zero_copy_only=False)
+        dropped = batch.num_rows - int(np.count_nonzero(in_time))
+        for key in mine.keys:
+            in_time &= pc.is_valid(batch.column(key)).to_numpy(zero_copy_only=False)
+        if not in_time.all():
+            batch = batch.filter(pa.array(in_time))
+        hashes, moments = _numpy(batch, HASH), _numpy(batch, EVENT_TIME)
+        rows = batch.select(mine.schema.names)
+        waits = moments > mine.until(self.watermark)
+        if waits.all():
+            mine.rows.add(rows, hashes, moments)
+        else:  # the partners of some are in the past alone
+            mine.rows.add(rows.filter(pa.array(waits)), hashes[waits], moments[waits])
+        pairs = iter(()) if other is None else self._pairs(side, rows, hashes, moments)
+        return Paired(table.num_rows, dropped, pairs)
+
+    def advance(self, watermark: int) -> None:
+        """Event time has come to `watermark`; MAX_WATERMARK, the end of the input, is none."""
+        if watermark == MAX_WATERMARK or watermark <= self.watermark:
+            return
+        self.watermark = watermark
+        for side in self.sides.values():
+            side.rows.forget(side.until(watermark))
+
+    def freeze(self) -> dict[JoinSide, FrozenRows]:
+        """The sides that are known, as they are now. Microseconds, whatever waits."""
+        return {
+            name: side.rows.freeze(side.until(self.watermark), self._about(name, side))
+            for name, side in self.sides.items()
+        }
+
+    def restore(self, side: JoinSide, snapshots: Sequence[stored.Stored]) -> None:
+        """Adds what one or several subtasks have stored of a side. Before the first merge. Raises UserError."""
+        self.accept(side, snapshots[0].partial_schema)
+        watermark = min(one.watermark for one in snapshots)
+        self.watermark = watermark if len(self.sides) == 1 else min(watermark, self.watermark)
+        mine = self.sides[side]
+        for one in snapshots:
+            for batch in pa.Table.from_batches(one.batches, one.schema).combine_chunks().to_batches():
+                mine.rows.add(batch.select(mine.schema.names), _numpy(batch, HASH), _numpy(batch, EVENT_TIME))
+
+    def _pairs(self, side: JoinSide, rows: pa.RecordBatch, hashes: Array, times: Array) -> Iterator[pa.Table]:
+        mine, other = self.sides[side], self.sides[_other(side)]
+        schema, output = self.schema(), self._output()
+        for positions, found in other.rows.near(hashes, times + mine.first_ms, times + mine.last_ms):
+            here, there = rows.take(pa.array(positions)), other.rows.take(found)
+            same = same_keys(here.select(mine.keys), there.select(other.keys))
+            if not same.all():
+                here, there = here.filter(pa.array(same)), there.filter(pa.array(same))
+            both = {side: here, _other(side): there}
+            columns = [both[name].column(position) for name in SIDES for position, _ in output[name]]
+            yield pa.Table.from_arrays(columns, schema=schema)
+
+    def _output(self) -> dict[JoinSide, list[tuple[int, pa.Field]]]:
+        """Which columns of each side are in a pair, by position, and what they are called there."""
+        left, right = (self.sides[name] for name in SIDES)
+        pairs = list(zip(left.keys, right.keys, strict=True))
+        like = [pair for pair in pairs if _name(left, pair[0]).casefold() == _name(right, pair[1]).casefold()]
+        shared, twice = {one for one, _ in like}, {one for _, one in like}
+        operator = self._operator
+        return {
+            JoinSide.LEFT: [
+                (at, field if at in shared else field.with_name(operator.left_prefix + field.name))
+                for at, field in enumerate(left.schema)
+            ],
+            JoinSide.RIGHT: [
+                (at, field.with_name(operator.right_prefix + field.name))
+                for at, field in enumerate(right.schema)
+                if at not in twice
+            ],
+        }
+
+    def _require_like_keys(self) -> None:
+        left, right = (self.sides[name] for name in SIDES)
+        for mine, other in zip(left.keys, right.keys, strict=True):
+            ours, theirs = left.schema.field(mine), right.schema.field(other)
+            if ours.type != theirs.type:
+                raise UserError(
+                    f"the keys of the two sides differ: left '{ours.name}' is {ours.type}, right '{theirs.name}' is "
+                    f"{theirs.type}; give them the same type with CAST before key_by()"
+                )
+
+    def _about(self, name: JoinSide, side: JoinedSide) -> stored.About:
+        mark = signature(self._operator, name)
+        return stored.About(side.incoming, mark, self._max_parallelism, self._owned, self.watermark)
+
+
+def signature(operator: IntervalJoin, side: JoinSide) -> str:
+    """Says what state belongs to; the prefixes may change."""
+    return json.dumps({"join": side.name, **asdict(replace(operator, left_prefix="", right_prefix=""))})
+
+
+def _other(side: JoinSide) -> JoinSide:
+    return JoinSide.RIGHT if side is JoinSide.LEFT else JoinSide.LEFT
+
+
+def _name(side: JoinedSide, position: int) -> str:
+    return str(side.schema.field(position).name)
+
+
+def _position(schema: pa.Schema, key: str, side: JoinSide) -> int:
+    """Of a key column; as in Spark, whatever its case."""
+    for position, field in enumerate(schema):
+        if field.name.casefold() == key.casefold():
+            if pa.types.is_nested(field.type):
+                raise UserError(f"column '{field.name}' of type {field.type} cannot be a key; use a plain value")
+            return position
+    raise UserError(
+        f"the {side.name.lower()} side of the join has no column '{key}'; its columns are: {', '.join(schema.names)}"
+    )
+
+
+def _numpy(batch: pa.RecordBatch, name: str) -> Array:
+    return batch.column(name).to_numpy(zero_copy_only=False)

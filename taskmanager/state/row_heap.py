@@ -1,0 +1,252 @@
+"""Rows by key in memory: what the backends `memory` and `filesystem` work on.
+
+Rows are never moved while they are kept: a forgotten one leaves its place to the same key, and when the places of
+forgotten rows outnumber the others everything moves together, which costs no more than what was forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from lockgate_proto.messages import OperatorState
+
+from taskmanager.state import stored
+from taskmanager.state.backend import load
+from taskmanager.state.chains import Chain, Chains
+from taskmanager.state.columns import Freeze
+from taskmanager.state.due import Due
+from taskmanager.state.event_clock import EventClock
+from taskmanager.state.heap import FrozenHeap, handles_of, without_bytes
+from taskmanager.state.increments import latest
+from taskmanager.state.keys import KeyIndex
+from taskmanager.state.layout import HASH
+from taskmanager.state.row_store import NEVER, PARTS, Keys, Rows, RowSpec, is_kept, rows_of
+from taskmanager.task.program import SnapshotOrder, StateUnreadable
+
+Array = Any  # numpy.ndarray
+_WIDTHS_MS = (1000, 100, 1000)  # of event time timers, timers by the wall clock, expiry
+_FEW_ROWS = 4096  # places of forgotten rows that do not matter
+_FIRST_CAPACITY = 1024
+_DTYPES = (np.object_, np.int64, np.int64, np.int64)  # as PARTS
+_NOTHING = (None, NEVER, NEVER, NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenRows:
+    """A consistent copy, see heap.Frozen. places: as PARTS; floor: no increment is possible on older versions."""
+
+    keys: tuple[pa.RecordBatch, ...]
+    key_schema: pa.Schema
+    hashes: Array
+    places: tuple[Array, ...]
+    changed_at: Array
+    about: stored.About
+    reader: Freeze
+    version: int
+    floor: int
+
+    def to_buffer(self) -> pa.Buffer:
+        """See heap.Frozen."""
+        return stored.write(self._table(np.flatnonzero(_is_there(self.places[0]))), self.about)
+
+    def increment(self, since: int) -> pa.Buffer | None:
+        """See heap.Frozen."""
+        rows = np.flatnonzero(self.changed_at > since)
+        if since < self.floor or 2 * len(rows) > len(self.hashes):
+            return None
+        is_gone = pa.array(~_is_there(self.places[0][rows]))
+        table = self._table(rows).append_column(pa.field(stored.DELETED, pa.bool_()), is_gone)
+        return stored.write(table, self.about, is_increment=True)
+
+    def release(self) -> None:
+        """See heap.Frozen."""
+        self.reader.done = True
+
+    def _table(self, rows: Array) -> pa.Table:
+        """Key columns, `__hash` and parts of some rows."""
+        positions = pa.array(rows)
+        columns = [
+            pa.chunked_array([chunk.column(number) for chunk in self.keys], field.type).take(positions)
+            for number, field in enumerate(self.key_schema)
+        ]
+        columns.append(pa.array(self.hashes[rows]))
+        columns += [pa.array(part[rows], field.type) for part, field in zip(self.places, PARTS, strict=True)]
+        return pa.table(columns, names=[*self.key_schema.names, HASH, *PARTS.names])
+
+
+class RowHeap:
+    """See RowStore."""
+
+    def __init__(self, spec: RowSpec, record_schema: pa.Schema, full_every: int) -> None:
+        """Raises UserError for keys that cannot be compared."""
+        self.record_schema = record_schema
+        self.clock = EventClock()
+        self._spec = spec
+        self._chains = Chains(full_every)
+        self._index = KeyIndex(pa.schema([record_schema.field(name) for name in spec.keys]))
+        self._places: tuple[Array, ...] = tuple(
+            np.full(_FIRST_CAPACITY, *one) for one in zip(_NOTHING, _DTYPES, strict=True)
+        )
+        self._readers: tuple[Freeze, ...] = ()  # snapshots that may still read these very arrays
+        self._changed_at = np.zeros(_FIRST_CAPACITY, np.int32)
+        self._version, self._floor = 1, 0
+        self._kept = 0
+        self._event, self._wall, self._expiry = (Due(width) for width in _WIDTHS_MS)
+
+    @classmethod
+    def restored(cls, spec: RowSpec, states: Sequence[OperatorState], checkpoint_id: int, full_every: int) -> RowHeap:
+        """From what one or several subtasks have stored. Raises StateUnreadable, OSError, UserError."""
+        chains = [[read(spec, load(handle), spec.where(handle)) for handle in handles_of(one)] for one in states]
+        if any(chain[0].schema != chains[0][0].schema for chain in chains):
+            raise StateUnreadable(
+                f"the state of operator {spec.operator_id} has other columns in one subtask than another"
+            )
+        store = cls(spec, chains[0][0].partial_schema, full_every)
+        for chain in chains:
+            for batch in latest(chain, len(spec.keys)).batches:
+                store.put(*split(batch, len(spec.keys)))
+        store.clock.restore(chain[-1].watermark for chain in chains)
+        store._changed_at[:] = 0
+        is_ours = len(states) == 1 and all(one.owned == spec.key_groups for one in chains[0])
+        if is_ours and all(handle.checkpoint_id for handle in handles_of(states[0])):
+            store._chains.stored(checkpoint_id, Chain(0, without_bytes(handles_of(states[0]))))
+        return store
+
+    def __len__(self) -> int:
+        return self._kept
+
+    def find(self, keys: Keys, now_ms: int) -> pa.Array:
+        """See RowStore."""
+        rows = self._index.known_rows_of(keys.columns, keys.hashes)
+        is_gone = (rows < 0) | (self._places[3][rows] <= now_ms)
+        return pa.array(self._places[0][rows], PARTS.field(0).type, mask=is_gone)
+
+    def put(self, keys: Keys, rows: Rows) -> None:
+        """See RowStore."""
+        wanted = is_kept(rows.payloads)
+        if not wanted.all():  # those that are to be forgotten, and were never there, get no place
+            known = self._index.known_rows_of(keys.columns, keys.hashes) >= 0
+            places = np.flatnonzero(wanted | known)
+            keys, rows, wanted = keys.take(places), rows.take(places), wanted[places]
+        if len(keys):
+            self._set(self._index.rows_of(keys.columns, keys.hashes), rows, wanted)
+
+    def due(self, event_ms: int, wall_ms: int) -> tuple[Keys, pa.Array]:
+        """See RowStore."""
+        rows = np.union1d(self._event.passed(event_ms), self._wall.passed(wall_ms))
+        rows = rows[self._places[3][rows] > wall_ms]
+        keys = Keys(self._index.keys_at(rows), self._index.hashes[rows])
+        return keys, pa.array(self._places[0][rows], PARTS.field(0).type)
+
+    def next_due(self, event_ms: int) -> int:
+        """See RowStore."""
+        return 0 if self._event.next() <= min(event_ms, NEVER - 1) else min(self._wall.next(), self._expiry.next())
+
+    def expire(self, now_ms: int) -> None:
+        """See RowStore."""
+        rows = self._expiry.passed(now_ms)
+        if len(rows):
+            nothing = np.full(len(rows), NEVER)
+            payloads = pa.nulls(len(rows), PARTS.field(0).type)
+            self._set(rows, Rows(payloads, nothing, nothing, nothing), np.zeros(len(rows), np.bool_))
+
+    def snapshot(self, order: SnapshotOrder) -> FrozenHeap:
+        """See RowStore. Microseconds."""
+        base = self._chains.base(order)
+        is_shared = self._chains.is_incremental and not order.is_savepoint
+        return FrozenHeap(self._spec.operator_id, self._freeze(), self._chains, base, is_shared)
+
+    def close(self) -> None:
+        """See RowStore. There is nothing but memory."""
+
+    def _freeze(self) -> FrozenRows:
+        reader = Freeze()
+        self._readers = (*(one for one in self._readers if not one.done), reader)
+        count, version = len(self._index), self._version
+        self._version += 1
+        return FrozenRows(
+            self._index.chunks(),
+            self._index.schema,
+            self._index.hashes,
+            tuple(part[:count] for part in self._places),
+            self._changed_at[:count],
+            self._spec.about(self.record_schema, self.clock),
+            reader,
+            version,
+            self._floor,
+        )
+
+    def _set(self, places: Array, rows: Rows, wanted: Array) -> None:
+        """Writes rows (distinct) to their places."""
+        self._own()
+        self._kept += int(wanted.sum()) - int(_is_there(self._places[0][places]).sum())
+        for part, values in zip(
+            self._places, (_objects(rows.payloads), rows.event, rows.wall, rows.expiry), strict=True
+        ):
+            part[places] = values
+        self._changed_at[places] = self._version
+        for order, times in ((self._event, rows.event), (self._wall, rows.wall), (self._expiry, rows.expiry)):
+            order.set(places, times)
+        if len(self._index) - self._kept > max(self._kept, _FEW_ROWS):
+            self._move_together()
+
+    def _own(self) -> None:
+        """Makes room for every key, and copies what a snapshot still reads."""
+        capacity = len(self._changed_at)
+        while capacity < len(self._index):
+            capacity *= 2
+        if capacity > len(self._changed_at):
+            self._changed_at = _grown(self._changed_at, capacity, 0)
+        elif all(one.done for one in self._readers):
+            return
+        self._readers = ()
+        self._places = tuple(_grown(part, capacity, one) for part, one in zip(self._places, _NOTHING, strict=True))
+
+    def _move_together(self) -> None:
+        kept = np.flatnonzero(_is_there(self._places[0][: len(self._index)]))
+        capacity = max(_FIRST_CAPACITY, 2 * len(kept))
+        self._index.restore(self._index.keys_at(kept), self._index.hashes[kept])
+        self._places = tuple(
+            _grown(part[kept], capacity, one) for part, one in zip(self._places, _NOTHING, strict=True)
+        )
+        self._readers = ()
+        self._changed_at = _grown(self._changed_at[kept], capacity, 0)
+        self._floor = self._version  # which keys were forgotten before is not known any more
+        self._event, self._wall, self._expiry = (Due(width) for width in _WIDTHS_MS)
+        for order, times in zip((self._event, self._wall, self._expiry), self._places[1:], strict=True):
+            order.set(np.arange(len(kept)), times[: len(kept)])
+
+
+def read(spec: RowSpec, data: pa.Buffer, where: str) -> stored.Stored:
+    """The rows of this subtask's key groups in a snapshot file. Raises StateUnreadable."""
+    return stored.read(
+        data, where, signature=spec.signature, max_parallelism=spec.max_parallelism, wanted=spec.key_groups
+    )
+
+
+def split(batch: pa.RecordBatch, key_count: int) -> tuple[Keys, Rows]:
+    """Rows of a snapshot file."""
+    names = batch.schema.names
+    hashes = batch.column(key_count).to_numpy(zero_copy_only=False)
+    return Keys(batch.select(names[:key_count]), hashes), rows_of(batch)
+
+
+def _is_there(payloads: Array) -> Array:
+    return payloads != None  # noqa: E711  element by element
+
+
+def _objects(payloads: pa.Array) -> Array:
+    """Bytes and None; an array of bytes would lose zeros at the end."""
+    found = np.empty(len(payloads), np.object_)
+    found[:] = payloads.to_pylist()
+    return found
+
+
+def _grown(old: Array, capacity: int, fill: Any) -> Array:
+    new = np.full(capacity, fill, old.dtype)
+    new[: len(old)] = old
+    return new

@@ -1,0 +1,224 @@
+"""Rows by key in a RocksDB database: as many as the disk holds.
+
+key = key group (2 bytes, big-endian), `__hash` (8 bytes, big-endian), the key columns (see `row_codec`)
+value = the parts of the row, see `row_store`
+
+and for each of a row's times an entry without a value, so that what is due is found in order of time:
+key = key group + 32768 (2 bytes), which time (1 byte), the time + 2^63 (8 bytes, big-endian), the row's key
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from taskmanager.state import row_codec
+from taskmanager.state.chains import Chains
+from taskmanager.state.event_clock import EventClock
+from taskmanager.state.frozen_rocks import GROUP_BYTES, FrozenRocks, group_key
+from taskmanager.state.held_database import HeldDatabase
+from taskmanager.state.layout import HASH
+from taskmanager.state.rocks import PREFIX_BYTES, database_names
+from taskmanager.state.rocksdb import Database
+from taskmanager.state.row_store import NEVER, PARTS, Keys, Rows, RowSpec, is_kept, rows_of
+from taskmanager.task.program import SnapshotOrder
+
+Array = Any  # numpy.ndarray
+_ALWAYS = 1 << 30  # snapshots of a database are never full again
+_CHUNK_ROWS = 50_000
+_EVENT, _WALL, _EXPIRY = range(3)
+_UNKNOWN = -NEVER
+_TIME_BYTES = 8
+_INDEX_BYTES = GROUP_BYTES + 1 + _TIME_BYTES
+
+
+class RowTable:
+    """How rows lie in the database, and how they are stored in savepoints: see frozen_rocks.TableForm."""
+
+    def __init__(self, spec: RowSpec, record_schema: pa.Schema) -> None:
+        """Raises UserError when a key cannot be kept."""
+        self.keys = pa.schema([record_schema.field(name) for name in spec.keys])
+        self._max_parallelism = spec.max_parallelism
+        row_codec.check_types(self.keys.types)
+
+    def names(self, keys: Keys) -> list[bytes]:
+        """Database keys."""
+        return database_names(keys.columns.columns, keys.hashes, self._max_parallelism)
+
+    def keys_of(self, names: Sequence[bytes]) -> Keys:
+        """The other way round."""
+        hashes = np.frombuffer(b"".join(name[GROUP_BYTES:PREFIX_BYTES] for name in names), ">i8").astype(np.int64)
+        columns = row_codec.decode([name[PREFIX_BYTES:] for name in names], self.keys.types)
+        return Keys(pa.RecordBatch.from_arrays(columns, schema=self.keys), hashes)
+
+    def rows_of(self, values: Sequence[bytes | None]) -> Rows:
+        """Values of the database as rows; nothing for None."""
+        present = [value for value in values if value is not None]
+        is_missing = np.fromiter((value is None for value in values), np.bool_, len(values))
+        parts = row_codec.decode(present, PARTS.types)
+        found = rows_of(pa.RecordBatch.from_arrays(parts, schema=PARTS))
+        if not is_missing.any():
+            return found
+        places = np.cumsum(~is_missing) - 1
+        times = []
+        for part in (found.event, found.wall, found.expiry):
+            spread = np.full(len(values), NEVER)
+            spread[~is_missing] = part
+            times.append(spread)
+        return Rows(found.payloads.take(pa.array(places, mask=is_missing)), *times)
+
+    def stored_batch(self, rows: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
+        """See TableForm."""
+        keys = self.keys_of([name for name, _ in rows])
+        parts = self.rows_of([value for _, value in rows]).parts()
+        names = [*self.keys.names, HASH, *PARTS.names]
+        return pa.RecordBatch.from_arrays([*keys.columns.columns, pa.array(keys.hashes), *parts], names=names)
+
+
+class RowRocks:
+    """See RowStore. The database's folder is removed by `close`."""
+
+    def __init__(self, spec: RowSpec, record_schema: pa.Schema, folder: Path, database: Database) -> None:
+        """folder: of this store alone. Raises UserError when a key cannot be kept."""
+        self.record_schema = record_schema
+        self.clock = EventClock()
+        self.chains = Chains(_ALWAYS)
+        self._spec = spec
+        self._table = RowTable(spec, record_schema)
+        self._database = HeldDatabase(folder, database)
+        self._next = [_UNKNOWN] * 3  # no entry is before that
+
+    @classmethod
+    def fresh(cls, spec: RowSpec, record_schema: pa.Schema, folder: Path, memory_bytes: int) -> RowRocks:
+        """An empty one. Raises UserError, OSError."""
+        RowTable(spec, record_schema)
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(spec, record_schema, folder, Database(folder / "db", memory_bytes))
+
+    def find(self, keys: Keys, now_ms: int) -> pa.Array:
+        """See RowStore."""
+        rows = self._table.rows_of(self._get(self._table.names(keys)))
+        places = pa.array(np.arange(len(keys)), mask=rows.expiry <= now_ms)
+        return rows.payloads.take(places)
+
+    def put(self, keys: Keys, rows: Rows) -> None:
+        """See RowStore."""
+        names = self._table.names(keys)
+        before = self._table.rows_of(self._get(names))
+        values = row_codec.encode(rows.parts())
+        kept = is_kept(rows.payloads)
+        changes: dict[bytes, bytes | None] = {}
+        for kind, old, new in zip(range(3), _times(before), _times(rows), strict=True):
+            new = np.where(kept, new, NEVER)
+            changes |= {
+                _entry(kind, int(old[at]), names[at]): None for at in np.flatnonzero((old != NEVER) & (old != new))
+            }
+            changes |= {
+                _entry(kind, int(new[at]), names[at]): b"" for at in np.flatnonzero((new != NEVER) & (old != new))
+            }
+            self._next[kind] = min(self._next[kind], int(new.min(initial=NEVER)))
+        changes |= {name: value if there else None for name, value, there in zip(names, values, kept, strict=True)}
+        self._database.write(changes)
+
+    def due(self, event_ms: int, wall_ms: int) -> tuple[Keys, pa.Array]:
+        """See RowStore."""
+        names = sorted({*self._passed(_EVENT, event_ms), *self._passed(_WALL, wall_ms)})
+        keys, rows = self._table.keys_of(names), self._table.rows_of(self._database.get(names))
+        places = np.flatnonzero(rows.expiry > wall_ms)
+        return keys.take(places), rows.payloads.take(pa.array(places))
+
+    def next_due(self, event_ms: int) -> int:
+        """See RowStore."""
+        return 0 if self._next[_EVENT] <= min(event_ms, NEVER - 1) else min(self._next[_WALL], self._next[_EXPIRY])
+
+    def expire(self, now_ms: int) -> None:
+        """See RowStore."""
+        names = sorted(self._passed(_EXPIRY, now_ms))
+        if names:
+            nothing = np.full(len(names), NEVER)
+            payloads = pa.nulls(len(names), PARTS.field(0).type)
+            self.put(self._table.keys_of(names), Rows(payloads, nothing, nothing, nothing))
+
+    def snapshot(self, order: SnapshotOrder) -> FrozenRocks:
+        """See RowStore. Microseconds, unless the copy of the barrier before is not made yet."""
+        copy = self._database.copy()
+        about = self._spec.about(self.record_schema, self.clock)
+        base = None if order.is_savepoint else self.chains.base(order)
+        return FrozenRocks(self._spec.operator_id, copy, about, self.chains, base, order.is_savepoint, self._table)
+
+    def close(self) -> None:
+        """See RowStore."""
+        self._database.close()
+
+    def copy_from(self, other: Database) -> None:
+        """Adds the rows of this subtask's key groups in another database of the same form."""
+        groups = self._spec.key_groups
+        for start, end in (
+            (group_key(groups.start), group_key(groups.stop)),
+            (_index(groups.start), _index(groups.stop)),
+        ):
+            rows = other.rows(start, end)
+            while chunk := list(islice(rows, _CHUNK_ROWS)):
+                self._database.itself.put([name for name, _ in chunk], [value for _, value in chunk])
+
+    def keep_own_groups(self) -> None:
+        """Drops the rows of other key groups."""
+        groups, database = self._spec.key_groups, self._database.itself
+        database.delete_range(group_key(0), group_key(groups.start))
+        database.delete_range(group_key(groups.stop), _index(groups.start))
+        database.delete_range(_index(groups.stop), b"\xff" * (_INDEX_BYTES + PREFIX_BYTES))
+
+    def _get(self, names: Sequence[bytes]) -> list[bytes | None]:
+        """Values of some names, in any order."""
+        order = sorted(range(len(names)), key=names.__getitem__)
+        found: list[bytes | None] = [None] * len(names)
+        for at, value in zip(order, self._database.get([names[at] for at in order]), strict=True):
+            found[at] = value
+        return found
+
+    def _passed(self, kind: int, now_ms: int) -> list[bytes]:
+        """Rows with a time of this kind at or before `now_ms`. Costs by those, and a look at each key group."""
+        if now_ms < self._next[kind]:
+            return []
+        found: list[bytes] = []
+        following = NEVER
+        for group in self._spec.key_groups:
+            start, middle, end = (
+                _bound(group, kind, -NEVER),
+                _bound(group, kind, now_ms + 1),
+                _bound(group, kind + 1, -NEVER),
+            )
+            found += (entry[_INDEX_BYTES:] for entry in self._database.names(start, middle, NEVER))
+            for entry in self._database.names(middle, end, 1):
+                following = min(following, _time_of(entry))
+        self._next[kind] = following
+        return found
+
+
+def _times(rows: Rows) -> tuple[Array, Array, Array]:
+    return rows.event, rows.wall, rows.expiry
+
+
+def _index(group: int) -> bytes:
+    """What no entry of that key group or a later one is smaller than."""
+    return group_key(group | 1 << 15) if group < 1 << 15 else b"\xff" * (GROUP_BYTES + 1)
+
+
+def _bound(group: int, kind: int, time_ms: int) -> bytes:
+    """What no entry at or behind that time is smaller than."""
+    if time_ms > NEVER:
+        kind, time_ms = kind + 1, -NEVER
+    return _index(group) + bytes([kind]) + (time_ms + (1 << 63)).to_bytes(_TIME_BYTES, "big")
+
+
+def _entry(kind: int, time_ms: int, name: bytes) -> bytes:
+    return _bound(int.from_bytes(name[:GROUP_BYTES], "big"), kind, time_ms) + name
+
+
+def _time_of(entry: bytes) -> int:
+    return int.from_bytes(entry[GROUP_BYTES + 1 : _INDEX_BYTES], "big") - (1 << 63)

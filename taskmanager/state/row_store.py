@@ -1,0 +1,179 @@
+"""Rows by key: what is kept for each key of a process function or a deduplication, as bytes that nobody looks into.
+
+    key --> payload (bytes), event (ms), wall (ms), expiry (ms)
+
+event: when in event time the key wants to be visited, the earliest of its timers; wall: the same by the wall clock;
+expiry: when, by the wall clock, nothing of it counts any more. NEVER stands for none. All times are milliseconds since
+1970, because they outlive processes. A row whose expiry has come is never found again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lockgate_proto.messages import StateHandle
+
+from taskmanager.state import stored
+from taskmanager.state.due import NEVER
+from taskmanager.state.event_clock import EventClock
+from taskmanager.state.keys import KeyIndex
+from taskmanager.state.layout import HASH
+from taskmanager.state.store import FrozenStore
+from taskmanager.task.program import SnapshotOrder, UserError
+
+Array = Any  # numpy.ndarray
+__all__ = ["NEVER", "Keys", "RowSpec", "RowStore", "Rows", "adopted", "distinct", "is_kept", "rows_of"]
+PAYLOAD, EVENT, WALL, EXPIRY = "__payload", "__event", "__wall", "__expiry"
+PARTS = pa.schema([(PAYLOAD, pa.binary()), (EVENT, pa.int64()), (WALL, pa.int64()), (EXPIRY, pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class RowSpec:
+    """Whose rows they are. owner: what kind of operator, so that no other reads them; key_groups: of the subtask."""
+
+    operator_id: str
+    owner: str
+    keys: tuple[str, ...]
+    max_parallelism: int
+    key_groups: range
+
+    @property
+    def signature(self) -> str:
+        """Says what state belongs to."""
+        return json.dumps({"keys": [key.casefold() for key in self.keys], "rows": self.owner})
+
+    def within(self, schema: pa.Schema) -> RowSpec:
+        """With the keys as the columns of records are called, which Spark compares in any case."""
+        names = {name.casefold(): name for name in schema.names}
+        return replace(self, keys=tuple(names[key.casefold()] for key in self.keys))
+
+    def about(self, schema: pa.Schema, clock: EventClock) -> stored.About:
+        """What a snapshot says of itself."""
+        return stored.About(schema, self.signature, self.max_parallelism, self.key_groups, clock.before_end)
+
+    def where(self, handle: StateHandle) -> str:
+        """Names a stored piece in messages."""
+        return handle.path or f"of operator {self.operator_id} inside the checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Distinct keys, each with its hash (see `layout`)."""
+
+    columns: pa.RecordBatch
+    hashes: Array
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def take(self, places: Array) -> Keys:
+        """Some of them, in that order."""
+        return Keys(self.columns.take(pa.array(places, pa.int64())), self.hashes[places])
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What is kept for some keys, in their order. payloads: binary, NULL for nothing at all; times: int64."""
+
+    payloads: pa.Array
+    event: Array
+    wall: Array
+    expiry: Array
+
+    def take(self, places: Array) -> Rows:
+        """Some of them, in that order."""
+        payloads = self.payloads.take(pa.array(places, pa.int64()))
+        return Rows(payloads, self.event[places], self.wall[places], self.expiry[places])
+
+    def parts(self) -> list[pa.Array]:
+        """As they are stored, see PARTS."""
+        return [self.payloads, *map(pa.array, (self.event, self.wall, self.expiry))]
+
+
+class RowStore(Protocol):
+    """Rows of one operator in one subtask. Used from the subtask's own thread.
+
+    record_schema: of the records that the keys come from, noted in snapshots; clock: how far event time has come,
+    likewise.
+    """
+
+    record_schema: pa.Schema
+    clock: EventClock
+
+    def find(self, keys: Keys, now_ms: int) -> pa.Array:
+        """The payload of each key, NULL where nothing is kept. Costs by the keys asked for."""
+        ...
+
+    def put(self, keys: Keys, rows: Rows) -> None:
+        """Replaces what is kept for these keys; NULL payloads make it forget them."""
+        ...
+
+    def due(self, event_ms: int, wall_ms: int) -> tuple[Keys, pa.Array]:
+        """Keys that want to be visited at or before these times, with payloads. Costs by what is due.
+
+        Whoever asks puts each of them again; until then it may be given again or not.
+        """
+        ...
+
+    def next_due(self, event_ms: int) -> int:
+        """The wall time before which nothing becomes due or expires; 0 when an event time timer is due already.
+
+        May be earlier than the truth: then there is nothing to do at that time.
+        """
+        ...
+
+    def expire(self, now_ms: int) -> None:
+        """Forgets rows whose expiry has come. Costs by those."""
+        ...
+
+    def snapshot(self, order: SnapshotOrder) -> FrozenStore:
+        """The rows as they are now. Raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of memory and scratch files. Idempotent."""
+        ...
+
+
+def distinct(table: pa.Table, names: tuple[str, ...]) -> tuple[Keys, Array]:
+    """The keys of a table of records with HASH, each once, and for each record the number of its key."""
+    batch = table.select([*names, HASH]).combine_chunks().to_batches()[0]
+    index = KeyIndex(pa.schema([batch.schema.field(name) for name in names]))
+    numbers = index.rows_of(batch.select(list(names)), batch.column(HASH).to_numpy(zero_copy_only=False))
+    return Keys(index.keys_at(np.arange(len(index))), index.hashes), numbers
+
+
+def adopted(spec: RowSpec, before: pa.Schema, now: pa.Schema) -> pa.Schema:
+    """The schema of the records that come in now, with what is noted in the one that was restored.
+
+    Raises UserError where keys have another type, or are written in another case.
+    """
+    for name in spec.keys:
+        if name not in now.names:
+            raise UserError(
+                f"the restored state of operator '{spec.operator_id}' has the key '{name}', the records that come in"
+                f" have {', '.join(now.names)}; keep the case of the name"
+            )
+        was, found = before.field(name).type, now.field(name).type
+        if was != found:
+            raise UserError(
+                f"the restored state of operator '{spec.operator_id}' has the key '{name}' as {was}, the records that"
+                f" come in have it as {found}; keep the type of the key, with CAST where it has changed"
+            )
+    return now.with_metadata(before.metadata)
+
+
+def rows_of(batch: pa.RecordBatch) -> Rows:
+    """Columns as PARTS as rows."""
+    times = (batch.column(name).to_numpy(zero_copy_only=False) for name in (EVENT, WALL, EXPIRY))
+    return Rows(batch.column(PAYLOAD), *times)
+
+
+def is_kept(payloads: pa.Array) -> Array:
+    """Mask: there is something."""
+    return pc.is_valid(payloads).to_numpy(zero_copy_only=False)

@@ -1,0 +1,45 @@
+"""Which home rows by key get: the choice that a job graph makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from lockgate_proto.messages import OperatorState, RocksdbBackend, StateBackend
+
+from taskmanager.state import rocksdb
+from taskmanager.state.row_heap import RowHeap
+from taskmanager.state.row_store import RowSpec, RowStore
+from taskmanager.state.scratch import ScratchFolder
+
+
+@dataclass(frozen=True, slots=True)
+class RowStores:
+    """Makes the row stores of one program. scratch: where databases are kept."""
+
+    choice: StateBackend
+    scratch: ScratchFolder
+
+    def fresh(self, spec: RowSpec, record_schema: pa.Schema) -> RowStore:
+        """An empty one. Raises UserError when a key does not fit, or the backend is not installed."""
+        backend = self.choice.backend
+        if isinstance(backend, RocksdbBackend):
+            rocksdb.require()
+            from taskmanager.state.row_rocks import RowRocks
+
+            return RowRocks.fresh(spec, record_schema, self.scratch.new_path(), rocksdb.memory_bytes(backend))
+        return RowHeap(spec, record_schema, self.choice.full_every)
+
+    def restored(self, spec: RowSpec, states: Sequence[OperatorState], checkpoint_id: int) -> RowStore:
+        """One that holds what was stored. Raises StateUnreadable, OSError, UserError."""
+        backend = self.choice.backend
+        if isinstance(backend, RocksdbBackend):
+            rocksdb.require()
+            from taskmanager.state.restored_row_rocks import restored_row_rocks
+
+            return restored_row_rocks(
+                spec, states, checkpoint_id, self.scratch.new_path(), rocksdb.memory_bytes(backend)
+            )
+        rocksdb.refuse(spec.operator_id, states)
+        return RowHeap.restored(spec, states, checkpoint_id, self.choice.full_every)

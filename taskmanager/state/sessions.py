@@ -1,0 +1,266 @@
+"""Session windows of one subtask: a row for each session that has not been purged, found by key, purged by time.
+
+A session is the records of a key of which none is more than `gap` away from the next; its window is from the first to
+`gap` behind the last. A record that bridges the gap between two sessions makes one of them.
+
+A partial stands for the records of one key in a pane of the gap's length, which are less than a gap apart: one session
+in any case. Its first and last time are two more aggregates, a minimum and a maximum, and are stored as such.
+
+Rows are only added: sessions that grow together, or are purged, leave their place behind until those outnumber the
+live ones, which then move together. The sessions of a key are a chain through its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lockgate_proto.messages import KeyedAggregate, SessionWindow
+
+from taskmanager.state import stored
+from taskmanager.state.aggregates import AggregateColumns, field_of
+from taskmanager.state.columns import Freeze
+from taskmanager.state.deadlines import Deadlines
+from taskmanager.state.event_clock import EventClock
+from taskmanager.state.frozen_windows import FrozenWindows
+from taskmanager.state.growing import GrowingArray
+from taskmanager.state.intervals import joined_intervals
+from taskmanager.state.keys import KeyIndex
+from taskmanager.state.layout import HASH, PANE, ROWS, WINDOW_END, WINDOW_START, with_bounds
+from taskmanager.state.store import Merged
+
+Array = Any  # numpy.ndarray
+_TIME = pa.timestamp("us", "UTC")
+_FEW_ROWS = 4096  # places of what is gone that do not matter
+_NONE = -1
+
+
+class SessionState:
+    """See the module. Used from the subtask's own thread."""
+
+    def __init__(
+        self, operator: KeyedAggregate, schema: pa.Schema, max_parallelism: int, owned: range = range(0)
+    ) -> None:
+        """As WindowedState."""
+        assert operator.window is not None
+        assert isinstance(operator.window.kind, SessionWindow)
+        self._operator = operator
+        self._bounded = with_bounds(operator)
+        self._gap_ms = operator.window.kind.gap_ms
+        self._lateness_ms = operator.window.allowed_lateness_ms
+        self._max_parallelism = max_parallelism
+        self._owned = owned
+        self.partial_schema = schema
+        self._keys = pa.schema([field_of(schema, name) for name in operator.keys])
+        self.clock = EventClock()
+        self._begin(AggregateColumns(self._bounded, schema))
+        times = [pa.field(WINDOW_START, _TIME), pa.field(WINDOW_END, _TIME)]
+        self.schema = pa.schema([*self._keys, *times, *self._columns.fields[: len(operator.aggregates)]])
+
+    def _begin(self, columns: AggregateColumns) -> None:
+        """Without sessions. columns: of the rows to come."""
+        self._index = KeyIndex(self._keys)
+        self._columns = columns
+        self._chains = GrowingArray(np.int64, _NONE)  # key to the first row of its chain
+        self._next = GrowingArray(np.int64, _NONE)  # row to the next in the chain
+        self._key = GrowingArray(np.int64, _NONE)  # row to key
+        self._live = GrowingArray(np.bool_, False)
+        self._due = Deadlines(self._gap_ms)  # when a row fires
+        self._kept = Deadlines(self._gap_ms)  # when it is purged
+        self._gone = 0
+
+    def __len__(self) -> int:
+        return len(self._key) - self._gone
+
+    def merge(self, partial: pa.Table) -> Merged:
+        """Folds a partial table. Costs by its rows and the sessions of their keys. Raises UserError on overflow.
+
+        Changed are the sessions that event time has passed already and that are still kept. Records that belong to
+        none that is kept, and those without a time, are dropped, counted, and the former aggregated alone.
+        """
+        if not partial.num_rows:
+            return Merged(0, self.schema.empty_table())
+        batch = partial.combine_chunks().to_batches()[0]
+        records = int(pc.sum(batch.column(ROWS)).as_py())
+        batch = batch.filter(pc.is_valid(batch.column(PANE)))
+        if not batch.num_rows:
+            return Merged(records, self.schema.empty_table(), None, records)
+        keys = batch.select(self._keys.names)
+        ids = self._index.rows_of(keys, batch.column(HASH).to_numpy(zero_copy_only=False))
+        self._chains.extend_to(len(self._index))
+        first, last = (_numpy(batch, name) for name in self._columns.bounds)
+        known = self._rows_of(np.unique(ids))
+        known_first, known_ends = self._times(known)
+        groups, ends = joined_intervals(
+            np.concatenate([self._key[known], ids]),
+            np.concatenate([known_first, first]),
+            np.concatenate([known_ends, last + self._gap_ms]),
+        )
+        group_of_known, group_of_batch = groups[: len(known)], groups[len(known) :]
+        is_late = self._is_over((ends + self._lateness_ms)[group_of_batch])
+        late = self._too_late(batch.filter(pa.array(is_late))) if is_late.any() else None
+        here = np.flatnonzero(~is_late)
+        rows = self._placed(known, group_of_known, group_of_batch[here], ids[here], len(ends))
+        self._columns.reserve(len(self._key))
+        batch = batch.take(pa.array(here))
+        self._columns.fold(rows, batch)
+        accepted = int(pc.sum(batch.column(ROWS)).as_py() or 0)
+        return Merged(records, self._filed(np.unique(rows)), late, records - accepted)
+
+    def advance(self, watermark: int) -> pa.Table:
+        """Event time has come to `watermark`: the sessions that are over and have not fired yet."""
+        self.clock.advance(watermark)
+        rows = self._due.passed(self.clock.now + 1)
+        rows = rows[self._live[rows]]
+        ends = self._times(rows)[1]
+        fired = self._table(rows[self._is_over(ends)])
+        self._purge()
+        return fired
+
+    def freeze(self) -> FrozenWindows:
+        """The state as it is now: microseconds, and a copy of a byte for each row."""
+        reader = Freeze()
+        live, places = self._live.values.copy(), self._key.values
+        signature = stored.signature(self._operator)
+        about = stored.About(self.partial_schema, signature, self._max_parallelism, self._owned, self.clock.before_end)
+        return FrozenWindows(
+            self._index.chunks(),
+            self._keys,
+            self._index.hashes,
+            self._columns.freeze(len(places), reader),
+            about,
+            reader,
+            lambda: np.flatnonzero(live),
+            places,
+        )
+
+    def restore(self, snapshots: Sequence[stored.Stored]) -> None:
+        """Replaces the state by what was stored. Call once, before the first merge."""
+        keys, hashes, columns = stored.joined(snapshots, len(self._keys))
+        self.clock.restore(one.watermark for one in snapshots)
+        self._columns.restore(columns)
+        ids = self._index.rows_of(keys, np.array(hashes, np.int64)) if len(hashes) else np.zeros(0, np.int64)
+        self._chains.extend_to(len(self._index))
+        rows = self._added(ids)
+        self._columns.reserve(len(rows))
+        self._link(ids, rows)
+        self._filed(rows)
+
+    def _rows_of(self, ids: Array) -> Array:
+        """The live rows of some distinct keys."""
+        found = []
+        rows = self._chains[ids]
+        while len(rows := rows[rows != _NONE]):
+            found.append(rows)
+            rows = self._next[rows]
+        every = np.concatenate([np.zeros(0, np.int64), *found])
+        return every[self._live[every]]
+
+    def _times(self, rows: Array) -> tuple[Array, Array]:
+        """Start and end of the windows of some rows."""
+        first, last = self._columns.bounds_of(rows)
+        return first, last + self._gap_ms
+
+    def _is_over(self, ends: Array) -> Array:
+        return ends <= self.clock.now + 1
+
+    def _added(self, ids: Array) -> Array:
+        """New rows for keys."""
+        rows = np.arange(len(self._key), len(self._key) + len(ids))
+        self._key.append(ids)
+        self._next.extend_to(len(self._key))
+        self._live.append(np.ones(len(ids), np.bool_))
+        return rows
+
+    def _placed(self, known: Array, known_groups: Array, groups: Array, ids: Array, count: int) -> Array:
+        """The row of each partial: that of the session it belongs to, joined with others or new. count: of groups."""
+        row_of = np.full(count, _NONE, np.int64)
+        row_of[known_groups] = known  # of several the last stays, and takes the others in
+        touched = np.zeros(count, np.bool_)
+        touched[groups] = True
+        others = touched[known_groups] & (row_of[known_groups] != known)
+        fresh, first = np.unique(groups[row_of[groups] == _NONE], return_index=True)
+        row_of[fresh] = self._added(ids[row_of[groups] == _NONE][first])
+        self._columns.reserve(len(self._key))
+        self._columns.take_in(row_of[known_groups[others]], known[others])
+        self._drop(known[others])
+        changed = np.unique(ids)
+        new = row_of[fresh]
+        rows = np.concatenate([known[self._live[known]], new])
+        self._chains[changed] = _NONE
+        self._link(self._key[rows], rows)
+        return row_of[groups]
+
+    def _link(self, ids: Array, rows: Array) -> None:
+        """Makes the chains of keys anew. rows: all that they have, ids: the key of each."""
+        order = np.argsort(ids, kind="stable")
+        ids, rows = ids[order], rows[order]
+        starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])) if len(ids) else np.zeros(0, np.int64)
+        following = np.append(rows[1:], _NONE) if len(rows) else rows
+        following[starts[1:] - 1] = _NONE
+        self._next[rows] = following
+        self._chains[ids[starts]] = rows[starts]
+
+    def _filed(self, rows: Array) -> pa.Table:
+        """Notes when rows are due; the results of those that event time has passed already."""
+        ends = self._times(rows)[1]
+        is_over = self._is_over(ends)
+        self._due.add(rows[~is_over], ends[~is_over])
+        self._kept.add(rows, ends + self._lateness_ms)
+        return self._table(rows[is_over])
+
+    def _purge(self) -> None:
+        rows = self._kept.passed(self.clock.now + 1)
+        rows = rows[self._live[rows]]
+        rows = rows[self._is_over(self._times(rows)[1] + self._lateness_ms)]
+        if len(rows):
+            self._drop(rows)
+            ids = np.unique(self._key[rows])
+            left = self._rows_of(ids)
+            self._chains[ids] = _NONE
+            self._link(self._key[left], left)
+        if max(self._gone, len(self._index) - len(self)) > max(len(self), _FEW_ROWS):
+            self._move_together()
+
+    def _drop(self, rows: Array) -> None:
+        self._live[rows] = False
+        self._gone += len(rows)
+
+    def _move_together(self) -> None:
+        rows = np.flatnonzero(self._live.values)
+        ids, places = np.unique(self._key[rows], return_inverse=True)
+        keys, hashes = self._index.keys_at(ids), self._index.hashes[ids]
+        self._begin(self._columns.added_up([(np.arange(len(rows)), rows)], len(rows)))
+        self._index.restore(keys, hashes)
+        self._chains.extend_to(len(ids))
+        moved = self._added(places)
+        self._link(places, moved)
+        ends = self._times(moved)[1]
+        self._due.add(moved[~self._is_over(ends)], ends[~self._is_over(ends)])
+        self._kept.add(moved, ends + self._lateness_ms)
+
+    def _too_late(self, batch: pa.RecordBatch) -> pa.Table:
+        """The aggregates of a partial alone."""
+        rows = np.arange(batch.num_rows)
+        alone = AggregateColumns(self._bounded, self.partial_schema)
+        alone.reserve(len(rows))
+        alone.fold(rows, batch)
+        return self._with_times(batch.select(self._keys.names), alone, rows)
+
+    def _table(self, rows: Array) -> pa.Table:
+        if not len(rows):
+            return self.schema.empty_table()
+        return self._with_times(self._index.keys_at(self._key[rows]), self._columns, rows)
+
+    def _with_times(self, keys: pa.RecordBatch, columns: AggregateColumns, rows: Array) -> pa.Table:
+        first, last = columns.bounds_of(rows)
+        times = [pa.array(1000 * one).cast(_TIME) for one in (first, last + self._gap_ms)]
+        results = columns.results(rows)[: len(self._operator.aggregates)]
+        return pa.Table.from_arrays([*keys.columns, *times, *results], schema=self.schema)
+
+
+def _numpy(batch: pa.RecordBatch, name: str) -> Array:
+    return batch.column(name).to_numpy(zero_copy_only=False)

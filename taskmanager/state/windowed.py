@@ -1,0 +1,280 @@
+"""Windowed aggregates of one subtask: a row for each key and pane, found by key, purged by time.
+
+    partial table --merge---> late updates of windows that have fired, what came too late
+    watermark ----advance--> results of the windows that event time has passed; panes that no window needs are purged
+
+Rows are kept in lists by pane, so a batch costs by its rows and a watermark by what fires. Purged rows leave their
+place behind; when those outnumber the live ones, the live ones move together, which costs no more than what was purged.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lockgate_proto.messages import KeyedAggregate
+
+from taskmanager.state import stored
+from taskmanager.state.aggregates import AggregateColumns, field_of
+from taskmanager.state.columns import Freeze
+from taskmanager.state.event_clock import EventClock
+from taskmanager.state.frozen_windows import FrozenWindows
+from taskmanager.state.hashing import mixed
+from taskmanager.state.keys import KeyIndex, same_keys
+from taskmanager.state.layout import HASH, PANE, ROWS, WINDOW_END, WINDOW_START
+from taskmanager.state.store import Merged
+from taskmanager.state.windows import shape_of
+
+Array = Any  # numpy.ndarray
+_TIME = pa.timestamp("us", "UTC")
+_FEW_ROWS = 4096  # places of purged rows that do not matter
+_ROWS_AT_ONCE = 1_000_000  # of panes that are added up together, which bounds the memory of a firing
+
+
+class WindowedState:
+    """See the module. Used from the subtask's own thread."""
+
+    def __init__(
+        self, operator: KeyedAggregate, schema: pa.Schema, max_parallelism: int, owned: range = range(0)
+    ) -> None:
+        """schema: of the partial table, see `layout`; owned: key groups of the subtask, which its snapshots tell.
+
+        Raises UserError when a column or type does not fit.
+        """
+        assert operator.window is not None
+        self._operator = operator
+        self._shape = shape_of(operator.window)
+        self._max_parallelism = max_parallelism
+        self._owned = owned
+        self.partial_schema = schema
+        self._keys = pa.schema([field_of(schema, name) for name in operator.keys])
+        self._index = KeyIndex(self._keys.append(pa.field(PANE, pa.int64())))
+        self._hashes = np.zeros(1024, np.int64)  # of the keys alone, by row
+        self._columns = AggregateColumns(operator, schema)
+        self._rows: dict[int, list[Array]] = {}  # by pane
+        self._panes: list[int] = []  # those with rows, in order
+        self._purged = 0
+        self.clock = EventClock()
+        times = [pa.field(WINDOW_START, _TIME), pa.field(WINDOW_END, _TIME)]
+        self.schema = pa.schema([*self._keys, *times, *self._columns.fields])
+
+    def __len__(self) -> int:
+        return len(self._index) - self._purged
+
+    def merge(self, partial: pa.Table) -> Merged:
+        """Folds a partial table. Costs by its rows, not by what is held. Raises UserError on overflow.
+
+        Changed are the windows that have fired before and are still kept. Records for windows that are no longer kept
+        and those without a time are dropped, and counted; the former are also aggregated alone.
+        """
+        if not partial.num_rows:
+            return Merged(0, self.schema.empty_table())
+        batch = partial.combine_chunks().to_batches()[0]
+        records = int(pc.sum(batch.column(ROWS)).as_py())
+        batch = batch.filter(pc.is_valid(batch.column(PANE)))
+        is_late = self._shape.is_expired(_numpy(batch, PANE), self.clock.now)
+        late = None
+        if is_late.any():
+            late = self._too_late(batch.filter(pa.array(is_late)))
+            batch = batch.filter(pa.array(~is_late))
+        accepted = int(pc.sum(batch.column(ROWS)).as_py() or 0)
+        changed = self._fold(batch) if batch.num_rows else self.schema.empty_table()
+        return Merged(records, changed, late, records - accepted)
+
+    def advance(self, watermark: int) -> pa.Table:
+        """Event time has come to `watermark`: the windows that end at or before watermark + 1 and have not fired yet.
+
+        Raises UserError on overflow.
+        """
+        before = self.clock.now
+        self.clock.advance(watermark)
+        due: set[int] = set()
+        for pane in self._panes[: bisect.bisect_right(self._panes, self.clock.now)]:
+            due.update(end for end in self._shape.ends(pane) if before + 1 < end <= self.clock.now + 1)
+        fired = [self._fire(ends) for ends in self._portions(sorted(due))]
+        self._purge()
+        return pa.concat_tables(fired) if fired else self.schema.empty_table()
+
+    def freeze(self) -> FrozenWindows:
+        """The state as it is now. Microseconds, whatever its size."""
+        reader = Freeze()
+        count = len(self._index)
+        chunks, shape, watermark = self._index.chunks(), self._shape, self.clock.now
+
+        def live() -> Array:
+            panes = [chunk.column(len(self._keys)).to_numpy(zero_copy_only=False) for chunk in chunks]
+            return np.flatnonzero(~shape.is_expired(np.concatenate(panes or [np.zeros(0, np.int64)]), watermark))
+
+        signature = stored.signature(self._operator)
+        about = stored.About(self.partial_schema, signature, self._max_parallelism, self._owned, self.clock.before_end)
+        columns = self._columns.freeze(count, reader)
+        return FrozenWindows(chunks, self._index.schema, self._hashes[:count], columns, about, reader, live)
+
+    def restore(self, snapshots: Sequence[stored.Stored]) -> None:
+        """Replaces the state by what was stored. Call once, before the first merge."""
+        keys, hashes, columns = stored.joined(snapshots, len(self._index.schema))
+        self.clock.restore(one.watermark for one in snapshots)
+        panes = keys.column(len(self._keys)).to_numpy(zero_copy_only=False)
+        self._index.restore(keys, mixed(hashes, panes))
+        self._columns.restore(columns)
+        self._columns.reserve(len(panes))
+        self._hashes = np.array(hashes, np.int64)
+        self._file(np.arange(len(panes)), panes)
+
+    def _fold(self, batch: pa.RecordBatch) -> pa.Table:
+        known = len(self._index)
+        hashes, panes = _numpy(batch, HASH), _numpy(batch, PANE)
+        keys = batch.select(self._index.schema.names)
+        rows = self._index.rows_of(keys, mixed(hashes, panes))
+        count = len(self._index)
+        if count > len(self._hashes):
+            self._hashes = np.concatenate([self._hashes, np.zeros(max(count, len(self._hashes)), np.int64)])
+        is_new = rows >= known
+        self._hashes[rows[is_new]] = hashes[is_new]
+        self._columns.reserve(count)
+        last = self._columns.fold(rows, batch)
+        if last is not None:
+            rows, panes, is_new, keys = rows[last], panes[last], is_new[last], keys.take(pa.array(last))
+        self._file(rows[is_new], panes[is_new])
+        return self._fired_again(keys, rows, panes)
+
+    def _file(self, rows: Array, panes: Array) -> None:
+        """Notes new rows under their panes."""
+        if not len(rows):
+            return
+        order = np.argsort(panes, kind="stable")
+        present, starts = np.unique(panes[order], return_index=True)
+        for pane, mine in zip(present.tolist(), np.split(rows[order], starts[1:]), strict=True):
+            if pane not in self._rows:
+                self._rows[pane] = []
+                bisect.insort(self._panes, pane)
+            self._rows[pane].append(mine)
+
+    def _rows_in(self, pane: int) -> Array:
+        """The rows of a pane, in one piece from now on."""
+        pieces = self._rows.get(pane, [])
+        if len(pieces) > 1:
+            pieces[:] = [np.concatenate(pieces)]
+        return pieces[0] if pieces else np.zeros(0, np.int64)
+
+    def _fired_again(self, keys: pa.RecordBatch, rows: Array, panes: Array) -> pa.Table:
+        """The windows of some distinct rows, just changed, that have fired and are still kept."""
+        changed = [self.schema.empty_table()]
+        for end in self._kept_ends(panes):
+            if self._shape.size_ms == self._shape.pane_ms:
+                mine = rows[panes == end - self._shape.size_ms]
+                changed.append(self._table(mine, np.full(len(mine), end), self._columns, mine))
+                continue
+            touched = np.flatnonzero((panes < end) & (panes >= end - self._shape.size_ms))
+            hashes = self._hashes[rows[touched]]
+            found = [self._found(keys.take(pa.array(touched)), hashes, pane) for pane in self._shape.panes(end)]
+            changed.append(self._added_up([(piece, np.full(len(piece), end)) for piece in found]))
+        return pa.concat_tables(changed)
+
+    def _kept_ends(self, panes: Array) -> list[int]:
+        if not self._shape.lateness_ms:
+            return []
+        ends = {end for pane in np.unique(panes).tolist() for end in self._shape.ends(pane)}
+        passed = self.clock.now + 1
+        return sorted(end for end in ends if end <= passed < end + self._shape.lateness_ms)
+
+    def _found(self, keys: pa.RecordBatch, hashes: Array, pane: int) -> Array:
+        """The rows of these keys in a pane, each once."""
+        panes = np.full(len(hashes), pane)
+        columns = [*keys.columns[:-1], pa.array(panes)]
+        there = pa.RecordBatch.from_arrays(columns, schema=self._index.schema)
+        rows = self._index.known_rows_of(there, mixed(hashes, panes))
+        return np.unique(rows[rows >= 0])
+
+    def _portions(self, ends: Sequence[int]) -> Iterator[list[int]]:
+        """Ends of windows, as many together as have some number of rows."""
+        portion: list[int] = []
+        count = 0
+        for end in ends:
+            portion.append(end)
+            count += sum(len(self._rows_in(pane)) for pane in self._shape.panes(end))
+            if count >= _ROWS_AT_ONCE:
+                yield portion
+                portion, count = [], 0
+        if portion:
+            yield portion
+
+    def _fire(self, ends: Sequence[int]) -> pa.Table:
+        """The results of whole windows."""
+        pieces = []
+        for number in range(self._shape.size_ms // self._shape.pane_ms):  # first panes of all, second panes of all ...
+            found = [self._rows_in(self._shape.panes(end)[number]) for end in ends]
+            counts = [len(one) for one in found]
+            pieces.append((np.concatenate(found), np.repeat(np.array(ends, np.int64), counts)))
+        if len(pieces) == 1:
+            rows, window_ends = pieces[0]
+            return self._table(rows, window_ends, self._columns, rows)
+        return self._added_up(pieces)
+
+    def _added_up(self, pieces: Sequence[tuple[Array, Array]]) -> pa.Table:
+        """One result for each key and window. pieces: rows and the ends of their windows, in each piece distinct."""
+        rows = np.concatenate([one for one, _ in pieces])
+        ends = np.concatenate([one for _, one in pieces])
+        groups, first = self._grouped(rows, ends)
+        bounds = np.cumsum([len(one) for one, _ in pieces])[:-1]
+        folds = zip(np.split(groups, bounds), np.split(rows, bounds), strict=True)
+        total = self._columns.added_up(folds, len(first))
+        return self._table(rows[first], ends[first], total, np.arange(len(first)))
+
+    def _grouped(self, rows: Array, ends: Array) -> tuple[Array, Array]:
+        """Numbers the groups of equal key and window: the group of each row, and the first row of each group."""
+        names = mixed(self._hashes[rows], ends)
+        _, first, groups = np.unique(names, return_index=True, return_inverse=True)
+        keys = self._index.keys_at(rows).select(self._keys.names)
+        stand_in = first[groups]
+        if (ends[stand_in] == ends).all() and same_keys(keys, keys.take(pa.array(stand_in))).all():
+            return groups, first
+        table = pa.Table.from_batches([keys]).append_column(WINDOW_END, pa.array(ends))
+        apart: dict[str, int] = {}  # different keys with one hash: hardly ever
+        groups = np.array([apart.setdefault(repr(row), len(apart)) for row in table.to_pylist()], np.int64)
+        return groups, np.unique(groups, return_index=True)[1]
+
+    def _too_late(self, batch: pa.RecordBatch) -> pa.Table:
+        """The aggregates of a partial alone, each row for the last window that its pane is in."""
+        rows = np.arange(batch.num_rows)
+        alone = AggregateColumns(self._operator, self.partial_schema)
+        alone.reserve(len(rows))
+        alone.fold(rows, batch)
+        ends = self._shape.last_end(_numpy(batch, PANE))
+        return self._with_times(batch.select(self._keys.names), ends, alone.results(rows))
+
+    def _table(self, rows: Array, ends: Array, columns: AggregateColumns, at: Array) -> pa.Table:
+        """Results. rows: of the keys; columns, at: where the aggregates are."""
+        return self._with_times(self._index.keys_at(rows).select(self._keys.names), ends, columns.results(at))
+
+    def _with_times(self, keys: pa.RecordBatch, ends: Array, results: list[pa.Array]) -> pa.Table:
+        times = [pa.array(1000 * one).cast(_TIME) for one in (ends - self._shape.size_ms, ends)]
+        return pa.Table.from_arrays([*keys.columns, *times, *results], schema=self.schema)
+
+    def _purge(self) -> None:
+        """Forgets the panes that no window needs."""
+        expired = 0
+        while expired < len(self._panes) and self._shape.is_expired(self._panes[expired], self.clock.now):
+            self._purged += sum(map(len, self._rows.pop(self._panes[expired])))
+            expired += 1
+        del self._panes[:expired]
+        if self._purged > max(len(self), _FEW_ROWS):
+            self._move_together()
+
+    def _move_together(self) -> None:
+        live = np.sort(np.concatenate([np.zeros(0, np.int64), *(self._rows_in(pane) for pane in self._panes)]))
+        places = np.zeros(len(self._index), np.int64)
+        places[live] = np.arange(len(live))
+        self._columns = self._columns.added_up([(np.arange(len(live)), live)], len(live))
+        self._index.restore(self._index.keys_at(live), self._index.hashes[live])
+        self._hashes = np.append(self._hashes[live], np.zeros(1024, np.int64))
+        self._rows = {pane: [places[self._rows_in(pane)]] for pane in self._panes}
+        self._purged = 0
+
+
+def _numpy(batch: pa.RecordBatch, name: str) -> Array:
+    return batch.column(name).to_numpy(zero_copy_only=False)

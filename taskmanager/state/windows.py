@@ -1,0 +1,67 @@
+"""Which windows a moment lies in. Pure arithmetic on milliseconds since 1970, for integers and numpy arrays alike.
+
+Windows are [start, end). Records are aggregated by *pane*: the greatest common divisor of size and slide, so that a
+window consists of whole panes and a record is kept once, however many windows it is in. A tumbling window is one pane.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from lockgate_proto.messages import SessionWindow, SlidingWindow, TumblingWindow, Window
+
+from taskmanager.task.program import UserError
+
+Times = Any  # int, or a numpy array of int64
+
+
+@dataclass(frozen=True, slots=True)
+class WindowShape:
+    """Windows of `size_ms`, one starting every `slide_ms` from `offset_ms` on; lateness_ms: kept after the end."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+    lateness_ms: int
+
+    @property
+    def pane_ms(self) -> int:
+        """Length of a pane."""
+        return math.gcd(self.size_ms, self.slide_ms)
+
+    def last_end(self, pane: Times) -> Times:
+        """End of the last window that holds the pane starting at `pane`."""
+        return pane - (pane - self.offset_ms) % self.slide_ms + self.size_ms
+
+    def ends(self, pane: int) -> range:
+        """Ends of all windows that hold the pane, first to last."""
+        last = self.last_end(pane)
+        first = last - (last - 1 - pane) // self.slide_ms * self.slide_ms
+        # windows that end at or before the pane's start do not hold it
+        return range(first, last + 1, self.slide_ms)
+
+    def panes(self, end: int) -> range:
+        """Starts of the panes of the window that ends at `end`."""
+        return range(end - self.size_ms, end, self.pane_ms)
+
+    def is_over(self, end: Times, watermark: int) -> Times:
+        """True when event time has passed the window: it has fired."""
+        return end <= watermark + 1
+
+    def is_expired(self, pane: Times, watermark: int) -> Times:
+        """True when no window with this pane can fire any more: its records come too late."""
+        return self.last_end(pane) + self.lateness_ms <= watermark + 1
+
+
+def shape_of(window: Window) -> WindowShape:
+    """The shape of tumbling and sliding windows, and the panes of sessions. Raises UserError for an unknown kind."""
+    kind = window.kind
+    if isinstance(kind, TumblingWindow):
+        return WindowShape(kind.size_ms, kind.size_ms, kind.offset_ms, window.allowed_lateness_ms)
+    if isinstance(kind, SlidingWindow):
+        return WindowShape(kind.size_ms, kind.slide_ms, kind.offset_ms, window.allowed_lateness_ms)
+    if isinstance(kind, SessionWindow):
+        return WindowShape(kind.gap_ms, kind.gap_ms, 0, window.allowed_lateness_ms)
+    raise UserError("the window is of a kind that this task manager does not know; update it")
