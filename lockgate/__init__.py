@@ -14,22 +14,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockgate.client import Client, ClientError, JobFailed, JobHandle
-    from lockgate.functions import avg, count, max_, min_, sum_
+    from lockgate.connectors import CustomSink, CustomSource, Transaction
     from lockgate.pipeline import Job, PipelineError, Restart
+    from lockgate.pipeline.functions import avg, count, max_, min_, sum_
+    from lockgate.pipeline.processing import ListState, MapState, ProcessFunction, ValueState
+    from lockgate.pipeline.stragglers import stragglers
+    from lockgate.pipeline.windows import session, sliding, tumbling
 
 __all__ = [
     "Client",
     "ClientError",
+    "CustomSink",
+    "CustomSource",
     "Job",
     "JobFailed",
     "JobHandle",
+    "ListState",
+    "MapState",
     "PipelineError",
+    "ProcessFunction",
     "Restart",
+    "Transaction",
+    "ValueState",
     "avg",
     "count",
     "max_",
     "min_",
+    "session",
+    "sliding",
+    "stragglers",
     "sum_",
+    "tumbling",
 ]
 
 # Imported when asked for, so that `lockgate --help` need not wait for gRPC and protobuf.
@@ -38,14 +53,25 @@ _HOMES = {
     "ClientError": "lockgate.client",
     "JobFailed": "lockgate.client",
     "JobHandle": "lockgate.client",
+    "CustomSink": "lockgate.connectors",
+    "CustomSource": "lockgate.connectors",
+    "Transaction": "lockgate.connectors",
     "Job": "lockgate.pipeline",
+    "ListState": "lockgate.pipeline.processing",
+    "MapState": "lockgate.pipeline.processing",
     "PipelineError": "lockgate.pipeline",
+    "ProcessFunction": "lockgate.pipeline.processing",
     "Restart": "lockgate.pipeline",
-    "avg": "lockgate.functions",
-    "count": "lockgate.functions",
-    "max_": "lockgate.functions",
-    "min_": "lockgate.functions",
-    "sum_": "lockgate.functions",
+    "ValueState": "lockgate.pipeline.processing",
+    "avg": "lockgate.pipeline.functions",
+    "count": "lockgate.pipeline.functions",
+    "max_": "lockgate.pipeline.functions",
+    "min_": "lockgate.pipeline.functions",
+    "session": "lockgate.pipeline.windows",
+    "sliding": "lockgate.pipeline.windows",
+    "stragglers": "lockgate.pipeline.stragglers",
+    "sum_": "lockgate.pipeline.functions",
+    "tumbling": "lockgate.pipeline.windows",
 }
 
 

@@ -18,7 +18,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "job": ("lockgate.commands.jobs:job", "Show one job: state, records, last checkpoint."),
     "watch": ("lockgate.commands.jobs:watch", "Follow a job until it ends, across failovers."),
     "checkpoints": ("lockgate.commands.jobs:checkpoints", "List a job's completed checkpoints."),
-    "savepoint": ("lockgate.commands.jobs:savepoint", "Take a savepoint to start from later."),
+    "savepoint": ("lockgate.commands.savepoints:savepoint", "Take, list and dispose of savepoints."),
+    "stop": ("lockgate.commands.savepoints:stop", "End a job with a savepoint."),
+    "rescale": ("lockgate.commands.savepoints:rescale", "Change the parallelism of a job that runs."),
     "cancel": ("lockgate.commands.jobs:cancel", "End a job."),
     "leader": ("lockgate.commands.jobs:leader", "Show which coordinator leads."),
     "drill": ("lockgate.commands.drill:drill", "Kill parts of a cluster under load and check the result."),
@@ -31,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 SECTIONS = {
     "Try it": ("cluster", "demo", "drill"),
-    "Jobs": ("submit", "jobs", "job", "watch", "checkpoints", "savepoint", "cancel", "leader"),
+    "Jobs": ("submit", "jobs", "job", "watch", "checkpoints", "savepoint", "stop", "rescale", "cancel", "leader"),
     "Processes of a real cluster": ("zookeeper", "coordinator", "taskmanager", "health", "prepare"),
 }
 
@@ -115,7 +117,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # gRPC's fork handlers cost time and have killed JVM children; nothing here forks with open channels.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if arguments is None and "submit" in sys.argv[1:]:
+        _fix_hash_seed()
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _fix_hash_seed() -> None:
+    """Starts this command anew where sets would be in another order each time: a pickled function may hold one, and
+    the same file has to give the same bytes, or it is another job."""
+    if "PYTHONHASHSEED" not in os.environ:
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def run(arguments: list[str]) -> int:

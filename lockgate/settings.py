@@ -32,6 +32,8 @@ DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
 _SHORTHANDS = {"LOCKGATE_SECRET_FILE": ("security", "secret_file"), "LOCKGATE_ZOOKEEPER": ("zookeeper", "hosts")}
 # Variables that are read elsewhere: the file itself, where a command finds its cluster, and switches of the tests.
 _NOT_SETTINGS = ("LOCKGATE_CONFIG", "LOCKGATE_CLUSTER", "LOCKGATE_LOG_LEVEL", "LOCKGATE_FAULT")
+# Read by docker/compose.yaml: whoever starts containers from a shell that has them works with the cluster from there.
+_OF_COMPOSE = ("LOCKGATE_IMAGE", "LOCKGATE_INPUT", "LOCKGATE_PORT_1", "LOCKGATE_PORT_2", "LOCKGATE_PORT_3")
 _TEST_PREFIX = "LOCKGATE_TEST_"
 
 
@@ -241,7 +243,7 @@ def _read_environment(env: Mapping[str, str]) -> Iterator[tuple[tuple[str, str],
     for name in sorted(
         (one for one in env if one.startswith(ENVIRONMENT_PREFIX)), key=lambda one: one not in _SHORTHANDS
     ):
-        if name in _NOT_SETTINGS or name.startswith(_TEST_PREFIX):
+        if name in _NOT_SETTINGS or name in _OF_COMPOSE or name.startswith(_TEST_PREFIX):
             continue
         place = _SHORTHANDS.get(name) or _place(name, known)
         if place is None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import grpc
 from lockgate_proto.messages import (
     CancelRequest,
+    CheckpointKind,
     ClusterStatus,
     CompletedCheckpoint,
+    DisposeSavepointRequest,
     GetClusterRequest,
     GetRequest,
     JobGraph,
@@ -21,9 +23,13 @@ from lockgate_proto.messages import (
     LeaderRecord,
     ListCheckpointsRequest,
     ListRequest,
+    RescaleRequest,
+    RescaleResponse,
+    StopRequest,
     SubmitRequest,
     SubmitResponse,
     TriggerSavepointRequest,
+    VertexParallelism,
     WatchRequest,
 )
 from lockgate_proto.rpc import call
@@ -91,9 +97,15 @@ class Client:
             origin=found.origin,
         )
 
-    def submit(self, job_key: str, graph: JobGraph, restore_from: str = "") -> SubmitResponse:
-        """Submits a job, or finds it again: the same key with the same graph is the same job, however often sent."""
-        request = SubmitRequest(job_key, graph, restore_from)
+    def submit(
+        self, job_key: str, graph: JobGraph, restore_from: str = "", *, allow_unmatched_state: bool = False
+    ) -> SubmitResponse:
+        """Submits a job, or finds it again: the same key with the same graph is the same job, however often sent.
+
+        restore_from: pointer of a savepoint or retained checkpoint; allow_unmatched_state: what it holds of operators
+        that the graph does not have is left behind.
+        """
+        request = SubmitRequest(job_key, graph, restore_from, allow_unmatched_state)
         response: SubmitResponse = self._call("Submit", request, job_key)
         return response
 
@@ -122,13 +134,42 @@ class Client:
     def savepoint(self, job_key: str, timeout_ms: int = 0) -> CompletedCheckpoint:
         """Takes a savepoint and waits until it is complete; `pointer` is what `submit` takes as `restore_from`."""
         request = TriggerSavepointRequest(job_key, timeout_ms)
-        limit_s = (timeout_ms or 60_000) / 1000 + CALL_TIMEOUT_S
-        savepoint: CompletedCheckpoint | None = self._call(
-            "TriggerSavepoint", request, job_key, timeout_s=limit_s, patience_ms=int(limit_s * 1000)
+        savepoint: CompletedCheckpoint | None = self._long_call(
+            "TriggerSavepoint", request, job_key, timeout_ms
         ).savepoint
         if savepoint is None:
             raise ClientError(f"the coordinator took no savepoint of {job_key!r}; its log says why")
         return savepoint
+
+    def savepoints(self, job_key: str) -> tuple[CompletedCheckpoint, ...]:
+        """The savepoints of a job, running or ended, newest first."""
+        return tuple(one for one in self.checkpoints(job_key) if one.kind is CheckpointKind.SAVEPOINT)
+
+    def dispose_savepoint(self, job_key: str, checkpoint_id: int) -> None:
+        """Deletes a savepoint for good; one that is gone already is fine."""
+        self._call("DisposeSavepoint", DisposeSavepointRequest(job_key, checkpoint_id), job_key)
+
+    def stop(self, job_key: str, *, drain: bool = False, timeout_ms: int = 0) -> CompletedCheckpoint:
+        """Ends the job with a savepoint, and returns that when it is complete; watch the job for its end.
+
+        drain: sources stop reading first, and everything that they have read flows out; else the job ends where it is.
+        """
+        request = StopRequest(job_key, drain, timeout_ms)
+        savepoint: CompletedCheckpoint | None = self._long_call("Stop", request, job_key, timeout_ms).savepoint
+        if savepoint is None:
+            raise ClientError(f"the coordinator did not stop {job_key!r}; its log says why")
+        return savepoint
+
+    def rescale(self, job_key: str, parallelism: Mapping[str, int], timeout_ms: int = 0) -> RescaleResponse:
+        """Changes how many subtasks vertices have: {vertex id: parallelism}. The others stay as they are.
+
+        Returns when the change is durable; the job restarts at it from a snapshot, whatever dies.
+        """
+        wanted = tuple(VertexParallelism(name, number) for name, number in parallelism.items())
+        response: RescaleResponse = self._long_call(
+            "Rescale", RescaleRequest(job_key, wanted, timeout_ms), job_key, timeout_ms
+        )
+        return response
 
     def checkpoints(self, job_key: str) -> tuple[CompletedCheckpoint, ...]:
         """The completed checkpoints that are kept, newest first."""
@@ -208,6 +249,11 @@ class Client:
         """Waits, or raises at once when the client is closed."""
         if self._closed.wait(seconds):
             raise ClientError("the client is closed")
+
+    def _long_call(self, method: str, request: Any, job_key: str, timeout_ms: int) -> Any:
+        """A call that is answered when a snapshot is complete. timeout_ms: for that."""
+        limit_s = (timeout_ms or 60_000) / 1000 + CALL_TIMEOUT_S
+        return self._call(method, request, job_key, timeout_s=limit_s, patience_ms=int(limit_s * 1000))
 
     def _call(
         self,

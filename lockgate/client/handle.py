@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lockgate_proto.messages import CompletedCheckpoint, JobState, JobStatus
 
 from lockgate.client.client import Client
@@ -52,6 +54,20 @@ class JobHandle:
     def savepoint(self, timeout_ms: int = 0) -> CompletedCheckpoint:
         """Takes a savepoint and waits until it is complete."""
         return self.client.savepoint(self.key, timeout_ms)
+
+    def savepoints(self) -> tuple[CompletedCheckpoint, ...]:
+        """The savepoints that were taken and not disposed of, newest first."""
+        return self.client.savepoints(self.key)
+
+    def stop(self, *, drain: bool = False, timeout_ms: int = 0) -> CompletedCheckpoint:
+        """Ends the job with a savepoint and returns that; see `Client.stop`."""
+        return self.client.stop(self.key, drain=drain, timeout_ms=timeout_ms)
+
+    def rescale(self, parallelism: Mapping[str, int] | None = None, **vertices: int) -> JobStatus:
+        """Changes the parallelism of vertices, `rescale(counts=3)`, and waits until the job runs at it."""
+        from lockgate.client.rescale import rescale
+
+        return rescale(self.client, self.key, {**(parallelism or {}), **vertices})
 
     def __repr__(self) -> str:
         return f"JobHandle({self.key!r})"

@@ -12,36 +12,49 @@ from lockgate.errors import UserError
 
 AUTHORITY_VARIABLE = "LOCKGATE_TLS_AUTHORITY"
 
+_REASONS = {
+    "ready": "it has not joined the cluster yet, or is stopping",
+    "leader": "it does not lead",
+    "alive": "it is stopping",
+}
+
 
 @click.command()
 @click.argument("address", metavar="HOST:PORT")
 @click.option("--zookeeper", "is_zookeeper", is_flag=True, help="A ZooKeeper server is there.")
 @click.option("--leader", "is_leader", is_flag=True, help="Ask whether this coordinator leads.")
+@click.option("--alive", "is_alive", is_flag=True, help="Ask only whether it runs.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1), default=3.0, show_default=True, metavar="SECONDS")
 @click.option("--config", metavar="FILE", help="Settings file, for tls.authority.  [default: ./lockgate.toml]")
-def health(address: str, is_zookeeper: bool, is_leader: bool, timeout_s: float, config: str | None) -> int:
+def health(
+    address: str, is_zookeeper: bool, is_leader: bool, is_alive: bool, timeout_s: float, config: str | None
+) -> int:
     """Ask whether the process at HOST:PORT is ready to serve: exit code 0 when it is, 1 when it is not.
 
-    A coordinator is ready when it leads or stands by, a task manager when its Spark is warm and its exchange is open,
-    a ZooKeeper server when it is part of the quorum.
+    A coordinator is ready once it leads or stands by, a task manager once its Spark is warm and a leader has taken it;
+    both stay so when they lose ZooKeeper or the leader. A ZooKeeper server is ready while it is part of the quorum.
 
     \b
     Examples:
       lockgate health 127.0.0.1:7070
       lockgate health 127.0.0.1:7070 --leader
+      lockgate health 127.0.0.1:7080 --alive
       lockgate health 127.0.0.1:2181 --zookeeper
     """
     host, separator, port = address.rpartition(":")
     if not separator or not host or not port.isdigit():
         raise click.UsageError(f"{address!r} is not HOST:PORT")
+    if is_zookeeper + is_leader + is_alive > 1:
+        raise click.UsageError("give one of --zookeeper, --leader and --alive")
     if is_zookeeper:
         from ha.zookeeper.server import is_serving
 
         state = "ready" if is_serving(host, int(port), timeout_s) else "not ready: no answer, or no quorum"
     else:
-        state = _ask(address, is_leader, _credentials(config), timeout_s)
+        asked = "leader" if is_leader else "alive" if is_alive else "ready"
+        state = _ask(address, asked, _credentials(config), timeout_s)
     click.echo(f"{address} is {state}")
-    return 0 if state == "ready" else 1
+    return 1 if state.startswith("not ") else 0
 
 
 def _credentials(config: str | None) -> Credentials:
@@ -54,20 +67,22 @@ def _credentials(config: str | None) -> Credentials:
     return load_settings(config, {}).credentials()
 
 
-def _ask(address: str, is_leader: bool, credentials: Credentials, timeout_s: float) -> str:
-    """`ready`, or why it is not."""
+def _ask(address: str, asked: str, credentials: Credentials, timeout_s: float) -> str:
+    """`ready` (or `alive`), or why it is not. asked: ready, leader or alive."""
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
     from lockgate_proto.rpc import LEADER, READY
 
+    service = {"ready": READY, "leader": LEADER, "alive": ""}[asked]
+    good = "alive" if asked == "alive" else "ready"
     try:
         with credentials.channel(address) as channel:
-            request = health_pb2.HealthCheckRequest(service=LEADER if is_leader else READY)
+            request = health_pb2.HealthCheckRequest(service=service)
             answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=timeout_s)
     except SecurityError as error:
         raise UserError(str(error)) from error
     except grpc.RpcError as error:
-        return f"not ready: {error.details() or error.code().name}"
+        return f"not {good}: {error.details() or error.code().name}"
     if answer.status == health_pb2.HealthCheckResponse.SERVING:
-        return "ready"
-    return "not ready: it does not lead" if is_leader else "not ready: it is starting or stopping"
+        return good
+    return f"not {good}: {_REASONS[asked]}"

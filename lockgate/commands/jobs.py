@@ -99,31 +99,6 @@ def checkpoints(key: str, as_json: bool, **target: str | None) -> None:
 
 @click.command()
 @click.argument("key")
-@click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Seconds to wait for it."
-)
-@json_option
-@target_options
-def savepoint(key: str, timeout_s: float | None, as_json: bool, **target: str | None) -> None:
-    """Take a savepoint and print its pointer. It is kept until you delete it.
-
-    \b
-    Examples:
-      lockgate savepoint wordcount-1f2e3d4c
-      lockgate submit wordcount.py --from "$(lockgate savepoint wordcount-1f2e3d4c)"
-    """
-    from lockgate.commands import views
-
-    with connect(target) as client:
-        taken = client.savepoint(key, int((timeout_s or 0) * 1000))
-    if as_json:
-        _print_json(views.checkpoint_json(taken))
-    else:
-        click.echo(taken.pointer)
-
-
-@click.command()
-@click.argument("key")
 @click.option("--wait", is_flag=True, help="Return when the job has ended.")
 @json_option
 @target_options

@@ -30,6 +30,9 @@ _NOTABLE = frozenset(
         JobEventKind.CHECKPOINT_ABORTED,
         JobEventKind.ATTEMPT_FAILED,
         JobEventKind.TASK_MANAGER_LOST,
+        JobEventKind.TASK_MANAGER_LEFT,
+        JobEventKind.SUBTASK_MOVED,
+        JobEventKind.SUBTASK_STAYS,
     }
 )
 

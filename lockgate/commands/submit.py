@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 @click.option("--wait", is_flag=True, help="Follow the job to its end; exits with 1 when it fails.")
 @click.option("--key", help="The job key; the same key and graph again is the same job.")
 @click.option("--from", "restore_from", metavar="POINTER", help="Start from a savepoint or retained checkpoint.")
+@click.option(
+    "--allow-unmatched-state", is_flag=True, help="With --from: leave state of operators behind that are gone."
+)
 @click.option("--dry-run", is_flag=True, help="Print the job graph as JSON instead; needs no cluster.")
 @target_options
 def submit(
@@ -30,6 +33,7 @@ def submit(
     wait: bool,
     key: str | None,
     restore_from: str | None,
+    allow_unmatched_state: bool,
     dry_run: bool,
     **target: str | None,
 ) -> int:
@@ -49,9 +53,10 @@ def submit(
       lockgate submit wordcount.py --dry-run > graph.json
       lockgate submit graph.json --cluster host1:7070,host2:7070
     """
-    from lockgate.pipeline.submission import Steering
+    from lockgate.pipeline.submission import Start, Steering
 
-    steering = Steering(None if dry_run else find(target), key, restore_from)
+    start = Start(restore_from or "", allow_unmatched_state)
+    steering = Steering(None if dry_run else find(target), key, start)
     if Path(file).suffix in (".json", ".pb"):
         if arguments:
             raise click.UsageError("a job graph takes no arguments; only a pipeline file does")

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
-from lockgate_proto.messages import CompletedCheckpoint, JobEvent, JobStatus, LeaderRecord
+from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus, LeaderRecord
 
 Json = dict[str, Any]
 
@@ -24,11 +24,15 @@ def checkpoint_json(checkpoint: CompletedCheckpoint | None) -> Json | None:
         "id": checkpoint.checkpoint_id,
         "kind": checkpoint.kind.name.lower(),
         "pointer": checkpoint.pointer,
+        "state": state_kind(checkpoint),
         "size_bytes": checkpoint.size_bytes,
+        "written_bytes": checkpoint.written_bytes,
         "triggered_unix_ms": checkpoint.triggered_unix_ms,
         "duration_ms": checkpoint.duration_ms,
         "longest_sync_ms": checkpoint.longest_sync_us / 1000,
         "longest_alignment_ms": checkpoint.longest_alignment_ms,
+        "unaligned": checkpoint.unaligned,
+        "channel_state_bytes": checkpoint.channel_state_bytes,
         "token": checkpoint.token,
     }
 
@@ -55,6 +59,7 @@ def job_json(status: JobStatus) -> Json:
         "run_id": status.run_id,
         "token": status.token,
         "leader": status.leader_address,
+        "straggler": status.straggler,
         "operators": [
             {
                 "id": one.operator_id,
@@ -62,6 +67,7 @@ def job_json(status: JobStatus) -> Json:
                 "vertex": one.vertex_id,
                 "records_in": one.records_in,
                 "records_out": one.records_out,
+                "records_late": one.records_late,
             }
             for one in status.operators
         ],
@@ -69,7 +75,11 @@ def job_json(status: JobStatus) -> Json:
             {"vertex": one.vertex_id, "subtask": one.subtask, "task_manager": one.task_manager_id, "state": one.state}
             for one in status.subtasks
         ],
-        "checkpoints": {"completed": status.checkpoints_completed, "aborted": status.checkpoints_aborted},
+        "checkpoints": {
+            "mode": mode_name(status),
+            "completed": status.checkpoints_completed,
+            "aborted": status.checkpoints_aborted,
+        },
         "last_checkpoint": checkpoint_json(status.last_checkpoint),
     }
 
@@ -129,24 +139,38 @@ def job_text(status: JobStatus) -> str:
         lines.append(status.message)
     if status.error:
         lines.append(f"{'error' if status.state.name == 'FAILED' else 'last failure'}: {status.error}")
+    if status.straggler:
+        lines.append(f"straggler: {status.straggler}")
     if status.operators:
         rows = [(one.operator_id, one.name, f"{one.records_in:,}", f"{one.records_out:,}") for one in status.operators]
         lines += ["", table(("OPERATOR", "NAME", "RECORDS IN", "RECORDS OUT"), rows, right=(2, 3))]
     if status.subtasks:
         rows = [(one.vertex_id, str(one.subtask), one.task_manager_id or "-", one.state) for one in status.subtasks]
         lines += ["", table(("VERTEX", "SUBTASK", "TASK MANAGER", "STATE"), rows, right=(1,))]
+    lines += [
+        f"{one.records_late:,} records came too late for {one.name}" for one in status.operators if one.records_late
+    ]
     lines += ["", checkpoint_line(status)]
     return "\n".join(lines)
+
+
+def mode_name(status: JobStatus) -> str:
+    """`exactly_once` and so on: as the pipeline builder takes it; empty for a job that has ended."""
+    return status.checkpoint_mode.name.lower() if status.checkpoint_mode else ""
 
 
 def checkpoint_line(status: JobStatus) -> str:
     """How the checkpoints go, in one line."""
     counts = f"{status.checkpoints_completed} completed, {status.checkpoints_aborted} aborted under this leader"
+    mode = mode_name(status)
+    if mode and status.checkpoint_mode is not CheckpointMode.EXACTLY_ONCE:
+        counts = f"{mode.replace('_', ' ')}, {counts}"
     last = status.last_checkpoint
     if last is None:
         return f"checkpoints: none yet ({counts})"
+    in_flight = f", {size(last.channel_state_bytes)} of it in flight" if last.unaligned else ""
     return (
-        f"last checkpoint {last.checkpoint_id}: {size(last.size_bytes)}, {last.duration_ms} ms "
+        f"last checkpoint {last.checkpoint_id}: {size(last.size_bytes)}{in_flight}, {last.duration_ms} ms "
         f"(sync {last.longest_sync_us / 1000:.1f} ms, alignment {last.longest_alignment_ms} ms); {counts}"
     )
 
@@ -158,15 +182,22 @@ def checkpoints_text(checkpoints: Sequence[CompletedCheckpoint]) -> str:
     rows = [
         (
             str(one.checkpoint_id),
-            one.kind.name.lower(),
+            f"{one.kind.name.lower()}{', unaligned' if one.unaligned else ''}",
+            state_kind(one),
             clock(one.triggered_unix_ms),
             f"{one.duration_ms} ms",
             size(one.size_bytes),
+            size(one.written_bytes) if one.written_bytes else "-",
             one.pointer,
         )
         for one in checkpoints
     ]
-    return table(("ID", "KIND", "TRIGGERED", "TOOK", "SIZE", "POINTER"), rows, right=(0, 3, 4))
+    return table(("ID", "KIND", "STATE", "TRIGGERED", "TOOK", "SIZE", "WRITTEN", "POINTER"), rows, right=(0, 4, 5, 6))
+
+
+def state_kind(checkpoint: CompletedCheckpoint) -> str:
+    """Whether a checkpoint is whole by itself, or builds on what earlier ones have written."""
+    return "incremental" if checkpoint.incremental else "full"
 
 
 def event_text(event: JobEvent) -> str:

@@ -27,12 +27,14 @@ class DrillError(UserError):
 class Victim:
     """A process that is about to be killed.
 
-    text: how it is called on the screen; container: the id of the one that it runs in, if any.
+    text: how it is called on the screen; container: the id of the one that it runs in, if any; address: where it says
+    that it listens, if that is known.
     """
 
     pid: int
     text: str
     container: str = ""
+    address: str = ""
 
 
 class Arena(Protocol):

@@ -20,7 +20,9 @@ from lockgate.drill.arena import (
     wait_for_cluster,
 )
 from lockgate.drill.model import Target
+from lockgate.local import links
 from lockgate.local.compose import COORDINATORS, ZOOKEEPERS, ComposeCluster
+from lockgate.local.links import Endpoint
 
 SHARED = PurePosixPath("/var/lib/lockgate/drill")
 _READY_S = 180.0
@@ -30,7 +32,7 @@ class Blow(Enum):
     """What happens to the victim."""
 
     KILL = "SIGKILL for every process in the container"
-    CUT = "what the container sends to the others vanishes, and nobody is told"
+    CUT = "what the container and the others send to each other vanishes, and nobody is told"
 
 
 class ContainerArena:
@@ -48,7 +50,7 @@ class ContainerArena:
         self._never = threading.Event()
         # Looked up beforehand: at the moment of the blow a single command is left to run.
         self._containers = {name: cluster.containers(name)[0] for name in (*COORDINATORS, *ZOOKEEPERS)}
-        self._addresses = cluster.network_addresses()
+        self._endpoints = cluster.endpoints()
 
     def survey(self, target: Target) -> ClusterStatus:
         """See Arena. Waits until the cluster is whole and the engine has found every container healthy."""
@@ -83,13 +85,13 @@ class ContainerArena:
 
     def kill(self, victim: Victim) -> int:
         """See Arena."""
-        others = self._others(victim)
+        endpoint, others = self._sides(victim)
         self._struck.append(victim)
         unix_us = time.time_ns() // 1000
         if self._blow is Blow.KILL:
             self._cluster.kill(victim.container)
         else:
-            self._cluster.cut(victim.container, others)
+            links.cut(endpoint, others)
         return unix_us
 
     def mend(self) -> None:
@@ -99,7 +101,7 @@ class ContainerArena:
             if self._blow is Blow.KILL:
                 self._cluster.start(victim.container)
             else:
-                self._cluster.heal(victim.container, self._others(victim))
+                links.heal(*self._sides(victim))
 
     def make_folder(self, key: str) -> Path:
         """See Arena."""
@@ -120,8 +122,7 @@ class ContainerArena:
             and len(status.task_managers) == self._task_managers
         )
 
-    def _others(self, victim: Victim) -> tuple[str, ...]:
-        """Addresses of every container but the victim's, where they were when the cluster came up."""
-        return tuple(
-            address for one, address in self._addresses.items() if address and not one.startswith(victim.container)
-        )
+    def _sides(self, victim: Victim) -> tuple[Endpoint, tuple[Endpoint, ...]]:
+        """The victim's container and every other one, where they were when the cluster came up."""
+        (endpoint,) = (one for one in self._endpoints if one.container.startswith(victim.container))
+        return endpoint, tuple(one for one in self._endpoints if one is not endpoint)

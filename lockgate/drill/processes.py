@@ -20,6 +20,7 @@ from lockgate.drill.arena import (
     leader_of,
     wait_for_cluster,
 )
+from lockgate.drill.identity import listens_at
 from lockgate.drill.model import Target
 from lockgate.local import LocalCluster
 
@@ -44,11 +45,11 @@ class ProcessArena:
             raise DrillError("the drill kills ZooKeeper only in a cluster of its own; leave --cluster out")
         processes = [(one.address, one.pid) for one in status.coordinators]
         processes += [(one.address, one.pid) for one in status.task_managers]
-        strangers = [f"{address} (pid {pid})" for address, pid in processes if not _is_alive(pid)]
+        strangers = [f"{address} (pid {pid})" for address, pid in processes if not listens_at(pid, address)]
         if self._cluster is None and strangers:
             raise DrillError(
-                "the drill kills processes by their pid, so it has to run on the cluster's machine and as its user: "
-                f"{', '.join(strangers)} cannot be signalled from here"
+                "the drill kills processes by their pid, so it has to run on the cluster's machine, as its user, not "
+                f"from outside of its containers; these do not listen here: {', '.join(strangers)}"
             )
         return status
 
@@ -71,15 +72,19 @@ class ProcessArena:
         status = self.client.cluster()
         leader = leader_of(status)
         if target is Target.LEADER:
-            return Victim(leader.pid, f"leader {leader.coordinator_id}")
+            return Victim(leader.pid, f"leader {leader.coordinator_id}", address=leader.address)
         if target is Target.STANDBY:
-            standbys = sorted(pid for pid in _coordinators(status) if pid != leader.pid)
-            return Victim(choice.choice(standbys), "a standby")
+            alive = _coordinators(status) - {leader.pid}
+            standbys = sorted((one.pid, one.address) for one in status.coordinators if one.pid in alive)
+            pid, address = choice.choice(standbys)
+            return Victim(pid, "a standby", address=address)
         one = busy_task_manager(status, job, choice)
-        return Victim(one.pid, f"task manager {one.task_manager_id}")
+        return Victim(one.pid, f"task manager {one.task_manager_id}", address=one.address)
 
     def kill(self, victim: Victim) -> int:
-        """See Arena."""
+        """See Arena. In a cluster that is not the drill's own the victim shows once more that it is who it says."""
+        if self._cluster is None and not listens_at(victim.pid, victim.address):
+            raise DrillError(f"pid {victim.pid} is not {victim.text} any more; nothing was killed")
         unix_us = time.time_ns() // 1000
         try:
             os.kill(victim.pid, signal.SIGKILL)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,13 +14,19 @@ from typing import Any
 from lockgate_proto.security import Credentials, TlsFiles, load_secret
 
 from lockgate.errors import UserError
+from lockgate.local.engine import docker, last_words
+from lockgate.local.links import Endpoint
 from lockgate.local.ports import choose
+from lockgate.settings import ENVIRONMENT_PREFIX
 
 COORDINATORS = ("coordinator-1", "coordinator-2", "coordinator-3")
 ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 _JOB_PORT = "7070"
 _CREDENTIALS = "/etc/lockgate"
 _STOP_S = 10
+# Of a user's settings the image alone is meant for these clusters, too.
+_KEPT = "LOCKGATE_IMAGE"
+_PROFILES = "COMPOSE_PROFILES"
 
 
 class ComposeCluster:
@@ -31,6 +37,7 @@ class ComposeCluster:
     project: the name that its containers, volumes and network carry
     task_manager: settings of `[taskmanager]` that differ from the defaults
     input_folder: a folder of this machine that every process finds, read-only, under /input
+    What the shell and the `.env` beside the compose file say of a cluster is not for this one, see `own_settings`.
     Every method raises UserError with the engine's own words where it refuses.
     """
 
@@ -43,11 +50,13 @@ class ComposeCluster:
         override = folder / "compose.override.json"
         folder.mkdir(parents=True, exist_ok=True)
         override.write_text(json.dumps(_override(task_manager)))
-        self._command = [*compose_command(), "-p", project, "-f", str(file), "-f", str(override)]
+        self._compose = compose_command()
+        files = ["-f", str(file), "-f", str(override)]
+        self._command = [*self._compose, "--env-file", str(empty_settings(folder)), "-p", project, *files]
         # Free ones, so that a cluster that runs already is not in the way; chosen here, because the engine would choose
         # others each time that a container is started.
         ports = {f"LOCKGATE_PORT_{number}": str(port) for number, port in enumerate(choose(len(COORDINATORS)), 1)}
-        self._environment = {**os.environ, **ports, "LOCKGATE_INPUT": str(input_folder)}
+        self._environment = own_settings(os.environ) | ports | {"LOCKGATE_INPUT": str(input_folder)}
 
     def __enter__(self) -> ComposeCluster:
         try:
@@ -84,37 +93,24 @@ class ComposeCluster:
 
     def kill(self, container: str) -> None:
         """SIGKILL for every process in it. The engine does not start it again."""
-        self._run(["docker", "kill", container])
+        docker("kill", container)
 
     def start(self, container: str) -> None:
         """Starts one that was killed."""
-        self._run(["docker", "start", container])
+        docker("start", container)
 
-    def network_addresses(self) -> dict[str, str]:
-        """Container id to address inside the cluster's network; empty for one that is not on it."""
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Every container that is on the cluster's network."""
         ids = self.compose("ps", "-q").split()
         form = "{{.Id}} {{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
-        lines = self._run(["docker", "inspect", "--format", form, *ids]).splitlines()
-        return {line.partition(" ")[0]: line.partition(" ")[2] for line in lines}
+        found = (line.partition(" ") for line in docker("inspect", "--format", form, *ids).splitlines())
+        return tuple(Endpoint(container, address) for container, _, address in found if address)
 
     def is_healthy(self) -> bool:
         """Whether every container that runs has been found healthy by the engine."""
         ids = self.compose("ps", "-q").split()
         form = "{{if .State.Running}}{{.State.Health.Status}}{{end}}"
-        return set(self._run(["docker", "inspect", "--format", form, *ids]).split()) == {"healthy"}
-
-    def cut(self, container: str, addresses: Sequence[str]) -> None:
-        """Whatever the container sends to these addresses vanishes without a sound from now on."""
-        self._route("add", container, addresses)
-
-    def heal(self, container: str, addresses: Sequence[str]) -> None:
-        """Takes a `cut` back."""
-        self._route("del", container, addresses)
-
-    def _route(self, change: str, container: str, addresses: Sequence[str]) -> None:
-        script = "\n".join(f"route {change} blackhole {address}/32" for address in addresses)
-        # One command for all of them, so that they are cut in the same millisecond.
-        self._run(["docker", "exec", "-u", "root", container, "sh", "-c", f"echo '{script}' | ip -batch -"])
+        return set(docker("inspect", "--format", form, *ids).split()) == {"healthy"}
 
     def run(self, *command: str) -> None:
         """Runs a command to its end in a container of its own."""
@@ -122,20 +118,21 @@ class ComposeCluster:
 
     def copy(self, container: str, path: str, target: Path) -> None:
         """Copies a file out of a container."""
-        self._run(["docker", "cp", f"{container}:{path}", str(target)])
+        docker("cp", f"{container}:{path}", str(target))
 
     def compose(self, *arguments: str) -> str:
         """One compose command on this cluster; what it prints."""
-        return self._run([*self._command, *arguments])
-
-    def _run(self, command: Sequence[str]) -> str:
         done = subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, errors="replace", check=False
+            [*self._command, *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
         if done.returncode != 0:
-            said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-            words = " ".join(one for one in command if one not in self._command[-6:])  # without -p and -f
-            raise UserError(f"`{words}` failed: {'; '.join(said[-3:]) or 'without a word'}")
+            words = " ".join([*self._compose, *arguments])
+            raise UserError(f"`{words}` failed: {last_words(done.stderr + done.stdout)}")
         return done.stdout
 
     def _take_down(self) -> None:
@@ -144,6 +141,25 @@ class ComposeCluster:
             (self._folder / "containers.log").write_text(logs)
         finally:
             self.compose("down", "--volumes", "--remove-orphans", "--timeout", str(_STOP_S))
+
+
+def own_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what would make a cluster of the compose file another one than it is.
+
+    That is every `LOCKGATE_...` but LOCKGATE_IMAGE, and the profiles. For clusters that a tool starts for itself.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name == _KEPT or not (name == _PROFILES or name.startswith(ENVIRONMENT_PREFIX))
+    }
+
+
+def empty_settings(folder: Path) -> Path:
+    """An empty file for compose's `--env-file`, which is then read in place of the `.env` beside the compose file."""
+    path = folder / "no.env"
+    path.touch()
+    return path
 
 
 def compose_command() -> list[str]:

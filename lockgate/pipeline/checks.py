@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from lockgate.pipeline.errors import PipelineError
+
+T = TypeVar("T")
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _JOB_KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SQLITE = re.compile(r"^(sqlite(?:\+\w+)?):///?(.*)$")
+_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_DURATION_MS = 1_000_000_000_000
+_UNITS_MS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "second", "seconds"), 1000),
+    **dict.fromkeys(("min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+_DURATION = re.compile(rf"([0-9]+(?:\.[0-9]+)?) *({'|'.join(sorted(_UNITS_MS, key=len, reverse=True))})")
 _INPUT = re.compile(r"\binput\b", re.IGNORECASE)
 
 
@@ -27,6 +39,41 @@ def whole(method: str, name: str, value: Any, least: int, most: int = 2**31 - 1)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise PipelineError(f"{method}: {name} must be a whole number from {least} to {most}, not {value!r}")
     return value
+
+
+def one_of(method: str, name: str, value: Any, known: Mapping[str, T]) -> T:
+    """What a name stands for."""
+    if not isinstance(value, str) or value not in known:
+        names = ", ".join(f'"{one}"' for one in known)
+        raise PipelineError(f"{method}: {name} must be one of {names}, not {value!r}")
+    return known[value]
+
+
+def duration(method: str, name: str, value: Any, least: int) -> int:
+    """A time in milliseconds, from text such as "5 seconds" or a whole number of milliseconds."""
+    found = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    if found is not None:
+        value = round(float(found[1]) * _UNITS_MS[found[2]])
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PipelineError(f"{method}(): {name} must be a time such as '5 seconds' or '100 ms', not {value!r}")
+    if not least <= value <= _MAX_DURATION_MS:
+        raise PipelineError(f"{method}(): {name} must be {least} to {_MAX_DURATION_MS} milliseconds, not {value}")
+    return value
+
+
+def signed_duration(method: str, name: str, value: Any) -> int:
+    """As `duration`, but also less than nothing: "-5 seconds"."""
+    given = value.strip() if isinstance(value, str) else ""
+    if given.startswith("-"):
+        return -duration(method, name, given[1:].strip(), 0)
+    if isinstance(value, int) and not isinstance(value, bool) and value < 0:
+        return -duration(method, name, -value, 0)
+    return duration(method, name, value, 0)
+
+
+def is_column(expression: str) -> bool:
+    """True for SQL that is a plain column name."""
+    return bool(_COLUMN.fullmatch(expression))
 
 
 def identifier(value: Any) -> str:
@@ -84,6 +131,12 @@ def database_url(value: Any) -> str:
         raise PipelineError(f"write_sql() takes an SQLAlchemy URL, such as 'sqlite:///counts.db', not {url!r}")
     sqlite = _SQLITE.match(url)
     if not sqlite:
+        backend = url.partition("://")[0]
+        if backend not in ("postgresql", "postgresql+psycopg"):
+            raise PipelineError(
+                f"write_sql() speaks sqlite:/// and postgresql://, not {backend}://; for another database use "
+                "foreach_batch()"
+            )
         return url
     path = sqlite[2]
     if not path or path.startswith(":memory:"):

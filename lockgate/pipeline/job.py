@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lockgate_proto.messages import (
+    CheckpointMode,
     CheckpointOptions,
     FileFormat,
     FileSource,
@@ -16,20 +18,35 @@ from lockgate_proto.messages import (
     GeneratorSource,
     JobGraph,
     MemoryBackend,
+    PythonSource,
     RestartStrategy,
+    RocksdbBackend,
+    SocketSource,
     StateBackend,
+    StragglerReplacement,
 )
 
-from lockgate.pipeline import checks
+from lockgate.connectors import CustomSource
+from lockgate.pipeline import checks, kafka
 from lockgate.pipeline.errors import PipelineError, call_site
+from lockgate.pipeline.pickled import describe, pickled_connector
 from lockgate.pipeline.plan import Input, Node, check_ends, vertices_and_edges
 from lockgate.pipeline.restart import Restart
+from lockgate.pipeline.stragglers import replacement
 from lockgate.pipeline.stream import Stream
 
 if TYPE_CHECKING:
     from lockgate.client import JobHandle
 
 MAX_KEY_GROUPS = 32768
+MODES = {  # the default stays unsaid, so that the graph of a job that does not choose is what it always was
+    "exactly_once": CheckpointMode.CHECKPOINT_MODE_UNSPECIFIED,
+    "at_least_once": CheckpointMode.AT_LEAST_ONCE,
+    "unaligned": CheckpointMode.UNALIGNED,
+    "stop_the_world": CheckpointMode.STOP_THE_WORLD,
+}
+MAX_FULL_EVERY = 1_000
+MAX_CONCURRENT = 100
 
 Location = str | os.PathLike[str]
 
@@ -44,8 +61,11 @@ class Job:
 
     name: for listings; key: the job key, made from the name when left out; submitting the same Job object again is
     the same job; parallelism: subtasks of each operator that does not say otherwise; max_parallelism: key groups,
-    the upper limit for ever after; state: "filesystem" (the cluster's storage), "memory", or a pyarrow.fs URI;
-    restart: `Restart.exponential()` unless given. Times in milliseconds. Mistakes raise PipelineError.
+    the upper limit for ever after; state: "filesystem" (the cluster's storage), "memory", "rocksdb", a pyarrow.fs URI
+    or a StateBackend message;
+    full_snapshot_every: with 10 every tenth snapshot of keyed state is full, the nine between hold what has changed;
+    restart: `Restart.exponential()` unless given; replace_stragglers: True or `stragglers(...)` moves a subtask that is
+    much slower than its siblings to another task manager. Times in milliseconds. Mistakes raise PipelineError.
     """
 
     def __init__(
@@ -61,13 +81,19 @@ class Job:
         tolerable_failed_checkpoints: int = 0,
         retained_checkpoints: int = 1,
         retain_after_end: bool = False,
-        state: Literal["filesystem", "memory"] | str = "filesystem",
+        checkpoint_mode: Literal["exactly_once", "at_least_once", "unaligned", "stop_the_world"] = "exactly_once",
+        aligned_timeout_ms: int = 0,
+        max_concurrent_checkpoints: int = 1,
+        state: Literal["filesystem", "memory", "rocksdb"] | str | StateBackend = "filesystem",
+        full_snapshot_every: int = 1,
         restart: RestartStrategy | None = None,
+        replace_stragglers: bool | StragglerReplacement = False,
     ) -> None:
         self.name = checks.text("Job", "a name", name, "wordcount")
         self.max_parallelism = checks.whole("Job", "max_parallelism", max_parallelism, 1, MAX_KEY_GROUPS)
         self.default_parallelism = checks.whole("Job", "parallelism", parallelism, 1, self.max_parallelism)
         self._key = None if key is None else checks.job_key(key)
+        at_a_time = checks.whole("Job", "max_concurrent_checkpoints", max_concurrent_checkpoints, 1, MAX_CONCURRENT)
         self._checkpoints = CheckpointOptions(
             interval_ms=checks.whole("Job", "checkpoint_interval_ms", checkpoint_interval_ms, 10),
             timeout_ms=checks.whole("Job", "checkpoint_timeout_ms", checkpoint_timeout_ms, 100),
@@ -75,9 +101,18 @@ class Job:
             tolerable_failures=checks.whole("Job", "tolerable_failed_checkpoints", tolerable_failed_checkpoints, 0),
             retained=checks.whole("Job", "retained_checkpoints", retained_checkpoints, 1, 1000),
             retain_after_end=bool(retain_after_end),
+            mode=checks.one_of("Job", "checkpoint_mode", checkpoint_mode, MODES),
+            aligned_timeout_ms=checks.whole("Job", "aligned_timeout_ms", aligned_timeout_ms, 0),
+            max_concurrent=0 if at_a_time == 1 else at_a_time,
         )
+        if aligned_timeout_ms and checkpoint_mode != "unaligned":
+            raise PipelineError('Job: aligned_timeout_ms belongs to checkpoint_mode="unaligned"')
+        full_every = checks.whole("Job", "full_snapshot_every", full_snapshot_every, 1, MAX_FULL_EVERY)
         self._state = _state_backend(state)
+        if full_every != 1:  # the default stays unsaid, so that the graph is what it always was
+            self._state = replace(self._state, full_every=full_every)
         self._restart = _restart_strategy(restart)
+        self._stragglers = replacement(replace_stragglers)
         self._nodes: list[Node] = []
         self._submitted: JobGraph | None = None
 
@@ -137,20 +172,74 @@ class Job:
         )
         return Stream(self, (Input(self._add("generate", source, ())),))
 
+    def read_socket(self, host: str, port: int) -> Stream:
+        """Lines of text from a TCP server, as one column `value STRING`, until the server closes the connection.
+
+        For trying things out: a socket cannot be read again. After a failure the lines since the last checkpoint are
+        lost, and a new connection is made: each line counts at most once. One subtask reads, on whichever task manager
+        it runs; put `rebalance()` or `key_by()` behind it to go on with more.
+        """
+        source = SocketSource(checks.text("read_socket", "a host", host, "localhost"), _port(port))
+        node = self._add("read_socket", source, ())
+        node.width = 1
+        return Stream(self, (Input(node),))
+
+    def read_kafka(
+        self,
+        servers: str,
+        topics: str | Iterable[str],
+        *,
+        starting: Literal["earliest", "latest"] = "earliest",
+        bounded: bool = False,
+        new_partitions_every_ms: int = 30_000,
+        options: Mapping[str, Any] | None = None,
+    ) -> Stream:
+        """Records of Kafka: key and value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP.
+
+        servers: `host:port`, several with commas; starting: where a new job begins, whatever consumer groups say;
+        bounded: end behind the records that are there at the start, instead of never; options: librdkafka's, such as
+        {"security.protocol": "SASL_SSL"}; a value "${NAME}" is taken from the task managers' environment. Needs
+        `lockgate[kafka]` there.
+        """
+        kind = kafka.source(servers, topics, starting, bounded, new_partitions_every_ms, options)
+        return Stream(self, (Input(self._add("read_kafka", kind, ())),))
+
+    def read_from(self, source: CustomSource) -> Stream:
+        """Rows of a source of your own: an object of a class that derives from `lockgate.CustomSource`."""
+        data = pickled_connector("read_from", source, CustomSource)
+        interval_ms = checks.whole("read_from()", "new_splits_every_ms", source.new_splits_every_ms, 0)
+        kind = PythonSource(
+            source=data,
+            description=describe(source),
+            schema=checks.schema("read_from", source.schema),
+            continuous=interval_ms > 0,
+            poll_interval_ms=interval_ms,
+        )
+        return Stream(self, (Input(self._add("read_from", kind, ())),))
+
     def graph(self) -> JobGraph:
         """The job graph as it is now. Raises PipelineError where records would go nowhere."""
         check_ends(self._nodes)
         vertices, edges = vertices_and_edges(self._nodes, self.default_parallelism, self.max_parallelism)
-        return JobGraph(self.name, vertices, edges, self._checkpoints, self._restart, self._state)
+        return JobGraph(self.name, vertices, edges, self._checkpoints, self._restart, self._state, self._stragglers)
 
-    def submit(self, cluster: str | None = None, *, wait: bool = False, restore_from: str | None = None) -> JobHandle:
+    def submit(
+        self,
+        cluster: str | None = None,
+        *,
+        wait: bool = False,
+        restore_from: str | None = None,
+        allow_unmatched_state: bool = False,
+    ) -> JobHandle:
         """Submits the job and follows it until it runs; prints `job KEY is running (attempt 1)`.
 
         cluster: `host:port,...` or the directory of a `lockgate cluster`; found as the commands find it when left
-        out. wait: follow it to its end. restore_from: pointer of a savepoint or retained checkpoint. Raises
-        ClientError with the reason when the cluster refuses the job, or it fails (at once, or with `wait` later).
+        out. wait: follow it to its end. restore_from: pointer of a savepoint or retained checkpoint, in which state is
+        found by operator id (`uid`), whatever the parallelism was; allow_unmatched_state: state of operators that this
+        job does not have is left behind instead of being an error. Raises ClientError with the reason when the
+        cluster refuses the job, or it fails (at once, or with `wait` later).
         """
-        from lockgate.pipeline.submission import submit
+        from lockgate.pipeline.submission import Start, submit
 
         graph = self.graph()
         if self._submitted is not None and self._submitted != graph:
@@ -158,7 +247,7 @@ class Job:
                 f"the job {self.key!r} was submitted already and has changed since; make a new Job for the new pipeline"
             )
         self._submitted = graph
-        return submit(self, graph, cluster, wait, restore_from)
+        return submit(self, graph, cluster, wait, Start(restore_from or "", allow_unmatched_state))
 
     def _read_rows(
         self,
@@ -230,6 +319,10 @@ def _option(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _port(value: Any) -> int:
+    return checks.whole("read_socket()", "port", value, 1, 65_535)
+
+
 def _rate(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
         raise PipelineError(f"generate(): rate must be a number above 0, in rows a second per partition, not {value!r}")
@@ -241,9 +334,15 @@ def _state_backend(state: Any) -> StateBackend:
         return StateBackend(FilesystemBackend())
     if state == "memory":
         return StateBackend(MemoryBackend())
+    if state == "rocksdb":
+        return StateBackend(RocksdbBackend())
+    if isinstance(state, StateBackend):
+        return state
     if isinstance(state, str) and "/" in state:
         return StateBackend(FilesystemBackend(checks.location("Job", state)))
-    raise PipelineError(f'Job: state must be "filesystem", "memory" or a folder or URI for it, not {state!r}')
+    raise PipelineError(
+        f'Job: state must be "filesystem", "memory", "rocksdb" or a folder or URI for it, not {state!r}'
+    )
 
 
 def _restart_strategy(restart: Any) -> RestartStrategy:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from lockgate.pipeline.errors import PipelineError
+
+_INSTALLED = ("lockgate", "lockgate_proto")  # on every task manager, also where the file lies beside our sources
 
 
 def pickled(method: str, function: Any, arguments: tuple[str, ...]) -> bytes:
@@ -21,16 +24,57 @@ def pickled(method: str, function: Any, arguments: tuple[str, ...]) -> bytes:
     holds something that cannot travel.
     """
     _check_callable(method, function, arguments)
-    cloudpickle: Any = import_module("pyspark.cloudpickle")  # here, because pyspark is slow to import
+    return _dumped(method, function, "inside the function")
 
+
+def pickled_connector(method: str, value: Any, kind: type[Any], extra: tuple[ModuleType, ...] = ()) -> bytes:
+    """The same for an object of a class that derives from `kind`."""
+    if isinstance(value, type) and issubclass(value, kind):
+        raise PipelineError(f"{method}() takes an object, not the class: {method}({value.__name__}(...))")
+    if not isinstance(value, kind):
+        raise PipelineError(f"{method}() takes an object of a class that derives from {kind.__name__}, not {value!r}")
+    return _dumped(method, value, "in its open()", extra)
+
+
+def pickled_process(method: str, value: Any, kind: type[Any]) -> bytes:
+    """The same for a function that runs on Spark's executors, where `kind` need not be installed: it travels along."""
+    return pickled_connector(method, value, kind, (sys.modules[kind.__module__],))
+
+
+def _dumped(method: str, value: Any, place: str, extra: tuple[ModuleType, ...] = ()) -> bytes:
+    cloudpickle: Any = import_module("pyspark.cloudpickle")  # here, because pyspark is slow to import
     try:
-        with _by_value(cloudpickle):
-            data: bytes = cloudpickle.dumps(function)
+        with _by_value(cloudpickle, extra):
+            data = _same_every_time(cloudpickle.dumps, value)
     except Exception as error:
         raise PipelineError(
-            f"{method}() cannot send {describe(function)} to the task managers: {error}; it may use only what can be "
-            "pickled (open files, connections and the SparkSession cannot: make them inside the function)"
+            f"{method}() cannot send {describe(value)} to the task managers: {error}; it may use only what can be "
+            f"pickled (open files, connections and the SparkSession cannot: make them {place})"
         ) from error
+    return data
+
+
+def _same_every_time(dumps: Callable[[Any], bytes], value: Any) -> bytes:
+    """Pickles `value` so that the same program gives the same bytes in another process, too.
+
+    cloudpickle gives each class of the author a random number, by which a task manager knows it again; here it is made
+    of what was pickled. Sets are in the order of their hashes: `lockgate submit` fixes that.
+    """
+    tracker: Any = import_module("pyspark.cloudpickle.cloudpickle")
+    before = set(tracker._DYNAMIC_CLASS_TRACKER_BY_CLASS)
+    data = dumps(value)
+    known = {one: name.encode() for one, name in tracker._DYNAMIC_CLASS_TRACKER_BY_CLASS.items() if one not in before}
+    fresh = sorted((one for one in known if known[one] in data), key=lambda one: data.index(known[one]))
+    if not fresh:
+        return data
+    plain = data
+    for one in fresh:
+        plain = plain.replace(known[one], bytes(len(known[one])))
+    for number, one in enumerate(fresh):
+        name = sha256(plain + b"%d" % number).hexdigest()[: len(known[one])]
+        data = data.replace(known[one], name.encode())
+        tracker._DYNAMIC_CLASS_TRACKER_BY_CLASS[one] = name
+        tracker._DYNAMIC_CLASS_TRACKER_BY_ID[name] = one
     return data
 
 
@@ -60,10 +104,10 @@ def _check_callable(method: str, function: Any, arguments: tuple[str, ...]) -> N
 
 
 @contextmanager
-def _by_value(cloudpickle: Any) -> Iterator[None]:
+def _by_value(cloudpickle: Any, extra: tuple[ModuleType, ...]) -> Iterator[None]:
     """Modules beside the author's file travel with the function: they are not installed on the task managers."""
     already = cloudpickle.list_registry_pickle_by_value()
-    modules = [module for module in _own_modules() if module.__name__ not in already]
+    modules = [module for module in (*_own_modules(), *extra) if module.__name__ not in already]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:
@@ -80,7 +124,7 @@ def _own_modules() -> Iterator[ModuleType]:
     folder = Path(script).resolve().parent
     for name, module in list(sys.modules.items()):
         origin = getattr(module, "__file__", None)
-        if name == "__main__" or not origin or module.__name__ != name:
+        if name == "__main__" or not origin or module.__name__ != name or name.partition(".")[0] in _INSTALLED:
             continue
         path = Path(origin).resolve()
         if folder in path.parents and not {"site-packages", "dist-packages"} & set(path.parts):

@@ -5,18 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockgate_proto.messages import Edge, Operator, Partitioning, Vertex
+from lockgate_proto.messages import Edge, JoinSide, Operator, Partitioning, Vertex
 
 from lockgate.pipeline.errors import PipelineError
+
+LOOP = "loop"  # the method that makes the head of one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Input:
-    """One way records come into an operator. partitioning UNSPECIFIED: forward where the widths match."""
+    """One way records come into an operator.
+
+    partitioning UNSPECIFIED: forward where the widths match; side_output: empty for the result of `node`;
+    join_side: of an input of a join; is_feedback: back to the head of a loop, from an operator behind it.
+    """
 
     node: Node
     partitioning: Partitioning = Partitioning.PARTITIONING_UNSPECIFIED
     keys: tuple[str, ...] = ()
+    side_output: str = ""
+    join_side: JoinSide = JoinSide.JOIN_SIDE_UNSPECIFIED
+    is_feedback: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +47,11 @@ class Node:
     consumers: list[Node] = field(default_factory=list)
 
     @property
+    def readers(self) -> list[Node]:
+        """The consumers of its result, not of a side output."""
+        return [one for one in self.consumers if any(via.node is self and not via.side_output for via in one.inputs)]
+
+    @property
     def label(self) -> str:
         """What people read: the name, or the method."""
         return self.name or self.method
@@ -48,8 +62,9 @@ def widths(nodes: list[Node], default: int) -> dict[str, int]:
     partitioned anew, else the job's. `nodes` in the order of creation, inputs before consumers."""
     result: dict[str, int] = {}
     for node in nodes:
-        before = {result[one.node.id] for one in node.inputs}
-        plain = all(one.partitioning is Partitioning.PARTITIONING_UNSPECIFIED for one in node.inputs)
+        inputs = [one for one in node.inputs if not one.is_feedback]
+        before = {result[one.node.id] for one in inputs}
+        plain = all(one.partitioning is Partitioning.PARTITIONING_UNSPECIFIED for one in inputs)
         inherited = before.pop() if plain and len(before) == 1 else default
         result[node.id] = node.width or inherited
     return result
@@ -59,13 +74,18 @@ def check_ends(nodes: list[Node]) -> None:
     """Raises PipelineError where records would go nowhere."""
     if not nodes:
         raise PipelineError(
-            "the pipeline is empty; begin with read_text(), read_csv(), read_json(), read_parquet() or generate()"
+            "the pipeline is empty; begin with read_text(), read_csv(), read_json(), read_parquet(), read_kafka(), "
+            "read_socket(), read_from() or generate()"
         )
     for node in nodes:
-        if not node.is_sink and not node.consumers:
+        if node.method == LOOP and not any(one.is_feedback for one in node.inputs):
+            raise PipelineError(
+                "the loop that begins here is open; close_with() says which stream goes back to it", node.where
+            )
+        if not node.is_sink and not node.readers:
             raise PipelineError(
                 f"what {node.method}() makes here goes nowhere; end it with write_sql(), write_parquet(), "
-                "write_csv(), write_json(), foreach_batch() or print()",
+                "write_csv(), write_json(), write_kafka(), write_to(), foreach_batch() or print()",
                 node.where,
             )
 
@@ -80,7 +100,8 @@ def chains(nodes: list[Node], width: dict[str, int]) -> list[list[Node]]:
             before = node.inputs[0]
             joined = (
                 before.partitioning is Partitioning.PARTITIONING_UNSPECIFIED
-                and len(before.node.consumers) == 1
+                and not before.side_output
+                and len(before.node.readers) == 1
                 and width[before.node.id] == width[node.id]
             )
             chain = chain_of[before.node.id] if joined else None
@@ -118,4 +139,7 @@ def _edge(source_vertex: str, target: Node, via: Input, width: dict[str, int]) -
     if partitioning is Partitioning.PARTITIONING_UNSPECIFIED:
         same = width[via.node.id] == width[target.id]
         partitioning = Partitioning.FORWARD if same else Partitioning.REBALANCE
-    return Edge(source_vertex, target.id, partitioning, via.keys)
+    feedback = Partitioning.PARTITIONING_UNSPECIFIED
+    if via.is_feedback:
+        partitioning, feedback = Partitioning.FEEDBACK, partitioning
+    return Edge(source_vertex, target.id, partitioning, via.keys, via.side_output, via.join_side, feedback)

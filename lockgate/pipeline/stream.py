@@ -3,32 +3,48 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lockgate_proto.messages import (
     Aggregate,
     ConsoleSink,
+    Deduplicate,
+    EventTime,
     FileFormat,
     FileSink,
     ForeachBatchSink,
+    IntervalJoin,
+    JoinSide,
     KeyedAggregate,
+    KeyedProcess,
     Partitioning,
+    PythonSink,
     PythonTransform,
     SqlSink,
     SqlTransform,
+    SqlWriteMode,
+    Window,
 )
 
-from lockgate.functions import AggregateExpression
-from lockgate.pipeline import checks
+from lockgate.connectors import CustomSink
+from lockgate.pipeline import checks, kafka
 from lockgate.pipeline.errors import PipelineError
-from lockgate.pipeline.pickled import describe, pickled
-from lockgate.pipeline.plan import Input, Node
+from lockgate.pipeline.functions import AggregateExpression
+from lockgate.pipeline.pickled import describe, pickled, pickled_connector, pickled_process
+from lockgate.pipeline.plan import LOOP, Input, Node
+from lockgate.pipeline.processing import ProcessFunction
+from lockgate.pipeline.states import declared_states
+from lockgate.pipeline.times import event_time_of, join_time
+from lockgate.pipeline.windows import Duration, WindowExpression
 
 if TYPE_CHECKING:
     from lockgate.pipeline.job import Job
 
 T = TypeVar("T", bound="Tunable")
+
+_WRITE_MODES = {"upsert": SqlWriteMode.UPSERT, "append": SqlWriteMode.APPEND}
 
 
 class Tunable:
@@ -54,7 +70,9 @@ class Tunable:
         return self
 
     def _node(self, method: str) -> Node:
-        if len(self._inputs) != 1 or self._inputs[0].partitioning is not Partitioning.PARTITIONING_UNSPECIFIED:
+        one = self._inputs[0]
+        is_plain = one.partitioning is Partitioning.PARTITIONING_UNSPECIFIED and not one.side_output
+        if len(self._inputs) != 1 or not is_plain:
             raise PipelineError(
                 f"{method}() belongs to an operator; call it right after one, such as sql(...).{method}(...)"
             )
@@ -101,6 +119,26 @@ class Stream(Tunable):
         """The same as `transform`: the function maps a DataFrame to a DataFrame."""
         return self._python("map", function)
 
+    def event_time(
+        self, expression: str, *, out_of_order: Duration, idle_after: Duration | None = None, column: str | None = None
+    ) -> Stream:
+        """Says when the records have happened, for windows further down. Right behind a source, or its transforms.
+
+        >>> job.read_json("clicks", schema="user STRING, at TIMESTAMP").event_time("at", out_of_order="5 seconds")
+
+        expression: SQL, a TIMESTAMP or whole milliseconds since 1970; out_of_order: how much later than a record one
+        may come that is older, as text or milliseconds; idle_after: a file or partition that has had nothing to read
+        for so long holds windows back no longer; column: what an expression that is no column is put into,
+        `event_time` unless given.
+        """
+        text = checks.text("event_time", "an SQL expression", expression, "at")
+        name = checks.text("event_time", "column=", column, "event_time") if column is not None else ""
+        if not name and not checks.is_column(text):
+            name = "event_time"
+        bound = checks.duration("event_time", "out_of_order", out_of_order, 0)
+        idle = 0 if idle_after is None else checks.duration("event_time", "idle_after", idle_after, 1)
+        return self._then("event_time", EventTime(text, name, bound, idle))
+
     def union(self, *others: Stream) -> Stream:
         """The rows of this and other streams, in any order. Their columns must be the same."""
         if not others:
@@ -117,6 +155,17 @@ class Stream(Tunable):
         if len({one.node.id for one in inputs}) != len(inputs):
             raise PipelineError("union() of a stream with itself; put an operator, such as select('*'), between")
         return Stream(self._job, tuple(inputs))
+
+    def loop(self) -> Loop:
+        """Begins a loop: its records are those of this stream, and those that `close_with` leads back here.
+
+        >>> tries = job.read_json("calls", schema="url STRING, tries INT").loop()
+        >>> called = tries.transform(call)
+        >>> tries.close_with(called.filter("NOT done AND tries < 5"))
+        >>> called.filter("done OR tries >= 5").write_parquet("answers")
+        """
+        node = self._job._add(LOOP, SqlTransform("SELECT * FROM input"), self._inputs)
+        return Loop(self._job, (Input(node),))
 
     def key_by(self, *columns: str) -> KeyedStream:
         """Brings rows with equal values in `columns` to the same subtask of the next operator."""
@@ -136,17 +185,61 @@ class Stream(Tunable):
         del aggregates
         raise PipelineError('aggregate() needs a key: key_by("word").aggregate(n=count())')
 
-    def write_sql(self, url: str, table: str, key: str | Iterable[str] | None = None) -> Sink:
-        """Upserts every row by `key` into a database table, committed with each checkpoint.
+    def process(self, function: Any, *, schema: Any) -> Stream:
+        """Only for keyed streams: raises PipelineError that says so."""
+        del function, schema
+        raise PipelineError('process() needs a key: key_by("word").process(MyFunction(), schema="word STRING")')
 
-        url: an SQLAlchemy URL; key: one column or several, those of the aggregate before it unless given.
+    def deduplicate(self, *, ttl: Duration | None = None) -> Stream:
+        """Only for keyed streams: raises PipelineError that says so."""
+        del ttl
+        raise PipelineError('deduplicate() needs a key: key_by("id").deduplicate(ttl="1 hour")')
+
+    def write_sql(
+        self,
+        url: str,
+        table: str,
+        key: str | Iterable[str] | None = None,
+        *,
+        mode: Literal["upsert", "append"] = "upsert",
+    ) -> Sink:
+        """Writes rows into a database table, committed with each checkpoint, exactly once.
+
+        url: an SQLAlchemy URL, `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`; table: `name` or
+        `schema.name`, made when it is missing. mode: "upsert" puts a row in the place of the one with the same `key`
+        (one column or several, those of the aggregate before it unless given); "append" inserts every row and takes
+        no key.
         """
-        if key is None:
+        how = checks.one_of("write_sql()", "mode", mode, _WRITE_MODES)
+        if how is SqlWriteMode.APPEND:
+            if key is not None:
+                raise PipelineError('write_sql(mode="append") inserts every row; leave key= out')
+            names: tuple[str, ...] = ()
+        elif key is None:
             names = self._keys_of_aggregate()
         else:
             names = checks.columns("write_sql", (key,) if isinstance(key, str) else key)
-        sink = SqlSink(checks.database_url(url), checks.text("write_sql", "a table name", table, "counts"), names)
-        return self._end("write_sql", sink)
+        plain = checks.text("write_sql", "a table name", table, "counts")
+        return self._end("write_sql", SqlSink(checks.database_url(url), plain, names, how))
+
+    def write_kafka(
+        self,
+        servers: str,
+        topic: str,
+        *,
+        key: str | None = None,
+        value: str = "value",
+        mode: Literal["exactly_once", "at_least_once"] = "exactly_once",
+        commits_topic: str = "lockgate-commits",
+        options: Mapping[str, Any] | None = None,
+    ) -> Sink:
+        """Writes rows as records of a Kafka topic that exists, in one Kafka transaction for each checkpoint.
+
+        key, value: columns, STRING or BINARY; other columns are left out. mode: "at_least_once" writes records as they
+        come, and some again after a failure. commits_topic: notes what is committed; made where it is missing. Readers
+        have to read committed records only. servers, options: as for `read_kafka`.
+        """
+        return self._end("write_kafka", kafka.sink(servers, topic, key, value, mode, commits_topic, options))
 
     def write_parquet(self, path: str | os.PathLike[str]) -> Sink:
         """Writes Parquet files into a folder; a file is seen when its checkpoint is complete, and only then."""
@@ -165,12 +258,20 @@ class Stream(Tunable):
         return self._end("print", ConsoleSink(checks.whole("print()", "rows", rows, 1)))
 
     def foreach_batch(self, function: Callable[[Any, int], object]) -> Sink:
-        """Calls `function(df, checkpoint_id)` with the rows of each completed checkpoint.
+        """Calls `function(df, checkpoint_id)` with the rows of each completed checkpoint that has any.
 
-        After a failure it may be called again with the same id and rows: make it idempotent by that id.
+        After a failure it may be called again with the same id and rows: make it idempotent by that id. One subtask
+        takes all rows. With `.parallelism(n)` each subtask calls it for its own rows, so that one id comes with
+        several sets of rows: then the id alone does not tell what was done before.
         """
         data = pickled("foreach_batch", function, ("df", "checkpoint_id"))
-        return self._end("foreach_batch", ForeachBatchSink(data, describe(function)))
+        sink = self._end("foreach_batch", ForeachBatchSink(data, describe(function)))
+        sink._node("foreach_batch").width = 1
+        return sink
+
+    def write_to(self, sink: CustomSink) -> Sink:
+        """Writes to a sink of your own: an object of a class that derives from `lockgate.CustomSink`."""
+        return self._end("write_to", PythonSink(pickled_connector("write_to", sink, CustomSink), describe(sink)))
 
     def _then(self, method: str, kind: Any) -> Stream:
         return Stream(self._job, (Input(self._job._add(method, kind, self._inputs)),))
@@ -187,13 +288,47 @@ class Stream(Tunable):
     def _repartitioned(self, method: str, partitioning: Partitioning, keys: tuple[str, ...] = ()) -> tuple[Input, ...]:
         if any(one.partitioning is not Partitioning.PARTITIONING_UNSPECIFIED for one in self._inputs):
             raise PipelineError(f"{method}() right after another repartitioning; keep one of the two")
-        return tuple(Input(one.node, partitioning, keys) for one in self._inputs)
+        return tuple(Input(one.node, partitioning, keys, one.side_output) for one in self._inputs)
 
     def _keys_of_aggregate(self) -> tuple[str, ...]:
         for one in self._inputs:
             if isinstance(one.node.kind, KeyedAggregate):
-                return one.node.kind.keys
-        raise PipelineError('write_sql() needs key=: the columns that make a row unique, such as key="word"')
+                return (*one.node.kind.keys, *(["window_start"] if one.node.kind.window is not None else []))
+        raise PipelineError(
+            'write_sql() needs key=: the columns that make a row unique, such as key="word"; '
+            'or mode="append", which inserts every row'
+        )
+
+
+class Loop(Stream):
+    """What goes round: what `loop` returns."""
+
+    def close_with(self, *streams: Stream) -> None:
+        """Leads the records of streams that come out of this loop back to its beginning. Their columns are the same.
+
+        Each comes back to the same subtask, or to the next one in turn where the parallelism differs or
+        `rebalance()` asks for it; `key_by()` sends equal keys to the same one.
+        """
+        head = self._node("close_with")
+        if not streams:
+            raise PipelineError("close_with() needs the stream that goes back")
+        if any(one.is_feedback for one in head.inputs):
+            raise PipelineError("this loop is closed already; name all streams that go back in one close_with()")
+        back: list[Input] = []
+        for stream in streams:
+            if not isinstance(stream, Stream):
+                raise PipelineError(f"close_with() takes streams, not {type(stream).__name__}")
+            back += stream._inputs
+        for one in back:
+            if head not in _upstream(one.node):
+                raise PipelineError(f"close_with(): {one.node.method}() at {one.node.where} is not behind this loop")
+            if one.partitioning is Partitioning.BROADCAST or one.side_output:
+                raise PipelineError("close_with() takes neither broadcast() nor late() streams")
+        if len({one.node.id for one in back}) != len(back):
+            raise PipelineError("close_with() names a stream twice")
+        head.inputs += tuple(replace(one, is_feedback=True) for one in back)
+        for node in {one.node.id: one.node for one in back}.values():
+            node.consumers.append(head)
 
 
 class KeyedStream(Stream):
@@ -209,6 +344,98 @@ class KeyedStream(Stream):
         >>> from lockgate import avg, count
         >>> stream.key_by("city").aggregate(n=count(), mean=avg("price"))
         """
+        return self._then("aggregate", self._aggregation(aggregates, None))
+
+    def window(
+        self, window: WindowExpression, *, on: str | None = None, allowed_lateness: Duration = 0
+    ) -> WindowedStream:
+        """Aggregates per key and window of event time: `window(tumbling("5 seconds")).aggregate(n=count())`.
+
+        on: SQL of the event time, the column declared by `event_time` unless given; allowed_lateness: how long after
+        its end a window still takes late records, and gives its new result for them.
+        """
+        if not isinstance(window, WindowExpression):
+            raise PipelineError(
+                f'window() takes tumbling("5 seconds") or sliding("5 s", "1 s") from lockgate, not {window!r}'
+            )
+        time = (
+            checks.text("window", "on=", on, "at") if on is not None else event_time_of("window()", "on", self._inputs)
+        )
+        lateness = checks.duration("window", "allowed_lateness", allowed_lateness, 0)
+        return WindowedStream(self, Window(window.kind, time, lateness))
+
+    def interval_join(
+        self,
+        other: KeyedStream,
+        *,
+        lower: Duration,
+        upper: Duration,
+        left_time: str | None = None,
+        right_time: str | None = None,
+        left_prefix: str = "",
+        right_prefix: str = "",
+    ) -> Stream:
+        """Pairs of a row of this stream, the left, and one of another, the right, with equal keys and near in time.
+
+        >>> orders.key_by("id").interval_join(payments.key_by("order_id"), lower="-5 seconds", upper="10 minutes")
+
+        lower, upper: the right time is at least the left time plus `lower` and at most that plus `upper`, both as text
+        or milliseconds, and below zero for what comes before the left row. left_time, right_time: SQL of the event
+        times, the columns declared by `event_time` unless given. left_prefix, right_prefix: put in front of the
+        columns of a side; where both sides have a column of one name that is no key of both, one of them is needed.
+        """
+        if not isinstance(other, KeyedStream):
+            raise PipelineError(
+                'interval_join() takes another keyed stream: orders.key_by("id").interval_join('
+                f'payments.key_by("order_id"), ...), not {type(other).__name__}'
+            )
+        if other._job is not self._job:
+            raise PipelineError("interval_join() takes streams of the same Job")
+        if len(self._keys) != len(other._keys):
+            raise PipelineError(
+                f"interval_join() has {len(self._keys)} key columns on the left and {len(other._keys)} on the right; "
+                "key both by as many, in the same order"
+            )
+        inputs = tuple(
+            replace(one, join_side=side)
+            for side, stream in ((JoinSide.LEFT, self), (JoinSide.RIGHT, other))
+            for one in stream._inputs
+        )
+        if len({one.node.id for one in inputs}) != len(inputs):
+            raise PipelineError(
+                "interval_join() of a stream with itself; put an operator, such as select('*'), between"
+            )
+        low, high = (checks.signed_duration("interval_join", *one) for one in (("lower", lower), ("upper", upper)))
+        if low > high:
+            raise PipelineError(f"interval_join() from {lower!r} to {upper!r} holds nothing; lower comes before upper")
+        times = (join_time("left", left_time, self._inputs), join_time("right", right_time, other._inputs))
+        prefixes = (_prefix("left_prefix", left_prefix), _prefix("right_prefix", right_prefix))
+        kind = IntervalJoin(self._keys, other._keys, *times, low, high, *prefixes)
+        return Stream(self._job, (Input(self._job._add("interval_join", kind, inputs)),))
+
+    def process(self, function: ProcessFunction, *, schema: Any) -> Stream:
+        """Calls a function of your own for every record, with state and timers of the record's key.
+
+        >>> stream.key_by("sensor").process(EmitIfGreater(), schema="sensor STRING, value DOUBLE")
+
+        function: an object of a class that derives from `lockgate.ProcessFunction`; schema: of the rows it puts out,
+        Spark DDL. The cluster takes such jobs from clients that show its secret.
+        """
+        data = pickled_process("process", function, ProcessFunction)
+        states = declared_states(function)
+        told = checks.schema("process", schema)
+        return self._then("process", KeyedProcess(self._keys, data, describe(function), told, states))
+
+    def deduplicate(self, *, ttl: Duration | None = None) -> Stream:
+        """Passes the first record of each key on, and drops those that follow.
+
+        ttl: so long after it was passed on, by the wall clock, its key counts as new again. Without it every key is
+        kept for ever.
+        """
+        return self._then("deduplicate", Deduplicate(self._keys, _ttl("deduplicate", "ttl", ttl)))
+
+    def _aggregation(self, aggregates: Mapping[str, AggregateExpression], window: Window | None) -> KeyedAggregate:
+        taken = self._keys if window is None else (*self._keys, "window_start", "window_end")
         if not aggregates:
             raise PipelineError("aggregate() needs at least one aggregate, such as aggregate(n=count())")
         listed = []
@@ -218,7 +445,50 @@ class KeyedStream(Stream):
                     f"aggregate({output}=...) takes count(), sum_(), min_(), max_() or avg() from lockgate, "
                     f"not {expression!r}"
                 )
-            if output in self._keys:
-                raise PipelineError(f"aggregate({output}=...) has the name of a key column; choose another")
+            if output in taken:
+                kind = "key" if output in self._keys else "window"
+                raise PipelineError(f"aggregate({output}=...) has the name of a {kind} column; choose another")
             listed.append(Aggregate(output, expression.function, expression.input))
-        return self._then("aggregate", KeyedAggregate(self._keys, tuple(listed)))
+        return KeyedAggregate(self._keys, tuple(listed), window)
+
+
+class WindowedStream:
+    """A keyed stream cut into windows: what `window` returns."""
+
+    def __init__(self, keyed: KeyedStream, window: Window) -> None:
+        self._keyed = keyed
+        self._window = window
+
+    def aggregate(self, **aggregates: AggregateExpression) -> WindowResults:
+        """Emits (keys, window_start, window_end, aggregates) once event time has passed the end of a window."""
+        keyed = self._keyed
+        stream = keyed._then("aggregate", keyed._aggregation(aggregates, self._window))
+        return WindowResults(keyed._job, stream._inputs)
+
+
+class WindowResults(Stream):
+    """The results of windows."""
+
+    def late(self) -> Stream:
+        """What came too late for its window: rows like the results, with the aggregates of the late records alone."""
+        return Stream(self._job, (Input(self._node("late"), side_output="late"),))
+
+
+def _prefix(name: str, value: str) -> str:
+    if not isinstance(value, str):
+        raise PipelineError(f"interval_join() needs {name} as text, such as 'payment_', not {value!r}")
+    return value.strip()
+
+
+def _ttl(method: str, name: str, value: Duration | None) -> int:
+    return 0 if value is None else checks.duration(method, name, value, 1)
+
+
+def _upstream(node: Node) -> set[Node]:
+    """The operator and every one that its records come from."""
+    found, more = {node}, [node]
+    while more:
+        fresh = {one.node for one in more.pop().inputs} - found
+        found |= fresh
+        more += fresh
+    return found

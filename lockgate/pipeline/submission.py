@@ -25,16 +25,29 @@ _STARTED = frozenset({JobState.RUNNING, JobState.FINISHING})
 _PROOF = frozenset({JobEventKind.FIRST_RECORD, JobEventKind.CHECKPOINT_COMPLETED})
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a job starts from.
+
+    pointer: of a savepoint or retained checkpoint, empty for nothing; allow_unmatched_state: what it holds of operators
+    that the job does not have is left behind.
+    """
+
+    pointer: str = ""
+    allow_unmatched_state: bool = False
+
+
 @dataclass
 class Steering:
     """What `lockgate submit` decides for the file that it runs.
 
-    target: where jobs go, None prints their graphs instead; handles: what was submitted; submitted: how many.
+    target: where jobs go, None prints their graphs instead; start: replaces what the file says when it has a pointer;
+    handles: what was submitted; submitted: how many.
     """
 
     target: ClusterTarget | None
     key: str | None = None
-    restore_from: str | None = None
+    start: Start = Start()
     handles: list[JobHandle] = field(default_factory=list)
     submitted: int = 0
 
@@ -48,20 +61,20 @@ def steer(steering: Steering | None) -> None:
     _Current.steering = steering
 
 
-def submit(job: Job, graph: JobGraph, cluster: str | None, wait: bool, restore_from: str | None) -> JobHandle:
+def submit(job: Job, graph: JobGraph, cluster: str | None, wait: bool, start: Start) -> JobHandle:
     """Submits the graph under the job's key, follows it until it runs, and prints how it stands."""
     steering = _Current.steering
     if steering is None:
-        handle = send(Client.connect(find_cluster(cluster)), job.key, graph, restore_from or "", print)
+        handle = send(Client.connect(find_cluster(cluster)), job.key, graph, start, print)
     else:
-        handle = submit_graph(steering, graph, job.key, restore_from)
+        handle = submit_graph(steering, graph, job.key, start)
     if wait and (steering is None or steering.target is not None):
         status = handle.wait()
         print(f"job {handle.key} has ended: {status.state.name}", flush=True)
     return handle
 
 
-def submit_graph(steering: Steering, graph: JobGraph, key: str, restore_from: str | None = None) -> JobHandle:
+def submit_graph(steering: Steering, graph: JobGraph, key: str, start: Start = Start()) -> JobHandle:
     """Submits a graph as `lockgate submit` was told to; prints it on a dry run."""
     if steering.key is not None and steering.submitted:
         raise PipelineError("the file submits several jobs; --key fits only one: give each Job its own key=")
@@ -73,9 +86,15 @@ def submit_graph(steering: Steering, graph: JobGraph, key: str, restore_from: st
         print(graph_text(graph))
         return DryRun(chosen)
     client = Client.connect(steering.target)
-    handle = send(client, chosen, graph, steering.restore_from or restore_from or "", print)
+    handle = send(client, chosen, graph, _steered(steering.start, start), print)
     steering.handles.append(handle)
     return handle
+
+
+def _steered(command: Start, file: Start) -> Start:
+    """The command line's pointer wins; leaving state behind is allowed when either of them says so."""
+    allow = command.allow_unmatched_state or file.allow_unmatched_state
+    return Start(command.pointer or file.pointer, allow)
 
 
 class DryRun(JobHandle):
@@ -88,9 +107,11 @@ class DryRun(JobHandle):
         raise PipelineError("this is a dry run: the job was printed, not submitted")
 
 
-def send(client: Client, key: str, graph: JobGraph, restore_from: str, say: Callable[[str], None]) -> JobHandle:
+def send(client: Client, key: str, graph: JobGraph, start: Start, say: Callable[[str], None]) -> JobHandle:
     """Submits and follows until the job runs, or START_TIMEOUT_MS has passed. Raises JobFailed when it fails."""
-    response = client.submit(key, graph, restore_from)
+    response = client.submit(key, graph, start.pointer, allow_unmatched_state=start.allow_unmatched_state)
+    for warning in response.warnings:
+        say(f"warning: {warning}")
     if not response.created:
         say(f"job {key} was submitted before; following it")
     handle = JobHandle(client, key)

@@ -1,0 +1,147 @@
+"""Commands around savepoints: `lockgate savepoint ...`, `stop`, `rescale`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from lockgate.commands.options import connect, json_option, target_options
+
+_timeout_option = click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Seconds for the snapshot.",
+)
+
+
+class _Savepoints(click.Group):
+    """`lockgate savepoint KEY` is short for `lockgate savepoint take KEY`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """What is none of the commands is a job's key."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["take", *args]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Savepoints)
+def savepoint() -> None:
+    """Take, list and dispose of savepoints: snapshots that stay until you delete them.
+
+    \b
+    Examples:
+      lockgate savepoint wordcount-1f2e3d4c
+      lockgate submit wordcount.py --from "$(lockgate savepoint wordcount-1f2e3d4c)"
+      lockgate savepoint list wordcount-1f2e3d4c
+      lockgate savepoint dispose wordcount-1f2e3d4c 17
+    """
+
+
+@savepoint.command()
+@click.argument("key")
+@_timeout_option
+@json_option
+@target_options
+def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None) -> None:
+    """Take a savepoint and print its pointer. `lockgate savepoint KEY` does the same."""
+    from lockgate.commands import views
+
+    with connect(target) as client:
+        taken = client.savepoint(key, int((timeout_s or 0) * 1000))
+    click.echo(json.dumps(views.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
+
+
+@savepoint.command("list")
+@click.argument("key")
+@json_option
+@target_options
+def list_(key: str, as_json: bool, **target: str | None) -> None:
+    """List the savepoints of a job, running or ended, newest first."""
+    from lockgate.commands import views
+
+    with connect(target) as client:
+        found = client.savepoints(key)
+    if as_json:
+        click.echo(json.dumps([views.checkpoint_json(one) for one in found], indent=2))
+    else:
+        click.echo(views.checkpoints_text(found))
+
+
+@savepoint.command()
+@click.argument("key")
+@click.argument("number", type=click.IntRange(min=1))
+@target_options
+def dispose(key: str, number: int, **target: str | None) -> None:
+    """Delete savepoint NUMBER of a job for good, of a job that has ended also a retained checkpoint.
+
+    Refused while it is the newest snapshot of a job that runs, or another job starts from it.
+    """
+    with connect(target) as client:
+        client.dispose_savepoint(key, number)
+    click.echo(f"job {key} has no savepoint {number} any more")
+
+
+@click.command()
+@click.argument("key")
+@click.option("--drain", is_flag=True, help="Sources stop reading first, and all that was read flows out.")
+@_timeout_option
+@click.option("--wait", is_flag=True, help="Return when the job has ended.")
+@json_option
+@target_options
+def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bool, **target: str | None) -> None:
+    """End a job with a savepoint and print its pointer.
+
+    What the savepoint holds is committed, and nothing after it. A new job that starts from it goes on without a gap.
+
+    \b
+    Examples:
+      lockgate stop wordcount-1f2e3d4c
+      lockgate submit wordcount.py --from "$(lockgate stop wordcount-1f2e3d4c --wait)"
+    """
+    from lockgate.commands import views
+    from lockgate.commands.progress import Silent, follow
+
+    with connect(target) as client:
+        taken = client.stop(key, drain=drain, timeout_ms=int((timeout_s or 0) * 1000))
+        if wait:
+            follow(client, key, Silent())
+    click.echo(json.dumps(views.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
+
+
+@click.command()
+@click.argument("key")
+@click.argument("vertices", nargs=-1, required=True, metavar="VERTEX=N...")
+@_timeout_option
+@target_options
+def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, **target: str | None) -> None:
+    """Change the parallelism of a job that runs: a snapshot, and a restart from it.
+
+    `lockgate job KEY` shows the vertices. Refused, before anything is stopped, when there are not enough slots.
+
+    \b
+    Examples:
+      lockgate rescale wordcount-1f2e3d4c counts=3
+      lockgate rescale wordcount-1f2e3d4c read=4 counts=8
+    """
+    from lockgate.client.rescale import rescale as rescale_job
+
+    wanted = dict(_vertex(one) for one in vertices)
+    with connect(target) as client:
+        status = rescale_job(client, key, wanted, int((timeout_s or 0) * 1000))
+    counts: dict[str, int] = {}
+    for one in status.subtasks:
+        counts[one.vertex_id] = counts.get(one.vertex_id, 0) + 1
+    shape = ", ".join(f"{name}={count}" for name, count in counts.items())
+    click.echo(f"job {key} is {status.state.name.lower()} (attempt {status.attempt})" + (f": {shape}" if shape else ""))
+
+
+def _vertex(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition("=")
+    if not name or not number.isascii() or not number.isdigit() or int(number) < 1:
+        raise click.UsageError(f"{text!r} is not VERTEX=N, such as counts=3")
+    return name, int(number)
