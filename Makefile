@@ -3,7 +3,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docker-image docker-demo test test-fast test-chaos test-docker lint mutation proto benchmarks clean
+.PHONY: help setup demo examples docker-image docker-demo test test-fast test-chaos test-soak test-docker lint mutation proto benchmarks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,14 +20,21 @@ docker-image: setup ## the container image for every role; needs a container eng
 docker-demo: docker-image ## the same demo on a cluster in containers (INPUT=FOLDER for your own text)
 	@$(PY) -m lockgate.demo.containers $(if $(INPUT),--input "$(INPUT)")
 
+examples: setup ## every runnable example, with the leader and with a task manager killed; each checks its own result
+	@$(PY) -m examples all --kill leader
+	@$(PY) -m examples all --kill taskmanager
+
 test: setup ## all tests that need no container engine
-	@$(PY) -m pytest -m "not docker" $(ARGS)
+	@$(PY) -m pytest -m "not docker and not soak" $(ARGS)
 
 test-fast: setup ## the pure tests alone: seconds
 	@$(PY) -m pytest -m "not docker and not integration and not chaos" $(ARGS)
 
 test-chaos: setup ## the tests that kill real processes
-	@$(PY) -m pytest -m chaos $(ARGS)
+	@$(PY) -m pytest -m "chaos and not soak" $(ARGS)
+
+test-soak: setup ## the chaos tests again, with more faults and backends
+	@$(PY) -m pytest -m soak $(ARGS)
 
 test-docker: docker-image ## the compose cluster under faults; needs a container engine
 	@LOCKGATE_IMAGE=lockgate:latest $(PY) -m pytest -m docker tests/docker $(ARGS)
@@ -45,7 +52,7 @@ proto: setup ## regenerate stubs and messages from the .proto files
 	@$(PY) proto/generate.py
 
 benchmarks: setup ## all benchmarks, one after another
-	@for name in startup failover state wordcount; do $(PY) -m benchmarks.$$name || exit 1; done
+	@for name in startup failover rescale state rocksdb wordcount abs unaligned; do $(PY) -m benchmarks.$$name || exit 1; done
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -7,7 +7,6 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,7 +18,6 @@ from lockgate_proto.messages import (
     FileFormat,
     FileSource,
     JobGraph,
-    JobState,
     KeyedAggregate,
     Operator,
     Partitioning,
@@ -30,17 +28,13 @@ from lockgate_proto.messages import (
 
 from benchmarks import corpus
 from benchmarks.common import Measurement, Row, WrongResult, at_least, cache_folder, parser, run, say
+from benchmarks.job_run import NEVER_MS, run_through
 from benchmarks.spark_batch import QUERY
 from lockgate.client import Client
 from lockgate.demo.wordcount import compare, read_counts
-from lockgate.drill.observer import JobObserver
-from lockgate.drill.timeline import checkpoint_counts
 from lockgate.errors import UserError
 from lockgate.local import LocalCluster
 from lockgate.local.work_folder import WorkFolder
-
-_NEVER_MS = 3_600_000
-_JOB_LIMIT_S = 300.0
 
 
 def graph(folder: Path, database: Path, interval_ms: int) -> JobGraph:
@@ -74,12 +68,13 @@ def measure(arguments: argparse.Namespace) -> Measurement:
             Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
         ):
             for number in range(arguments.warm_up):
-                _job(client, folder, work, f"warm-{number}", 1000)
+                key = f"warm-{number}"
+                run_through(client, key, graph(folder, work / f"{key}.db", 1000))
             for number in range(arguments.runs):
-                pair = [(with_s, f"with-{number}", 1000), (without_s, f"without-{number}", _NEVER_MS)]
+                pair = [(with_s, f"with-{number}", 1000), (without_s, f"without-{number}", NEVER_MS)]
                 # A JVM still gets faster from run to run, so neither kind may always come second.
                 for times, key, interval_ms in pair if number % 2 == 0 else reversed(pair):
-                    times.append(_job(client, folder, work, key, interval_ms))
+                    times.append(run_through(client, key, graph(folder, work / f"{key}.db", interval_ms)).seconds)
         spark_s = _spark(folder, work, arguments.runs + 2)[2:]  # the first two warm the JVM up
         say("plain Spark batch: " + ", ".join(f"{seconds:.2f} s" for seconds in spark_s))
         _check(work, [f"{kind}-{number}" for kind in ("with", "without") for number in range(arguments.runs)])
@@ -88,23 +83,6 @@ def measure(arguments: argparse.Namespace) -> Measurement:
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, object]:
     return {"spark_master": arguments.spark_master} if arguments.spark_master else {}
-
-
-def _job(client: Client, folder: Path, work: Path, key: str, interval_ms: int) -> float:
-    """Runs the job once; seconds from the submission to FINISHED, results committed."""
-    started = time.monotonic()
-    client.submit(key, graph(folder, work / f"{key}.db", interval_ms))
-    observer = JobObserver(client, key)
-    try:
-        observer.wait_for(lambda: bool(observer.status and observer.status.restarts), _JOB_LIMIT_S)  # or its end
-        seconds = time.monotonic() - started
-        status = observer.status
-        if status is None or status.state != JobState.FINISHED or status.restarts:
-            raise UserError(f"the job {key} did not run through: {status and (status.state.name, status.error)}")
-        say(f"  {key}: {seconds:.2f} s, {checkpoint_counts(observer.events)[0]} checkpoints")
-        return seconds
-    finally:
-        observer.close()
 
 
 def _spark(folder: Path, work: Path, runs: int) -> list[float]:

@@ -8,6 +8,9 @@ python=${PYTHON:-.venv/bin/python}
 base=debian:bookworm-slim
 suite=bookworm
 image_python=3.11 # Debian bookworm's
+made_label=lockgate.base.made # of a base image that was made here; Unix seconds
+base_days=${BASE_DAYS:-7}     # so long it is good enough
+keyring=${DEBIAN_KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg}
 context=docker/.context
 
 fail() {
@@ -29,42 +32,79 @@ check_engine() {
         || fail "the container engine does not answer (${said##*$'\n'}); start it, or set DOCKER_API_VERSION when the client is newer than it"
 }
 
+# A base that was pulled is the engine's to keep up to date. One that was made here is replaced when it has become old.
 ensure_base() {
-    if docker image inspect "$base" >/dev/null 2>&1; then return; fi
+    local made days
+    if docker image inspect "$base" >/dev/null 2>&1; then
+        made=$(docker image inspect --format "{{with .Config.Labels}}{{index . \"$made_label\"}}{{end}}" "$base")
+        [ -n "$made" ] || return 0
+        days=$((($(date +%s) - made) / 86400))
+        [ "$days" -ge "$base_days" ] || return 0
+        echo "$base was made here $days days ago: making it anew ..."
+        pull_base || (make_base) || echo "warning: $base stays as it was $days days ago" >&2
+        return 0
+    fi
+    pull_base || make_base
+}
+
+pull_base() {
     echo "pulling $base ..."
-    if timeout "${PULL_TIMEOUT:-120}" docker pull --quiet "$base" >/dev/null 2>&1; then return; fi
-    echo "no registry answers: making $base from Debian's packages ..."
-    make_base
+    timeout "${PULL_TIMEOUT:-120}" docker pull --quiet "$base" >/dev/null 2>&1
+}
+
+ensure_debootstrap() {
+    local missing=()
+    command -v debootstrap >/dev/null || missing+=(debootstrap)
+    command -v gpgv >/dev/null || missing+=(gpgv)
+    [ -e "$keyring" ] || missing+=(debian-archive-keyring)
+    [ ${#missing[@]} -gt 0 ] || return 0
+    as_root apt-get update -qq && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null \
+        || fail "${missing[*]} is needed and could not be installed; run: apt-get install ${missing[*]}"
 }
 
 make_base() {
-    if ! command -v debootstrap >/dev/null; then
-        as_root apt-get update -qq && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null \
-            || fail "debootstrap is needed and could not be installed; run: apt-get install debootstrap"
-    fi
+    echo "no registry answers: making $base from Debian's packages ..."
+    ensure_debootstrap
     local folder
     folder=$(mktemp -d)
     # shellcheck disable=SC2064
     trap "as_root rm -rf '$folder'" EXIT
-    as_root debootstrap --variant=minbase "$suite" "$folder/tree" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$folder/log" 2>&1 \
+    as_root debootstrap --variant=minbase --force-check-gpg --keyring="$keyring" "$suite" "$folder/tree" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$folder/log" 2>&1 \
         || { tail -n 5 "$folder/log" >&2; fail "debootstrap could not make the base image; the lines above say why"; }
-    if [ -n "${DEBIAN_SECURITY_MIRROR:-}" ]; then
-        echo "deb $DEBIAN_SECURITY_MIRROR $suite-security main" | as_root tee -a "$folder/tree/etc/apt/sources.list" >/dev/null
-    fi
-    as_root rm -rf "$folder"/tree/var/cache/apt/archives/*.deb "$folder"/tree/var/lib/apt/lists/* \
+    add_security_updates "$folder"
+    as_root rm -rf "$folder"/tree/var/cache/apt/archives/*.deb "$folder"/tree/var/cache/apt/*.bin "$folder"/tree/var/lib/apt/lists/* \
         "$folder"/tree/usr/share/doc/* "$folder"/tree/usr/share/man/* "$folder"/tree/usr/share/locale/*
-    as_root tar -C "$folder/tree" -c . | docker import --change 'CMD ["bash"]' - "$base" >/dev/null
+    as_root tar -C "$folder/tree" -c . \
+        | docker import --change 'CMD ["bash"]' --change "LABEL $made_label=$(date +%s)" - "$base" >/dev/null \
+        || fail "the engine has not taken the base image"
     as_root rm -rf "$folder"
     trap - EXIT
 }
 
+# Debian's security updates, from the mirror beside the one that debootstrap has used unless another is named.
+add_security_updates() {
+    local mirror security sources=$1/tree/etc/apt/sources.list
+    mirror=$(sed -n 's|^deb \([^ ]*\) .*|\1|p' "$sources" | head -n 1)
+    security=${DEBIAN_SECURITY_MIRROR:-$(sed 's|/*$||; s|/debian$|/debian-security|' <<<"$mirror")}
+    if ! wget -q -T 20 -t 2 -O /dev/null "$security/dists/$suite-security/InRelease"; then
+        echo "warning: no security updates at $security: name their mirror in DEBIAN_SECURITY_MIRROR, and docker rmi $base" >&2
+        return
+    fi
+    echo "deb $security $suite-security main" | as_root tee -a "$sources" >/dev/null
+    as_root chroot "$1/tree" sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get upgrade -qq -y' >"$1/log" 2>&1 \
+        || { tail -n 3 "$1/log" >&2; echo "warning: the packages of $base are not up to date; the lines above say why" >&2; }
+}
+
 # What is to be installed in the image: the versions that the venv has, for they were tested, where its Python is the
-# image's; else what pyproject.toml asks for.
+# image's; else what pyproject.toml asks for. With Spark Connect, RocksDB, Kafka and PostgreSQL's driver (its extra is
+# named by itself).
 requirements() {
     "$python" - "$image_python" <<'PYTHON'
 import re, sys, tomllib
 from importlib.metadata import requires, version
-wanted = tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]
+project = tomllib.load(open("pyproject.toml", "rb"))["project"]
+extras = project["optional-dependencies"]
+wanted = [*project["dependencies"], *extras["connect"], *extras["rocksdb"], *extras["kafka"], *extras["postgresql"], "psycopg-binary"]
 if sys.argv[1] != "%d.%d" % sys.version_info[:2]:
     print(*wanted, sep="\n")
     sys.exit()
@@ -131,14 +171,19 @@ build_image() {
         || { tail -n 15 "$log" >&2; fail "the image could not be built; the lines above are the end of $log"; }
 }
 
-[ -x "$python" ] || fail "$python is missing; run: make setup"
-check_engine
-mkdir -p "$context"
-exec 9>"$context/lock"
-flock 9 # two builds at a time would take each other's files away
-ensure_base
-gather_dependencies
-build_wheel
-build_image
-bytes=$(docker image inspect --format '{{.Size}}' "$tag")
-echo "$tag is ready: $((bytes / 1000 / 1000)) MB"
+main() {
+    [ -x "$python" ] || fail "$python is missing; run: make setup"
+    check_engine
+    mkdir -p "$context"
+    exec 9>"$context/lock"
+    flock 9 # two builds at a time would take each other's files away
+    ensure_base
+    gather_dependencies
+    build_wheel
+    build_image
+    local bytes
+    bytes=$(docker image inspect --format '{{.Size}}' "$tag")
+    echo "$tag is ready: $((bytes / 1000 / 1000)) MB"
+}
+
+[ "${BASH_SOURCE[0]}" != "$0" ] || main # its functions alone where another script reads it

@@ -1,0 +1,129 @@
+"""`python -m benchmarks.rescale`: a running job goes from 2 to 3 counting subtasks and back, with all its keys."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from lockgate_proto.messages import JobEventKind
+
+from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
+from lockgate import Job, count
+from lockgate.client import Client
+from lockgate.client.rescale import rescale
+from lockgate.drill.observer import JobObserver
+from lockgate.local import LocalCluster
+
+GOAL_MS = 2_000.0
+_PARTITIONS = 2
+_WAIT_S = 120.0
+_KEY = "rescale-benchmark"
+
+
+def job(folder: Path, keys: int, rate: float) -> Job:
+    """Rows at a steady rate, counted by one of `keys` keys; every hundredth new count of a key is written down."""
+    made = Job("rescale", parallelism=2, checkpoint_interval_ms=1_000)
+    rows = made.generate(rate=rate / _PARTITIONS, partitions=_PARTITIONS).uid("rows")
+    keyed = rows.sql(f"SELECT sequence % {keys // _PARTITIONS} * {_PARTITIONS} + `partition` AS k FROM input")
+    counts = keyed.key_by("k").aggregate(n=count()).uid("counts")
+    counts.filter("k % 100 = 0").write_parquet(folder / "counts").uid("written")
+    return made
+
+
+def measure(arguments: argparse.Namespace) -> Measurement:
+    """One job, rescaled up and down in turn."""
+    with tempfile.TemporaryDirectory(prefix="lockgate-rescale-") as name:
+        folder = Path(name)
+        say("starting a cluster ...")
+        with (
+            LocalCluster(folder / "cluster", slots=3) as cluster,
+            Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
+        ):
+            client.submit(_KEY, job(folder, arguments.keys, arguments.rate).graph())
+            times, durable = _rescale_all(client, arguments)
+            client.stop(_KEY)
+        _check(folder / "counts")
+    up = times[0::2]
+    rows = (
+        at_most(f"{arguments.keys:,} keys, 2 -> 3: to the first record, median", statistics.median(up), GOAL_MS, "ms"),
+        at_most(f"  worst of {len(up)}", max(up), GOAL_MS, "ms"),
+        Row("  back, 3 -> 2: median", f"{statistics.median(times[1::2]):.4g} ms"),
+        Row("  until the change is durable, median", f"{statistics.median(durable):.4g} ms"),
+    )
+    return Measurement(rows, {"keys": arguments.keys, "up_ms": up, "down_ms": times[1::2], "durable_ms": durable})
+
+
+def _rescale_all(client: Client, arguments: argparse.Namespace) -> tuple[list[float], list[float]]:
+    """ms from the command to the first record, for 2 -> 3 and 3 -> 2 in turn; ms until each was durable."""
+    observer = JobObserver(client, _KEY)
+    try:
+        _until(observer, lambda: _read(observer) >= 2 * arguments.keys, "all keys are there")
+        times: list[float] = []
+        durable: list[float] = []
+        for number in range(2 * arguments.times):
+            observer.wait_for(lambda: False, arguments.every)
+            status = client.job(_KEY)
+            wanted = 2 + (number + 1) % 2
+            started_us = time.time_ns() // 1000
+            client.rescale(_KEY, {"counts": wanted})
+            durable.append((time.time_ns() // 1000 - started_us) / 1000)
+            times.append((_first_record_us(observer, status.attempt) - started_us) / 1000)
+            found = Counter(one.vertex_id for one in rescale(client, _KEY, {"counts": wanted}).subtasks)["counts"]
+            if found != wanted:
+                raise WrongResult(f"{found} counting subtasks run, {wanted} were wanted")
+            say(f"to {wanted} subtasks: {times[-1]:.0f} ms; durable after {durable[-1]:.0f} ms")
+        return times, durable
+    finally:
+        observer.close()
+
+
+def _read(observer: JobObserver) -> int:
+    operators = observer.status.operators if observer.status is not None else ()
+    return sum(one.records_out for one in operators if one.operator_id == "rows")
+
+
+def _first_record_us(observer: JobObserver, before: int) -> int:
+    def found() -> list[int]:
+        first = JobEventKind.FIRST_RECORD
+        return [one.unix_us for one in observer.events if one.kind is first and one.attempt > before]
+
+    _until(observer, lambda: bool(found()), "the first record after the rescale")
+    return min(found())
+
+
+def _until(observer: JobObserver, condition: object, what: str) -> None:
+    assert callable(condition)
+    if not observer.wait_for(condition, _WAIT_S):
+        raise WrongResult(f"not within {_WAIT_S:g} s: {what}")
+
+
+def _check(folder: Path) -> None:
+    """The counts of a key go up by what each batch has brought: none may fall back to where it was before."""
+    seen: dict[int, set[int]] = {}
+    for path in folder.glob("part-*.parquet"):
+        for row in pq.read_table(path).to_pylist():
+            if row["n"] in seen.setdefault(row["k"], set()):
+                raise WrongResult(f"key {row['k']} has come to count {row['n']} twice")
+            seen[row["k"]].add(row["n"])
+    if not seen:
+        raise WrongResult("the job has written nothing")
+
+
+def main() -> int:
+    """Command line."""
+    options = parser("rescale", "Rescales a running job up and down, and measures until its first record.")
+    options.add_argument("--keys", type=int, default=1_000_000, help="keys that the job counts")
+    options.add_argument("--rate", type=float, default=200_000, help="rows a second, all partitions together")
+    options.add_argument("--times", type=int, default=5, help="how often up and down again")
+    options.add_argument("--every", type=float, default=3.0, help="seconds between two")
+    return run(options.parse_args(), measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""`python -m benchmarks.rocksdb`: keyed state larger than memory: what it takes, what its snapshots write and hold up.
+
+Drives the task manager's own store of keyed state in this process, without Spark and without a cluster: partial tables
+of distinct keys are merged as they come from the exchange, snapshots are stored in a folder as they are for a job, and
+the last one is restored and half a million keys are compared with what was merged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from lockgate_proto.messages import (
+    Aggregate,
+    AggregateFunction,
+    FilesystemBackend,
+    KeyedAggregate,
+    OperatorState,
+    RocksdbBackend,
+)
+from lockgate_proto.messages import StateBackend as Choice
+
+from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
+from taskmanager.state.backend import make_backend
+from taskmanager.state.scratch import ScratchFolder
+from taskmanager.state.store import KeyedStore, StoreSpec
+from taskmanager.state.stores import StoreMaker
+from taskmanager.task.program import SnapshotOrder
+
+_GROUPS = 128
+_FILL_ROWS = 100_000
+_CHECKED_KEYS = 500_000
+_MIB = 1 << 20
+_COUNTED = KeyedAggregate(
+    ("key",),
+    (Aggregate("n", AggregateFunction.COUNT, ""), Aggregate("total", AggregateFunction.SUM, "value")),
+)
+_SCHEMA = pa.schema([("key", pa.string()), ("__hash", pa.int64()), ("__rows", pa.int64()), ("__p1", pa.int64())])
+
+
+@dataclass
+class Costs:
+    """What was measured. Lists: one value a micro-batch or snapshot."""
+
+    fill_s: float = 0.0
+    rss_mib: float = 0.0
+    base_mib: float = 0.0
+    batch_ms: list[float] = field(default_factory=list)
+    sync_ms: list[float] = field(default_factory=list)
+    upload_ms: list[float] = field(default_factory=list)
+    size_bytes: list[int] = field(default_factory=list)
+    written_bytes: list[int] = field(default_factory=list)
+    restore_s: float = 0.0
+
+
+def measure(arguments: argparse.Namespace) -> Measurement:
+    """Fills, changes and snapshots, restores, checks."""
+    with tempfile.TemporaryDirectory(prefix="lockgate-rocksdb-", dir=arguments.folder or None) as name:
+        bench = _Bench(Path(name).resolve(), arguments)
+        try:
+            bench.fill()
+            bench.snapshots()
+            bench.restore()
+        finally:
+            bench.close()
+    return _measurement(arguments, bench.costs)
+
+
+class _Bench:
+    def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
+        self.costs = Costs(base_mib=_rss_mib())
+        self._folder, self._arguments = folder, arguments
+        self._random = np.random.default_rng(7)
+        self._choice = _choice(arguments)
+        self._scratch = ScratchFolder(folder / "work", "state-")
+        self._maker = StoreMaker(self._choice, self._scratch)
+        self._spec = StoreSpec("count", _COUNTED, _GROUPS, range(_GROUPS))
+        self._store: KeyedStore = self._maker.fresh(self._spec, _SCHEMA)
+        self._watch = _PeakWatch()
+        self._expected = np.zeros(arguments.keys, np.uint8)
+        self._last: OperatorState | None = None
+
+    def close(self) -> None:
+        self._watch.close()
+        self._store.close()
+        self._scratch.close()
+
+    def fill(self) -> None:
+        keys = self._arguments.keys
+        say(f"filling a database with {keys:,} keys ...")
+        started = time.perf_counter()
+        order = self._random.permutation(keys)
+        for start in range(0, keys, _FILL_ROWS):
+            self._merge(order[start : start + _FILL_ROWS])
+        self.costs.fill_s = time.perf_counter() - started
+
+    def snapshots(self) -> None:
+        """The first holds everything; between it and each later one 1 % of the keys change."""
+        arguments = self._arguments
+        say(f"{arguments.snapshots} snapshots, {arguments.changed} % of the keys changed before each ...")
+        self._snapshot(1)
+        changed = int(arguments.keys * arguments.changed / 100)
+        for number in range(2, arguments.snapshots + 2):
+            chosen = self._random.choice(arguments.keys, changed, replace=False)
+            for start in range(0, changed, arguments.batch):
+                started = time.perf_counter()
+                self._merge(chosen[start : start + arguments.batch])
+                self.costs.batch_ms.append((time.perf_counter() - started) * 1000)
+            self._snapshot(number)
+        self.costs.rss_mib = self._watch.peak_mib()
+
+    def restore(self) -> None:
+        say("restoring the last one ...")
+        self._store.close()
+        assert self._last is not None
+        started = time.perf_counter()
+        self._store = self._maker.restored(self._spec, [self._last], self._arguments.snapshots + 1)
+        self.costs.restore_s = time.perf_counter() - started
+        chosen = self._random.choice(self._arguments.keys, min(self._arguments.keys, _CHECKED_KEYS), replace=False)
+        for start in range(0, len(chosen), _FILL_ROWS):
+            ids = chosen[start : start + _FILL_ROWS]
+            found = self._merge(ids)
+            wrong = int(np.count_nonzero(_counts(found, ids) != self._expected[ids]))
+            if wrong:
+                raise WrongResult(f"{wrong:,} of {len(ids):,} keys have another count after the restore")
+
+    def _merge(self, ids: Any) -> pa.Table:
+        self._expected[ids] += 1
+        return self._store.merge(_partial(ids)).changed
+
+    def _snapshot(self, number: int) -> None:
+        started = time.perf_counter()
+        frozen = self._store.snapshot(SnapshotOrder(number - 1))
+        synced = time.perf_counter()
+        writer = make_backend(self._choice, str(self._folder / "storage"), "a1-count-0").writer(number)
+        self._last = frozen.persist(number, writer)
+        frozen.release()
+        self.costs.upload_ms.append((time.perf_counter() - synced) * 1000)
+        self.costs.sync_ms.append((synced - started) * 1000)
+        parts = (self._last.handle, *self._last.increments, *self._last.files)
+        handles = [one for one in parts if one is not None]
+        self.costs.size_bytes.append(sum(one.size_bytes for one in handles))
+        self.costs.written_bytes.append(sum(one.size_bytes for one in handles if one.checkpoint_id in (0, number)))
+
+
+class _PeakWatch:
+    """The largest resident size of this process, looked at every 20 ms."""
+
+    def __init__(self) -> None:
+        self._peak = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rss-watch", daemon=True)
+        self._thread.start()
+
+    def peak_mib(self) -> float:
+        """So far."""
+        return max(self._peak, _rss_mib())
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.02):
+            self._peak = max(self._peak, _rss_mib())
+
+
+def _choice(arguments: argparse.Namespace) -> Choice:
+    if arguments.backend == "rocksdb":
+        return Choice(RocksdbBackend(memory_bytes=arguments.memory * _MIB))
+    return Choice(FilesystemBackend(), full_every=arguments.full_every)
+
+
+def _partial(ids: Any) -> pa.Table:
+    """One row a key, as the exchange delivers it; the hash is as well mixed as Spark's."""
+    mixed = ids.astype(np.uint64)
+    for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(factor)
+    ones = np.ones(len(ids), np.int64)
+    names = pa.array(np.char.add("key-", ids.astype("U8")).tolist(), pa.string())
+    return pa.table(
+        [names, pa.array(mixed.view(np.int64)), pa.array(ones), pa.array(ids.astype(np.int64))], schema=_SCHEMA
+    )
+
+
+def _counts(found: pa.Table, ids: Any) -> Any:
+    """The counts of `found` in the order of `ids`."""
+    by_name = dict(zip(found.column("key").to_pylist(), found.column("n").to_pylist(), strict=True))
+    return np.fromiter((by_name[f"key-{number}"] for number in ids.tolist()), np.int64, len(ids))
+
+
+def _rss_mib() -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def _without_goal(name: str, value: float, _goal: float, unit: str) -> Row:
+    return Row(name, f"{value:,.4g} {unit}")
+
+
+def _measurement(arguments: argparse.Namespace, costs: Costs) -> Measurement:
+    shares = [100 * w / s for w, s in zip(costs.written_bytes[1:], costs.size_bytes[1:], strict=True)]
+    sync_ms = costs.sync_ms[1:]
+    changed = f"{arguments.changed:g} % of {arguments.keys:,} keys"
+    judged = at_most if arguments.backend == "rocksdb" else _without_goal
+    rows = (
+        judged(f"resident memory at most, {arguments.keys:,} keys", costs.rss_mib, 1024, "MiB"),
+        Row("of it before the first key", f"{costs.base_mib:.0f} MiB"),
+        Row("full size of a snapshot", f"{costs.size_bytes[-1] / _MIB:.0f} MiB"),
+        Row("filling", f"{arguments.keys / costs.fill_s:,.0f} keys/s"),
+        Row(f"micro-batch of {arguments.batch:,} keys, median", f"{statistics.median(costs.batch_ms):.0f} ms"),
+        judged(f"snapshot after {changed} written, median", statistics.median(shares), 3, "% of the full size"),
+        judged(f"the same, mean of {len(shares)}", statistics.fmean(shares), 3, "% of the full size"),
+        Row("the same, most", f"{max(shares):.1f} % of the full size"),
+        judged("snapshot, synchronous part, median", statistics.median(sync_ms), 50, "ms"),
+        judged("snapshot, synchronous part, worst", max(sync_ms), 50, "ms"),
+        Row("snapshot, upload, median", f"{statistics.median(costs.upload_ms[1:]):.0f} ms"),
+        Row("restore at the same parallelism", f"{costs.restore_s:.1f} s"),
+    )
+    return Measurement(
+        rows,
+        {
+            "backend": arguments.backend,
+            "keys": arguments.keys,
+            "changed_percent": arguments.changed,
+            "memory_mib": arguments.memory,
+            "rss_mib": costs.rss_mib,
+            "base_rss_mib": costs.base_mib,
+            "fill_s": costs.fill_s,
+            "batch_ms": costs.batch_ms,
+            "sync_ms": costs.sync_ms,
+            "upload_ms": costs.upload_ms,
+            "size_bytes": costs.size_bytes,
+            "written_bytes": costs.written_bytes,
+            "written_percent": shares,
+            "restore_s": costs.restore_s,
+        },
+    )
+
+
+def main() -> int:
+    """Command line."""
+    options = parser("rocksdb", "Keyed state in RocksDB: memory, snapshots, restore.")
+    options.add_argument("--keys", type=int, default=10_000_000, help="keys of the state")
+    options.add_argument("--changed", type=float, default=1.0, help="percent of the keys changed between snapshots")
+    options.add_argument("--snapshots", type=int, default=30, help="measured snapshots")
+    options.add_argument("--batch", type=int, default=10_000, help="keys of a micro-batch")
+    options.add_argument("--backend", choices=("rocksdb", "filesystem"), default="rocksdb", help="to compare with")
+    options.add_argument(
+        "--full-every", type=int, default=10, help="of filesystem: snapshots from a full one to the next"
+    )
+    options.add_argument("--memory", type=int, default=128, help="MiB for cache and write buffers (memory_bytes)")
+    options.add_argument("--folder", default="", help="where to work; a temporary folder when left out")
+    return run(options.parse_args(), measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""What a runnable example says of itself. Pure."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lockgate import Job
+from lockgate.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run of an example takes place. `input` and `output` are folders that exist; every process sees them."""
+
+    input: Path
+    output: Path
+    seed: int
+
+    def random(self) -> random.Random:
+        """Fresh at each call, always with the same seed: input and check can draw the same numbers."""
+        return random.Random(self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that is done to the job while it runs.
+
+    at: share of the input that is read by then, 0 to 1; text: one line for the screen; do: gets the client and the
+    job's key, on a thread of its own. With `--kill` one of the steps, chosen by the seed, is struck while it is under
+    way. A step has to survive that: every call of the client does.
+    """
+
+    at: float
+    text: str
+    do: Callable[[Client, str], object]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One example. A module in `examples/runnable/` holds one as `EXAMPLE`, under the name of the module.
+
+    line: what it shows, in one line.
+    make_input: fills `place.input` and returns how many records the sources will read in all.
+    pipeline: the job. It ends by itself, takes long enough (3 s or more) to be hurt in the middle, and writes below
+    `place.output`. Its key is the runner's business.
+    check: compares `place.output` with what the input says, recomputed without Lockgate. Returns a sentence for each
+    thing that is wrong: none when the result is right.
+    steps: what is done meanwhile, in order.
+    cluster: fields of lockgate.local.ClusterOptions that differ from the defaults.
+    """
+
+    line: str
+    make_input: Callable[[Place], int]
+    pipeline: Callable[[Place], Job]
+    check: Callable[[Place], list[str]]
+    steps: tuple[Step, ...] = ()
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+
+
+def json_rows(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """Every line of files of JSON lines."""
+    for path in files:
+        yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+
+
+def compare(found: Mapping[Any, Any], wanted: Mapping[Any, Any], what: str, most: int = 5) -> list[str]:
+    """Sentences on the entries that differ, in both directions; at most `most`, and how many more there are."""
+    if not wanted:
+        return [f"there is no {what} to compare with"]
+    wrong = [key for key in sorted(found.keys() | wanted.keys(), key=repr) if found.get(key) != wanted.get(key)]
+    listed = [f"{what} {key!r} is {found.get(key)!r}, the input says {wanted.get(key)!r}" for key in wrong[:most]]
+    return listed + ([f"{len(wrong) - most} more of {len(wanted)} differ"] if len(wrong) > most else [])

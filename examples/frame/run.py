@@ -1,0 +1,159 @@
+"""Runs one example on a cluster of its own, hurts it in the middle, and checks what came out."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lockgate_proto.messages import JobGraph, JobState, JobStatus
+
+from examples.frame.example import Example, Place, Step
+from lockgate.client import Client, ClientError
+from lockgate.drill.model import Target
+from lockgate.drill.observer import JobObserver
+from lockgate.drill.processes import ProcessArena
+from lockgate.drill.text import describe_kill
+from lockgate.drill.timeline import Before, assemble, checkpoint_counts, is_survived
+from lockgate.errors import UserError
+from lockgate.local import LocalCluster
+
+Say = Callable[[str], None]
+
+_LIMIT_S = 240.0
+_SURVIVAL_LIMIT_S = 60.0
+_EARLIEST, _LATEST = 0.25, 0.5  # share of the input that is read when a kill strikes
+_STEP_IS_UNDER_WAY_S = 0.5  # a kill beside a step strikes within so long after the step's start
+_BATCH_BYTES = 64 * 1024
+
+
+def run(name: str, example: Example, folder: Path, kill: Target | None, seed: int, say: Say) -> list[str]:
+    """Runs it in `folder`. Returns sentences on what is wrong: none on success. Raises UserError when it cannot run."""
+    place = Place(folder / "input", folder / "output", seed)
+    for one in (place.input, place.output):
+        one.mkdir(parents=True)
+    records = example.make_input(place)
+    say(f"{name}: {example.line}")
+    say(f"seed {seed}, {records:,} records; starting a cluster ...")
+    options = {"taskmanager": {"max_batch_bytes": _BATCH_BYTES, "heartbeat_ms": 100}, **example.cluster}
+    with (
+        LocalCluster(folder / "cluster", **options) as cluster,
+        Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
+    ):
+        arena = ProcessArena(client, cluster, folder)
+        arena.survey(kill or Target.TASKMANAGER)
+        performance = _Performance(name, example.pipeline(place).graph(), records, arena, random.Random(seed), say)
+        performance.play(example.steps, kill)
+    return performance.problems or _check(example, place)
+
+
+def _check(example: Example, place: Place) -> list[str]:
+    try:
+        return example.check(place)
+    except Exception as error:  # whatever an example's author reads the result with
+        return [f"the result cannot be read: {type(error).__name__}: {error}"]
+
+
+@dataclass
+class _Performance:
+    """One run of one job, from its submission to its end."""
+
+    key: str
+    graph: JobGraph
+    records: int
+    arena: ProcessArena
+    choice: random.Random
+    say: Say
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        fed = {edge.target for edge in self.graph.edges}
+        self._sources = {vertex.operators[0].id for vertex in self.graph.vertices if vertex.id not in fed}
+
+    def play(self, steps: tuple[Step, ...], kill: Target | None) -> None:
+        """Submits, does the steps, kills, and waits for the end."""
+        self.arena.client.submit(self.key, self.graph)
+        observer = JobObserver(self.arena.client, self.key)
+        try:
+            struck = self.choice.randrange(len(steps)) if steps and kill else -1
+            if kill and not steps:
+                self._wait_for(observer, self.choice.uniform(_EARLIEST, _LATEST), "the kill")
+                self._strike(observer, kill)
+            for number, step in enumerate(steps):
+                self._wait_for(observer, step.at, step.text)
+                self._carry_out(step, observer, kill if number == struck else None)
+            self._wait_for_end(observer)
+        finally:
+            observer.close()
+
+    def _wait_for(self, observer: JobObserver, share: float, what: str) -> None:
+        """Until so much is read and a snapshot is there. Raises UserError when the job was over before that."""
+
+        def ready() -> bool:
+            snapshots = checkpoint_counts(observer.events)[0]
+            return _is_running(observer) and snapshots > 0 and self._read(observer.status) >= share
+
+        if not observer.wait_for(ready, _LIMIT_S):
+            raise UserError(f"{self.key}: there was no middle for {what}: {_story(observer)}")
+
+    def _read(self, status: JobStatus | None) -> float:
+        operators = status.operators if status is not None else ()
+        return sum(one.records_out for one in operators if one.operator_id in self._sources) / max(1, self.records)
+
+    def _carry_out(self, step: Step, observer: JobObserver, kill: Target | None) -> None:
+        self.say(f"{self._read(observer.status):.0%} read: {step.text}")
+        failed: list[ClientError] = []
+
+        def do() -> None:
+            try:
+                step.do(self.arena.client, self.key)
+            except ClientError as error:
+                failed.append(error)
+
+        started = time.monotonic()
+        thread = threading.Thread(target=do, name="example-step", daemon=True)
+        thread.start()
+        if kill is not None:
+            thread.join(self.choice.uniform(0, _STEP_IS_UNDER_WAY_S))
+            self._strike(observer, kill)
+        thread.join(_LIMIT_S)
+        if failed:
+            raise UserError(f"{step.text}: {failed[0]}")
+        if thread.is_alive():
+            raise UserError(f"{step.text}: not done after {_LIMIT_S:g} s")
+        self.say(f"  done after {time.monotonic() - started:.1f} s")
+
+    def _strike(self, observer: JobObserver, target: Target) -> None:
+        status = observer.status
+        assert status is not None
+        victim = self.arena.victim(target, status, self.choice)
+        share = self._read(status)
+        before = Before(self.arena.kill(victim), status.token, status.attempt)
+        self.say(f"{share:.0%} read: SIGKILL for {victim.text}, pid {victim.pid}")
+        observer.wait_for(lambda: is_survived(assemble(target, victim.pid, before, observer.events)), _SURVIVAL_LIMIT_S)
+        found = assemble(target, victim.pid, before, observer.events)
+        self.say("  " + describe_kill(found))
+        if found.deployed_ms is None:
+            self.problems.append(f"nothing came of the kill: {_story(observer)}")
+
+    def _wait_for_end(self, observer: JobObserver) -> None:
+        observer.wait_for(lambda: observer.has_ended, _LIMIT_S)
+        if observer.status is None or observer.status.state != JobState.FINISHED:
+            self.problems.append(f"the job has not finished: {_story(observer)}")
+        else:
+            completed = checkpoint_counts(observer.events)[0]
+            self.say(f"finished: {completed} checkpoints, {observer.status.restarts} restart(s)")
+
+
+def _is_running(observer: JobObserver) -> bool:
+    return observer.status is not None and observer.status.state == JobState.RUNNING
+
+
+def _story(observer: JobObserver) -> str:
+    status = observer.status
+    if status is None:
+        return "it was never seen"
+    return " ".join(part for part in (status.state.name, status.error or status.message) if part)

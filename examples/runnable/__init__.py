@@ -1,0 +1,1 @@
+"""The examples that `python -m examples` lists. One module is one example: see `examples.frame.Example`."""

@@ -1,0 +1,58 @@
+"""Visits of users: clicks no more than 10 seconds apart are one visit, however out of order they come."""
+
+from __future__ import annotations
+
+import json
+
+from examples.frame import Example, Place
+from examples.frame.example import compare, json_rows
+from lockgate import Job, count, max_, session
+
+_FILES, _CLICKS, _USERS, _GAP_MS = 4, 30_000, 2_000, 10_000
+_START_MS, _LENGTH_MS, _DISORDER_MS = 1_772_323_200_000, 600_000, 3_000  # from 2026-03-01 on
+
+
+def _make_input(place: Place) -> int:
+    choice = place.random()
+    for number in range(_FILES):
+        lines = []
+        for row in range(_CLICKS):
+            at = _START_MS + _LENGTH_MS * row // _CLICKS - choice.randrange(_DISORDER_MS)
+            lines.append(json.dumps({"at": at, "user": choice.randrange(_USERS), "page": choice.randrange(50)}))
+        (place.input / f"{number}.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return _FILES * _CLICKS
+
+
+def _pipeline(place: Place) -> Job:
+    job = Job("session windows", parallelism=2, checkpoint_interval_ms=500)
+    clicks = job.read_json(place.input, schema="at BIGINT, user INT, page INT").event_time(
+        "at", out_of_order="3 seconds"
+    )
+    visits = clicks.key_by("user").window(session("10 seconds")).aggregate(clicks=count(), last_page=max_("page"))
+    columns = ("unix_millis(window_start) AS start_ms", "unix_millis(window_end) AS end_ms")
+    visits.select("user", *columns, "clicks", "last_page").write_json(place.output / "visits")
+    return job
+
+
+def _check(place: Place) -> list[str]:
+    clicks: dict[int, list[tuple[int, int]]] = {}
+    for one in json_rows(place.input.iterdir()):
+        clicks.setdefault(one["user"], []).append((one["at"], one["page"]))
+    wanted: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for user, made in clicks.items():
+        start = last = None
+        for at, page in sorted(made):
+            if start is None or last is None or at > last + _GAP_MS:
+                start = at
+            last = at
+            _, number, highest = wanted.get((user, start), (0, 0, 0))
+            wanted[user, start] = (at + _GAP_MS, number + 1, max(highest, page))
+    found: dict[tuple[int, int], tuple[int, int, int]] = {}
+    rows = 0
+    for one in json_rows((place.output / "visits").glob("part-*")):
+        found[one["user"], one["start_ms"]] = (one["end_ms"], one["clicks"], one["last_page"])
+        rows += 1
+    return ([] if rows == len(found) else ["a visit is there twice"]) + compare(found, wanted, "visit")
+
+
+EXAMPLE = Example("visits as session windows that grow and join, 10 s gap", _make_input, _pipeline, _check)
