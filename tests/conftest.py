@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from ha.zookeeper.server import ZooKeeperServer
+from tests.kafka_broker import KafkaBroker
+from tests.postgresql_server import PostgresqlServer
 
 _numbers = itertools.count(1)
 
@@ -33,6 +35,26 @@ def own_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeepe
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresqlServer]:
+    """A real PostgreSQL server, shared by all tests of the run. Never stop this one; skips where none is installed."""
+    with PostgresqlServer.for_tests() as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgresql() -> Iterator[PostgresqlServer]:
+    """A real PostgreSQL server of this test alone, to be killed and started as it likes."""
+    with PostgresqlServer.for_tests() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> KafkaBroker:
+    """A Kafka broker in this process, or the one of LOCKGATE_TEST_KAFKA, shared by all tests of the run."""
+    return KafkaBroker()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import Protocol
 
-from lockgate_proto.messages import CompletedCheckpoint, JobEventKind, JobState, JobStatus
+from lockgate_proto.messages import CompletedCheckpoint, JobEventKind, JobState, JobStatus, NoRestart, RestartStrategy
 
 from lockgate.client import Client, ClientError
 from lockgate.drill.model import RecordCheck
@@ -17,6 +17,7 @@ from lockgate.drill.pipeline import DrillPipeline
 
 PARTITIONS = 4
 ROWS_PER_SECOND = 1_500.0
+NEVER = RestartStrategy(strategy=NoRestart())
 PATIENCE_S = 180.0  # a bound, not an expectation: on an idle machine nothing here takes 10 s
 
 
@@ -40,19 +41,35 @@ class Field(Protocol):
 class LedgerJob:
     """One job, under its key. Leaving the block cancels it unless it has ended."""
 
-    def __init__(self, field: Field, key: str, seconds: float, interval_ms: int) -> None:
-        """Submits it. seconds: its input takes so long."""
+    def __init__(
+        self,
+        field: Field,
+        key: str,
+        seconds: float,
+        interval_ms: int,
+        follows: tuple[LedgerJob, str] | None = None,
+        restart: RestartStrategy | None = None,
+    ) -> None:
+        """Submits it. seconds: its input takes so long; follows: the job whose work it goes on with, and from where.
+
+        restart: None for the default.
+        """
         self.key = key
         self._field = field
-        self._pipeline = DrillPipeline(
-            field.make_folder(key),
-            partitions=PARTITIONS,
-            rows=int(seconds * ROWS_PER_SECOND),
-            rate=ROWS_PER_SECOND,
-            parallelism=2,
-            checkpoint_interval_ms=interval_ms,
+        before, pointer = follows or (None, "")
+        self._pipeline = (
+            before._pipeline
+            if before
+            else DrillPipeline(
+                field.make_folder(key),
+                partitions=PARTITIONS,
+                rows=int(seconds * ROWS_PER_SECOND),
+                rate=ROWS_PER_SECOND,
+                parallelism=2,
+                checkpoint_interval_ms=interval_ms,
+            )
         )
-        field.client.submit(key, self._pipeline.graph())
+        field.client.submit(key, dataclasses.replace(self._pipeline.graph(), restart=restart), pointer)
         self.observer = JobObserver(field.client, key)
 
     def __enter__(self) -> LedgerJob:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("lockgate", "coordinator", "taskmanager", "ha", "lockgate_process", "proto/lockgate_proto")
+ROOMS = ("lockgate", "coordinator", "taskmanager", "ha", "lockgate_process", "proto/lockgate_proto", "examples/frame")
 PURE = (
     "coordinator/graph",
     "coordinator/checkpoint",

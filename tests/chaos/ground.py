@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lockgate_proto.messages import CompletedCheckpoint
+from lockgate_proto.messages import CompletedCheckpoint, RestartStrategy
 
 from ha.errors import StoreError
 from ha.paths import Paths
@@ -119,10 +119,16 @@ class Ground:
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
-    def ledger(self, seconds: float, interval_ms: int = 300) -> LedgerJob:
-        """Submits a job whose input takes so long."""
+    def ledger(
+        self,
+        seconds: float,
+        interval_ms: int = 300,
+        follows: tuple[LedgerJob, str] | None = None,
+        restart: RestartStrategy | None = None,
+    ) -> LedgerJob:
+        """Submits a job whose input takes so long. follows: a job that it goes on with, from a pointer."""
         self._jobs += 1
-        return LedgerJob(self, f"ledger-{self._jobs}", seconds, interval_ms)
+        return LedgerJob(self, f"ledger-{self._jobs}", seconds, interval_ms, follows, restart)
 
     def make_folder(self, key: str) -> Path:
         """See tests.ledger_job.Field."""

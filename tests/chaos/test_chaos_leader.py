@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
 
 from coordinator.runtime import faults
+from lockgate.drill.arena import DrillError
+from lockgate.drill.model import Target
+from lockgate.drill.processes import ProcessArena
 from tests.chaos.ground import PATIENCE_S, Ground
 
 pytestmark = pytest.mark.chaos
@@ -27,6 +31,22 @@ def test_a_leader_killed_at_random_moments_changes_no_result(ground: Ground, see
         status = job.check_exact()
     assert status.attempt >= 3
     history.check()
+
+
+def test_a_drill_knows_the_processes_of_a_cluster_that_it_has_not_started(ground: Ground) -> None:
+    arena = ProcessArena(ground.client, None, ground.directory)
+
+    def is_surveyed() -> bool:
+        with contextlib.suppress(DrillError):  # who died in another test is listed until its session has expired
+            arena.survey(Target.LEADER)
+            return True
+        return False
+
+    ground.wait_until(is_surveyed, "every process is found at its address")
+    with ground.ledger(seconds=4) as job:
+        job.wait_checkpoints(1)
+        arena.kill(arena.victim(Target.LEADER, job.status, random.Random(1)))
+        assert job.check_exact().attempt == 2
 
 
 @pytest.mark.parametrize("point", faults.POINTS)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import signal
 
 import pytest
 
 from taskmanager.runtime import faults
 from tests.chaos.ground import Ground
+from tests.ledger_job import NEVER
 
 pytestmark = pytest.mark.chaos
 
@@ -23,6 +25,14 @@ def test_a_task_manager_that_dies_at_this_point_changes_no_result(ground: Ground
         status = job.check_exact()
     assert status.attempt >= 2
     assert ground.cluster.pids().get("taskmanager-0") != before
+
+
+def test_a_job_that_is_never_restarted_survives_that_every_task_manager_is_stopped(ground: Ground) -> None:
+    with ground.ledger(seconds=6, restart=NEVER) as job:
+        for number in (0, 1):  # then nobody is left, and it waits for the first one that comes back
+            job.wait_checkpoints(1)
+            ground.cluster.kill("taskmanager", number, signal.SIGTERM)
+        assert job.check_exact().restarts == 2
 
 
 @pytest.mark.parametrize("seed", [1, 2])

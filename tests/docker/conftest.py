@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lockgate.local.compose import compose_command, empty_settings, own_settings
 from tests.docker.fleet import Fleet
 
 ROOT = Path(__file__).parents[2]
@@ -20,15 +21,20 @@ REQUIRED = "LOCKGATE_TEST_DOCKER"
 
 
 @pytest.fixture(scope="session")
-def docker_compose_command() -> str:
-    """`docker compose` or `docker-compose`; skips with the reason where no engine runs."""
+def docker_compose_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`docker compose` or `docker-compose`; skips with the reason where no engine runs.
+
+    Of the settings in the shell and in docker/.env only LOCKGATE_IMAGE reaches the cluster.
+    """
     reason = _why_not()
     if reason:
         if os.environ.get(REQUIRED) == "required":
             pytest.fail(reason)
         pytest.skip(reason)
-    v2 = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
-    return "docker compose" if v2 else "docker-compose"
+    with pytest.MonkeyPatch.context() as patch:
+        for name in set(os.environ) - set(own_settings(os.environ)):
+            patch.delenv(name)
+        yield " ".join([*compose_command(), "--env-file", str(empty_settings(tmp_path_factory.mktemp("settings")))])
 
 
 def _why_not() -> str:

@@ -9,12 +9,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lockgate_proto.messages import RestartStrategy
 from lockgate_proto.security import Credentials, TlsFiles, load_secret
 
 from lockgate.client import Client, ClientError
+from lockgate.errors import UserError
+from lockgate.local import links
+from lockgate.local.engine import docker
+from lockgate.local.links import Endpoint
 from tests.ledger_job import PATIENCE_S, LedgerJob
 
 COORDINATORS = ("coordinator-1", "coordinator-2", "coordinator-3")
@@ -24,16 +30,28 @@ SHARED = Path("/var/lib/lockgate")
 LOOK_EVERY_S = 0.1
 
 
-def docker(*arguments: str) -> str:
-    """Runs the engine's client; its output. Raises AssertionError with what it said."""
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr.strip()}"
-    return done.stdout.strip()
+_HEAR_ONE = """
+import socket
+own = socket.socket(type=socket.SOCK_DGRAM)
+own.bind(("", 0))
+print(own.getsockname()[1])
+print(own.recv(9).decode())
+"""
+_KNOCK = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 9), 1)
+except OSError as error:
+    print(error)
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container as it is now. address: empty while it is not on the network."""
+    """One container as it is now.
+
+    address: empty while it is not on the network; exit_code, ended_unix_us (wall clock): of its last end, if any
+    """
 
     id: str
     service: str
@@ -41,6 +59,13 @@ class Container:
     is_paused: bool
     address: str
     health: str
+    exit_code: int
+    ended_unix_us: int
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """What a cut takes."""
+        return Endpoint(self.id, self.address)
 
 
 class Fleet:
@@ -54,7 +79,7 @@ class Fleet:
         self._jobs = 0
         self._never = threading.Event()
         self._client: Client | None = None
-        self._cuts: list[tuple[str, list[str]]] = []  # container, addresses it is cut off from
+        self._cuts: list[tuple[Endpoint, list[Endpoint]]] = []  # the victim, and what it is cut off from
 
     def __enter__(self) -> Fleet:
         self.wait_until(lambda: self._copy_credentials(), "the credentials are made")
@@ -73,7 +98,7 @@ class Fleet:
         try:
             for name in ("ca.pem", "secret"):
                 docker("cp", f"{keeper.id}:/etc/lockgate/{name}", str(self._folder / name))
-        except AssertionError:
+        except UserError:
             return False
         (self._folder / "secret").chmod(0o600)
         return True
@@ -134,7 +159,7 @@ class Fleet:
 
     def image_bytes(self) -> int:
         """The size of the image that all containers are made of."""
-        image = docker("inspect", "--format", "{{.Image}}", self.one(COORDINATORS[0]).id)
+        image = docker("inspect", "--format", "{{.Image}}", self.one(COORDINATORS[0]).id).strip()
         return int(docker("image", "inspect", "--format", "{{.Size}}", image))
 
     def compose(self, command: str) -> None:
@@ -182,8 +207,15 @@ class Fleet:
         docker("start", *[one.id for one in containers])
 
     def stop(self, *containers: Container) -> None:
-        """SIGTERM, as an operator does it."""
+        """SIGTERM, as an operator does it; returns when all have ended."""
         docker("stop", *[one.id for one in containers])
+
+    def log(self, container: Container, since_unix_us: int = 0) -> str:
+        """What it has said since then (wall clock), also in an earlier life."""
+        since = f"{since_unix_us // 1_000_000}.{since_unix_us % 1_000_000:06}"
+        command = ["docker", "logs", "--since", since, container.id]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout + done.stderr
 
     def pause(self, container: Container) -> None:
         """Freezes every process in it."""
@@ -194,32 +226,48 @@ class Fleet:
         docker("unpause", container.id)
 
     def cut(self, container: Container, others: tuple[Container, ...]) -> None:
-        """Whatever the container sends to the others vanishes without a sound; nobody is told."""
-        addresses = [other.address for other in others if other.id != container.id and other.address]
-        self._cuts.append((container.id, addresses))
-        _route("add", container.id, addresses)
+        """Whatever the container and the others send to each other vanishes without a sound; nobody is told."""
+        sides = [other.endpoint for other in others if other.id != container.id and other.address]
+        self._cuts.append((container.endpoint, sides))
+        links.cut(container.endpoint, sides)
+
+    def lets_out(self, container: Container, target: Container) -> bool:
+        """Whether what the container sends to the other one arrives there.
+
+        No time limit tells: a datagram that the other one sends to itself afterwards is there first, or is not.
+        """
+        command = ["docker", "exec", target.id, "python3", "-u", "-c", _HEAR_ONE]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
+            assert listener.stdout is not None
+            port = listener.stdout.readline().strip()
+            docker("exec", container.id, "bash", "-c", f"printf other >/dev/udp/{target.address}/{port}")
+            docker("exec", target.id, "bash", "-c", f"printf own >/dev/udp/127.0.0.1/{port}")
+            return listener.stdout.readline().strip() == "other"
+
+    def hears_nothing(self, container: Container, target: Container) -> bool:
+        """Whether a new connection to a port where nobody listens waits in vain, where it would else be refused."""
+        return "timed out" in docker("exec", container.id, "python3", "-c", _KNOCK, target.address)
 
     def heal(self) -> None:
         """Takes every cut back."""
         cuts, self._cuts = self._cuts, []
-        for container, addresses in cuts:
-            with contextlib.suppress(AssertionError):  # a container that was restarted has lost the cut by itself
-                _route("del", container, addresses)
+        for victim, others in cuts:
+            links.heal(victim, others)
 
     def mend(self) -> None:
         """Every cut taken back, every container up."""
-        self.heal()
         for one in self.containers():
             if one.is_paused:
                 self.unpause(one)
+        self.heal()
         self.compose(f"up -d --scale taskmanager={TASK_MANAGERS}")
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
-    def ledger(self, seconds: float, interval_ms: int = 500) -> LedgerJob:
+    def ledger(self, seconds: float, interval_ms: int = 500, restart: RestartStrategy | None = None) -> LedgerJob:
         """Submits, from outside, a job whose input takes so long."""
         self._jobs += 1
-        return LedgerJob(self, f"ledger-{self._jobs}", seconds, interval_ms)
+        return LedgerJob(self, f"ledger-{self._jobs}", seconds, interval_ms, restart=restart)
 
     def make_folder(self, key: str) -> Path:
         """See tests.ledger_job.Field."""
@@ -245,12 +293,6 @@ def _srvr(zookeeper: Container) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def _route(change: str, container: str, addresses: list[str]) -> None:
-    """One command for all addresses, so that they are cut in the same millisecond."""
-    script = "\n".join(f"route {change} blackhole {address}/32" for address in addresses)
-    docker("exec", "-u", "root", container, "sh", "-c", f"echo '{script}' | ip -batch -")
-
-
 def _container(found: dict[str, Any]) -> Container:
     state = found["State"]
     addresses = [one["IPAddress"] for one in found["NetworkSettings"]["Networks"].values()]
@@ -261,4 +303,13 @@ def _container(found: dict[str, Any]) -> Container:
         state["Paused"],
         next((one for one in addresses if one), ""),
         state.get("Health", {}).get("Status", ""),
+        state["ExitCode"],
+        _unix_us(state["FinishedAt"]),
     )
+
+
+def _unix_us(time_stamp: str) -> int:
+    """From the engine's `2026-01-31T23:59:59.123456789Z`, whose fraction has any number of digits, or none."""
+    seconds, _, fraction = time_stamp.rstrip("Z").partition(".")
+    moment = datetime.fromisoformat(seconds).replace(tzinfo=UTC)
+    return int(moment.timestamp()) * 1_000_000 + int(fraction.ljust(6, "0")[:6])

@@ -26,16 +26,6 @@ def test_the_image_is_no_larger_than_promised(whole: Fleet) -> None:
     assert whole.image_bytes() <= 1_500_000_000
 
 
-def test_the_leaders_container_is_killed(whole: Fleet) -> None:
-    with whole.ledger(12) as job:
-        job.wait_checkpoints(2)
-        victim = whole.leader()
-        whole.kill(victim)
-        job.wait_checkpoints(2)
-        assert whole.leader_name() != victim.service
-        assert job.check_exact().restarts == 1
-
-
 def test_a_zookeeper_member_is_killed_and_then_the_ensembles_leader(whole: Fleet) -> None:
     with whole.ledger(30) as job:
         job.wait_checkpoints(2)
@@ -49,6 +39,23 @@ def test_a_zookeeper_member_is_killed_and_then_the_ensembles_leader(whole: Fleet
         whole.kill(whole.one(leader))
         job.wait_checkpoints(3)
         job.check_exact()
+
+
+def test_a_cut_goes_both_ways_and_healing_puts_up_with_a_restart(whole: Fleet) -> None:
+    victim, *others, bystander = whole.of("taskmanager", "zookeeper-1")
+    ways = [(one, two) for other in others for one, two in ((victim, other), (other, victim))]
+    whole.cut(victim, tuple(others))
+    assert not [way for way in ways if whole.lets_out(*way)]
+    assert all(whole.hears_nothing(*way) for way in ways), "a cut that says so is none"
+    assert whole.lets_out(victim, bystander)
+    assert not whole.hears_nothing(victim, bystander)
+    assert whole.lets_out(bystander, victim)
+    assert whole.lets_out(*others)
+    whole.kill(others[0])
+    whole.start(others[0])
+    whole.heal()
+    ways = [way for way in ways if others[0] not in way]  # it may have another address now
+    assert all(whole.lets_out(*way) for way in ways)
 
 
 def test_the_leader_is_cut_off_from_zookeeper_but_not_from_task_managers(whole: Fleet) -> None:
@@ -138,11 +145,13 @@ def test_all_coordinators_down_and_up_again(whole: Fleet) -> None:
         job.check_exact()
 
 
-def test_everything_down_and_up_again_on_the_same_volumes(whole: Fleet) -> None:
+@pytest.mark.parametrize("end", [("down",), ("kill", "rm -f")], ids=["taken down", "killed"])
+def test_everything_down_and_up_again_on_the_same_volumes(whole: Fleet, end: tuple[str, ...]) -> None:
     with whole.ledger(20) as job:
         job.wait_checkpoints(2)
-        whole.compose("kill")
-        whole.compose("rm -f")
+        for command in end:
+            whole.compose(command)
+        assert not whole.containers()
         whole.mend()
         whole.wait_whole()
         job.wait_checkpoints(1)

@@ -1,7 +1,9 @@
 """`python -m tests.mutation`: is there a test that fails when a mechanism is switched off?
 
 First the tests run as they are and must pass. Then each mutant is applied in memory, through a pytest plugin, and at
-least one of its tests must fail. Exit code 0 only when no mutant survives.
+least one of its tests must fail: by an assertion, or by the error that the catalogue names for it. A test that ends in
+any other error proves nothing, and says that the mutant itself is broken. Exit code 0 only when no mutant survives and
+none is broken.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutation.catalogue import MUTANTS, Mutant
+from tests.mutation.witness import BROKEN, RAISED
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 170
@@ -28,10 +31,28 @@ class CannotRun(Exception):
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """failed: names of the tests that failed, in the order in which they ran."""
+class Failure:
+    """A test that failed. raised: names of the exceptions that ended it. broken: faults of the mutant's own code."""
 
-    failed: tuple[str, ...]
+    test: str
+    raised: tuple[str, ...]
+    broken: tuple[str, ...]
+
+    def proves_nothing(self, mutant: Mutant) -> str:
+        """Why this failure says nothing about the mechanism; "" when it does."""
+        if self.broken:
+            return f"the mutant itself is broken: {self.broken[0]}"
+        strange = [one for one in self.raised if one not in (AssertionError.__name__, *mutant.raises)]
+        if strange or not self.raised:
+            return f"it ended by {', '.join(strange) or 'an unknown error'}, not by an assertion"
+        return ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """failed: the tests that failed, in the order in which they ran."""
+
+    failed: tuple[Failure, ...]
     seconds: float
 
 
@@ -55,21 +76,25 @@ def _prove(mutants: Sequence[Mutant]) -> int:
     sound = _run(tests, None)
     if sound.failed:
         print("error: these tests fail without any mutant, so they prove nothing:", file=sys.stderr)
-        print("\n".join(f"  {name}" for name in sound.failed), file=sys.stderr)
+        print("\n".join(f"  {one.test}" for one in sound.failed), file=sys.stderr)
         return 2
     print(f"unmutated: {len(tests)} groups of tests pass ({sound.seconds:.1f} s)\n")
     width = max(len(one.off) for one in mutants)
     print(f"{'switched off':{width}}  noticed by")
-    survivors = []
+    survivors, broken = [], []
     for mutant in mutants:
         verdict = _run(mutant.tests, mutant.plugin)
-        noticed = verdict.failed or ("NOBODY: it survives",)
+        void = [f"{one.test}: {why}" for one in verdict.failed if (why := one.proves_nothing(mutant))]
+        broken += [mutant.plugin] if void else []
         survivors += [] if verdict.failed else [mutant.plugin]
+        noticed = void or [one.test for one in verdict.failed] or ["NOBODY: it survives"]
         for number, name in enumerate(noticed):
             print(f"{mutant.off if number == 0 else '':{width}}  {name}", flush=True)
     print()
-    if survivors:
-        print(f"{len(survivors)} of {len(mutants)} mutants survive: {', '.join(survivors)}")
+    for names, what in ((survivors, "survive"), (broken, "prove nothing")):
+        if names:
+            print(f"{len(names)} of {len(mutants)} mutants {what}: {', '.join(names)}")
+    if survivors or broken:
         return 1
     print(f"all {len(mutants)} mutants are noticed")
     return 0
@@ -80,6 +105,7 @@ def _run(tests: Sequence[str], plugin: str | None) -> Verdict:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
         command += ["--hypothesis-seed=0", f"--junit-xml={report}", "-o", "junit_family=xunit1"]
+        command += ["-p", "tests.mutation.witness"]
         command += ["-p", f"tests.mutation.{plugin}"] if plugin else []
         started = time.monotonic()
         try:
@@ -95,14 +121,17 @@ def _run(tests: Sequence[str], plugin: str | None) -> Verdict:
         return Verdict(_failed(report), time.monotonic() - started)
 
 
-def _failed(report: Path) -> tuple[str, ...]:
-    names = []
+def _failed(report: Path) -> tuple[Failure, ...]:
+    failures = []
     for case in ET.parse(report).iter("testcase"):
         if case.find("error") is not None:
             raise CannotRun(f"{case.get('name')} could not run: {(case.find('error').text or '')[-2000:]}")  # type: ignore[union-attr]
         if case.find("failure") is not None:
-            names.append(f"{case.get('file')}::{case.get('name')}")
-    return tuple(names)
+            noted = [(one.get("name"), one.get("value") or "") for one in case.iter("property")]
+            raised = tuple(name for key, value in noted if key == RAISED for name in value.split())
+            broken = tuple(value for key, value in noted if key == BROKEN)
+            failures.append(Failure(f"{case.get('file')}::{case.get('name')}", raised, broken))
+    return tuple(failures)
 
 
 if __name__ == "__main__":

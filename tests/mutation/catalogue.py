@@ -8,17 +8,24 @@ _SIMULATION = "tests/simulation/test_simulation.py"
 _CRASH = f"{_SIMULATION}::test_a_standby_takes_over_after_a_crash_at_every_step"
 _USURP = f"{_SIMULATION}::test_a_leader_that_is_replaced_at_any_step_and_goes_on_does_no_harm"
 _SINKS = "tests/unit/taskmanager/spark/test_sink_contract.py"
+_CUSTOM = "tests/unit/taskmanager/spark/test_custom_connectors.py"
+_KAFKA = "tests/unit/taskmanager/spark/test_kafka_source.py"
 _ALIGNMENT = "tests/unit/taskmanager/barrier/test_barrier_handler.py"
+_HISTORIES = "tests/property/taskmanager_state/test_store_histories.py"
 _MACHINE = "tests/unit/taskmanager/task/test_subtask_machine.py"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """plugin: the module below tests.mutation that applies it. off: what is switched off, for people."""
+    """plugin: the module below tests.mutation that applies it. off: what is switched off, for people.
+
+    raises: names of exceptions by which its tests may end, beside assertions.
+    """
 
     plugin: str
     off: str
     tests: tuple[str, ...]
+    raises: tuple[str, ...] = ()
 
 
 MUTANTS = (
@@ -35,8 +42,23 @@ MUTANTS = (
         "token_fence",
         "the task managers' refusal of older tokens",
         (
-            "tests/unit/taskmanager/exchange/test_exchange_elements.py"
-            "::test_the_fence_refuses_what_is_older_than_the_highest_seen",
+            "tests/integration/taskmanager_runtime/test_runtime_faults.py"
+            "::test_a_message_with_an_older_token_is_refused_and_the_stream_left",
+            "tests/integration/taskmanager_runtime/test_exchange_over_grpc.py::test_an_older_token_is_refused",
+        ),
+        raises=("Empty",),  # nobody says that the channel is lost
+    ),
+    Mutant(
+        "answered_challenge",
+        "the grant transaction's condition that a challenge still stands unanswered",
+        ("tests/integration/ha/test_ha_contract.py::test_a_leader_that_has_answered_its_challenge_is_not_replaced",),
+    ),
+    Mutant(
+        "former_leader",
+        "a client's memory of the highest token",
+        (
+            "tests/integration/lockgate_client/test_client_follows_leader.py"
+            "::test_a_client_never_goes_back_to_a_leader_that_was_replaced",
         ),
     ),
     Mutant(
@@ -46,6 +68,15 @@ MUTANTS = (
             f"{_ALIGNMENT}::test_the_channel_that_delivered_is_held_until_the_last_one_has",
             "tests/property/taskmanager_barrier/test_alignment_property.py",
             _CRASH,
+        ),
+    ),
+    Mutant(
+        "channel_state",
+        "keeping what an unaligned barrier has overtaken",
+        (
+            "tests/unit/taskmanager/runtime/test_in_flight.py"
+            "::test_what_was_recorded_is_stored_by_channel_and_put_back_before_what_came_since",
+            f"{_SIMULATION}::test_a_quiet_run_in_every_mode_needs_one_attempt",
         ),
     ),
     Mutant(
@@ -61,9 +92,34 @@ MUTANTS = (
         "sql_commit_twice",
         "the SQL sink's ledger of commits",
         (
-            f"{_SINKS}::test_committing_again_changes_nothing",
+            f"{_SINKS}::test_a_commit_that_was_done_before_the_crash_is_not_done_twice",
+            f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",
             f"{_SINKS}::test_a_zombie_cannot_show_what_is_not_in_a_completed_snapshot",
         ),
+    ),
+    Mutant(
+        "kafka_commit_twice",
+        "the Kafka sink's look into the ledger of commits",
+        (
+            f"{_SINKS}::test_a_commit_that_was_done_before_the_crash_is_not_done_twice",
+            f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",
+            f"{_SINKS}::test_a_zombie_cannot_show_what_is_not_in_a_completed_snapshot",
+        ),
+    ),
+    Mutant(
+        "kafka_silent_jump",
+        "a Kafka source's refusal to go on behind what retention has removed",
+        (f"{_KAFKA}::test_what_retention_has_removed_ends_the_job_with_a_sentence",),
+    ),
+    Mutant(
+        "ledger_of_own_run",
+        "knowing which run has staged what another one restores",
+        (f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",),
+    ),
+    Mutant(
+        "custom_abort_of_younger",
+        "a zombie's respect for what its successor has staged",
+        (f"{_CUSTOM}::test_a_new_attempt_aborts_what_older_ones_have_left_and_nothing_else",),
     ),
     Mutant(
         "commit_before_persist",
@@ -71,6 +127,14 @@ MUTANTS = (
         (
             "tests/unit/coordinator/test_job_master_life.py::test_a_checkpoint_is_persisted_before_anyone_is_told",
             _CRASH,
+        ),
+    ),
+    Mutant(
+        "end_before_commit",
+        "waiting for the sinks at the end of a job that is cancelled or has failed",
+        (
+            "tests/unit/coordinator/test_last_commit.py",
+            f"{_SIMULATION}::test_a_cancelled_job_has_shown_its_newest_checkpoint_whole",
         ),
     ),
     Mutant(
@@ -87,5 +151,39 @@ MUTANTS = (
         "pointer_after_blob",
         "deleting the pointer before what it points to",
         (_CRASH,),
+    ),
+    Mutant(
+        "shared_files_uncounted",
+        "counting who refers to a shared file",
+        ("tests/unit/coordinator/test_shared_files.py::test_a_file_goes_with_the_last_snapshot_that_refers_to_it",),
+    ),
+    Mutant(
+        "increment_on_uncertain",
+        "building increments on complete checkpoints only",
+        (f"{_HISTORIES}::test_what_an_aborted_checkpoint_held_is_in_the_next_one",),
+        raises=("NothingToTakeOver",),  # the leader knows of no such base
+    ),
+    Mutant(
+        "back_edge_log",
+        "the log of what comes over a loop's back edges",
+        (
+            "tests/unit/taskmanager/runtime/test_loop_snapshots.py::test_the_snapshot_of_a_head_holds_what_was_on_its_way_back",
+        ),
+    ),
+    Mutant(
+        "early_back_edge",
+        "holding a back edge that is ahead of its head",
+        (
+            "tests/unit/taskmanager/barrier/test_barriers_of_loops.py"
+            "::test_a_back_edge_that_is_ahead_is_held_and_has_no_log",
+        ),
+    ),
+    Mutant(
+        "hasty_loop_end",
+        "the rounds that have to be quiet before a loop is over",
+        (
+            "tests/unit/taskmanager/task/test_loop_rounds.py"
+            "::test_a_loop_is_over_after_three_quiet_rounds_of_its_only_head",
+        ),
     ),
 )

@@ -12,8 +12,9 @@ _handle = CheckpointCoordinator.handle
 def _announce_first(self: CheckpointCoordinator, event: CheckpointEvent, now_ms: int) -> list[CheckpointEffect]:
     effects: list[CheckpointEffect] = []
     for one in _handle(self, event, now_ms):
-        if isinstance(one, PersistCheckpoint) and self._pending is not None:
-            effects.append(CheckpointCompleted(self._pending.attempt, one.record, one.metadata, True))
+        pending = self._find(one.record.checkpoint_id) if isinstance(one, PersistCheckpoint) else None
+        if isinstance(one, PersistCheckpoint) and pending is not None:
+            effects.append(CheckpointCompleted(pending.attempt, one.record, one.metadata, True))
         effects.append(one)
     return effects
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from taskmanager.spark.sinks.sql import SqlSink
+from taskmanager.spark.sinks.transaction import Owner
 
 
-def _claimed(self: SqlSink, connection: sa.Connection, checkpoint_id: int) -> bool:
-    del self, connection, checkpoint_id
+def _claimed(self: SqlSink, connection: sa.Connection, checkpoint_id: int, owner: Owner) -> bool:
+    del self, connection, checkpoint_id, owner
     return True
 
 

@@ -7,9 +7,13 @@ import sys
 import time
 from dataclasses import replace
 
+from lockgate_proto.messages import CheckpointMode
+
 from tests.simulation.scenarios import crash_at, freeze_at, random_scenario
 from tests.simulation.simulation import Scenario, simulate
 from tests.simulation.world import Violation
+
+MODES = [one for one in CheckpointMode if one]
 
 
 def main() -> int:
@@ -19,15 +23,27 @@ def main() -> int:
     parser.add_argument("--crash-at", type=int, default=0, metavar="POINT", help="with --seed: the leader dies there")
     parser.add_argument("--freeze-at", type=int, default=0, metavar="POINT", help="with --seed: it freezes there")
     parser.add_argument("--usurped", action="store_true", help="with --freeze-at: while its session lives")
+    parser.add_argument(
+        "--mode", choices=[one.name.lower() for one in MODES], default="exactly_once", help="of the jobs' checkpoints"
+    )
+    parser.add_argument("--at-a-time", type=int, default=1, help="checkpoints in flight (1)")
+    parser.add_argument(
+        "--slow", default="", metavar="NAME", help="with --seed: this task manager, such as tm-0, is slow"
+    )
     parser.add_argument("--seconds", type=float, default=60, help="without --seed: how long to go on (60)")
     parser.add_argument("--first", type=int, default=0, help="without --seed: the first seed (0)")
     options = parser.parse_args()
     if options.seed is not None:
         return _one(_chosen(options))
-    return _many(options.first, options.seconds)
+    return _many(options)
 
 
 def _chosen(options: argparse.Namespace) -> Scenario:
+    found, mode = _fault(options), CheckpointMode[options.mode.upper()]
+    return replace(found, mode=mode, at_a_time=options.at_a_time, plan=replace(found.plan, slow=options.slow))
+
+
+def _fault(options: argparse.Namespace) -> Scenario:
     if options.crash_at:
         return crash_at(options.seed, options.crash_at)
     if options.freeze_at:
@@ -45,14 +61,16 @@ def _one(scenario: Scenario) -> int:
     return 0
 
 
-def _many(seed: int, seconds: float) -> int:
+def _many(options: argparse.Namespace) -> int:
+    seed, mode, at_a_time = options.first, CheckpointMode[options.mode.upper()], options.at_a_time
     started, first, failed = time.monotonic(), seed, []
-    while time.monotonic() - started < seconds:
+    while time.monotonic() - started < options.seconds:
         try:
-            simulate(random_scenario(seed))
+            simulate(replace(random_scenario(seed), mode=mode, at_a_time=at_a_time))
         except Violation as error:
             failed.append(seed)
-            print(f"seed {seed}: {str(error).splitlines()[0]}\n  again: python -m tests.simulation --seed {seed}")
+            again = f"--seed {seed} --mode {mode.name.lower()} --at-a-time {at_a_time}"
+            print(f"seed {seed}: {str(error).splitlines()[0]}\n  again: python -m tests.simulation {again}")
         seed += 1
     rate = (seed - first) / (time.monotonic() - started) * 60
     print(f"{seed - first} schedules, {rate:.0f} a minute, {len(failed)} failed")

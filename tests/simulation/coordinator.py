@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 from lockgate_proto.messages import JobRecord, LeaderRecord, SubmitResponse
@@ -18,6 +18,7 @@ from coordinator.runtime import actor, dispatcher, faults, job_runner, submissio
 from coordinator.runtime.actor import Timer
 from coordinator.runtime.persistence import Tenure
 from coordinator.runtime.settings import CoordinatorSettings
+from coordinator.runtime.workers import KeyedWorkers, WorkerGroup
 from ha import election_messages as m
 from ha.elector import Elector
 from ha.embedded import EmbeddedConnector
@@ -85,6 +86,10 @@ class SimulatedWorkers:
             self._next(key)
         return answer
 
+    def group(self, name: str) -> WorkerGroup:
+        """See KeyedWorkers."""
+        return WorkerGroup(cast(KeyedWorkers, self), name)
+
     def _next(self, key: str) -> None:
         self._process.later(self._process.world.delay(*self._bounds), lambda: self._run(key))
 
@@ -129,7 +134,7 @@ class SimulatedElector(Elector):
     """The real elector without its thread: events are taken one by one on the simulated clock."""
 
     def __init__(self, process: SimulatedCoordinator, connector: EmbeddedConnector, me: LeaderRecord) -> None:
-        super().__init__(connector, CLUSTER, me, process)
+        super().__init__(connector, CLUSTER, me, process, on_broken=process.crash)
         self._process = process
         fifo = Fifo(process.world, 0.1, 4.0)
         self._queue = SimpleNamespace(put=lambda event: fifo.put(lambda: self._take(event), process))  # type: ignore[assignment]

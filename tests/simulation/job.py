@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
+    CheckpointMode,
     CheckpointOptions,
     Edge,
     ExponentialRestart,
@@ -24,6 +25,7 @@ from lockgate_proto.messages import (
     SplitState,
     SqlSink,
     SqlTransform,
+    StragglerReplacement,
     Vertex,
 )
 
@@ -46,6 +48,15 @@ class SimulatedJob:
     interval_ms: int
     timeout_ms: int = 2_000
     retained: int = 1
+    mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
+    aligned_timeout_ms: int = 0
+    at_a_time: int = 1
+    stragglers: StragglerReplacement | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """False when a record may count twice after a failure."""
+        return self.mode is not CheckpointMode.AT_LEAST_ONCE
 
     @classmethod
     def draw(cls, key: str, choice: random.Random) -> SimulatedJob:
@@ -97,9 +108,16 @@ class SimulatedJob:
             vertices=tuple(vertices),
             edges=tuple(edges),
             checkpoints=CheckpointOptions(
-                interval_ms=self.interval_ms, timeout_ms=self.timeout_ms, tolerable_failures=3, retained=self.retained
+                interval_ms=self.interval_ms,
+                timeout_ms=self.timeout_ms,
+                tolerable_failures=3,
+                retained=self.retained,
+                mode=self.mode,
+                aligned_timeout_ms=self.aligned_timeout_ms,
+                max_concurrent=self.at_a_time,
             ),
             restart=RestartStrategy(ExponentialRestart(50, 500, 2.0, 0.2, 5_000)),
+            straggler_replacement=self.stragglers,
         )
 
     def _vertex(self, name: str, *operators: tuple[str, object]) -> Vertex:

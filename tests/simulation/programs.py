@@ -18,15 +18,24 @@ from lockgate_proto.messages import (
     SubtaskState,
 )
 
+from taskmanager.state.chains import Chain, Chains
+from taskmanager.task.program import SnapshotOrder
 from tests.simulation.storage import Outputs, Record, Storage, Transaction, checksum_of
 from tests.simulation.world import World
 
 KEYS = 5
+FULL_EVERY = 4  # snapshots of the counts
+KEY_GROUPS = 128
 
 
 def key_of(record: Record) -> int:
     """The key by which records are partitioned and counted."""
     return (record[0] * 31 + record[1] * 7) % KEYS
+
+
+def owner_of(key: int, parallelism: int) -> int:
+    """The subtask that has the key, by the key group that it is in."""
+    return key * 53 % KEY_GROUPS * parallelism // KEY_GROUPS
 
 
 class StateMissing(Exception):
@@ -45,6 +54,7 @@ class Context:
     directory: str
     restore: SubtaskState | None
     restored_id: int
+    parallelism: int
 
     @property
     def job(self) -> str:
@@ -67,6 +77,7 @@ class Frozen:
     checkpoint_id: int
     parts: tuple[tuple[str, StateKind, Any], ...]
     counters: tuple[OperatorCounters, ...]
+    keyed: FrozenCounts | None = None
 
     def persist(self) -> SubtaskState:
         """Writes the state files and returns the handles."""
@@ -75,7 +86,19 @@ class Frozen:
             OperatorState(operator_id=name, kind=kind, handle=self._store(name, kind, content))
             for name, kind, content in self.parts
         )
+        if self.keyed is not None:
+            found = (self.keyed.persist(self), *found)
         return SubtaskState(context.subtask.vertex_id, context.subtask.subtask, found, self.counters)
+
+    def store_shared(self, name: str, content: Any) -> StateHandle:
+        """Writes a file that later snapshots may refer to."""
+        one = self.context
+        file = f"{self.checkpoint_id}-a{one.attempt}-{one.subtask.vertex_id}-{one.subtask.subtask}-{name}.state"
+        path = f"{one.directory}/shared/{file}"
+        one.storage.write(path, content)
+        return StateHandle(
+            path=path, size_bytes=1, checksum=checksum_of(content), checkpoint_id=self.checkpoint_id, shared=True
+        )
 
     def _store(self, name: str, kind: StateKind, content: Any) -> StateHandle:
         if kind is StateKind.SOURCE_STATE:
@@ -85,6 +108,30 @@ class Frozen:
         path = f"{one.directory}/chk-{self.checkpoint_id}/{file}"
         one.storage.write(path, content)
         return StateHandle(path=path, size_bytes=1, checksum=checksum_of(content))
+
+
+@dataclass(frozen=True)
+class FrozenCounts:
+    """Keyed state at a barrier: the real chains of full snapshots and increments, of simulated content."""
+
+    name: str
+    counts: dict[int, tuple[int, int]]
+    changed_at: dict[int, int]
+    version: int
+    chains: Chains
+    base: Chain | None
+    is_savepoint: bool
+
+    def persist(self, frozen: Frozen) -> OperatorState:
+        """Writes what has changed since the base, or everything."""
+        if self.is_savepoint:
+            handle = frozen._store(self.name, StateKind.KEYED_STATE, tuple(sorted(self.counts.items())))
+            return OperatorState(self.name, StateKind.KEYED_STATE, handle)
+        since = self.base.version if self.base is not None else -1
+        changed = {key: value for key, value in self.counts.items() if self.changed_at[key] > since}
+        handles = (*(self.base.handles if self.base else ()), frozen.store_shared(self.name, tuple(changed.items())))
+        self.chains.stored(frozen.checkpoint_id, Chain(self.version, handles))
+        return OperatorState(self.name, StateKind.KEYED_STATE, handles[0], handles[1:])
 
 
 class Program:
@@ -103,15 +150,17 @@ class Program:
             if one.operator_id == self.context.operators[0]:
                 self.records_in, self.records_out = one.records_in, one.records_out
         for state in restore.operators:
-            handle = state.handle
-            assert handle is not None
-            if handle.path:
-                content = self.context.storage.files.get(handle.path)
-                if content is None or checksum_of(content) != handle.checksum:
-                    raise StateMissing(f"{handle.path} is missing or corrupt")
-            else:
-                content = handle.inline
-            self.load(state, content)
+            for handle in (state.handle, *state.increments):
+                assert handle is not None
+                self.load(state, self._read(handle))
+
+    def _read(self, handle: StateHandle) -> Any:
+        if not handle.path:
+            return handle.inline
+        content = self.context.storage.files.get(handle.path)
+        if content is None or checksum_of(content) != handle.checksum:
+            raise StateMissing(f"{handle.path} is missing or corrupt")
+        return content
 
     def load(self, state: OperatorState, content: Any) -> None:
         """Takes over one operator's restored state."""
@@ -122,7 +171,7 @@ class Program:
         self.records_out += len(records)
         return records
 
-    def snapshot(self, checkpoint_id: int) -> Frozen:
+    def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Frozen:  # noqa: ARG002
         """A consistent copy of everything."""
         return Frozen(self.context, checkpoint_id, (), self.counters())
 
@@ -169,7 +218,7 @@ class SourceProgram(Program):
         self.records_out += len(records)
         return records
 
-    def snapshot(self, checkpoint_id: int) -> Frozen:
+    def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Frozen:  # noqa: ARG002
         """See Program."""
         content = encode(SourceState(tuple(self.splits.values()), self.complete))
         parts = ((self.context.operators[0], StateKind.SOURCE_STATE, content),)
@@ -213,7 +262,7 @@ class LedgerProgram(SinkProgram):
 
     def load(self, state: OperatorState, content: Any) -> None:  # noqa: ARG002
         """See Program."""
-        self.pending = list(content)
+        self.pending += content
 
     def process(self, records: list[Record]) -> list[Record]:
         """See Program."""
@@ -221,7 +270,7 @@ class LedgerProgram(SinkProgram):
         self.records_in += len(records)
         return []
 
-    def snapshot(self, checkpoint_id: int) -> Frozen:
+    def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Frozen:  # noqa: ARG002
         """See Program."""
         self.seal(checkpoint_id, tuple(self.staged))
         self.staged = []
@@ -240,13 +289,31 @@ class CountProgram(SinkProgram):
         super().__init__(context)
         self.state: dict[int, tuple[int, int]] = {}
         self.changed: set[int] = set()
+        self.changed_at: dict[int, int] = {}
+        self.has_foreign = False
+        self.version = 1
+        self.chains = Chains(FULL_EVERY)
 
     def load(self, state: OperatorState, content: Any) -> None:
-        """See Program."""
-        if state.kind is StateKind.KEYED_STATE:
-            self.state = dict(content)
-        else:
-            self.pending = list(content)
+        """See Program; the pieces of keyed state come one after the other."""
+        if state.kind is not StateKind.KEYED_STATE:
+            self.pending += content
+            return
+        one = self.context
+        owned = {key: held for key, held in content if owner_of(key, one.parallelism) == one.subtask.subtask}
+        self.has_foreign = self.has_foreign or len(owned) < len(content)
+        self.state |= owned
+        self.changed_at = dict.fromkeys(self.state, 0)
+
+    def open(self) -> None:
+        """See SinkProgram. Increments build on what is this subtask's alone."""
+        super().open()
+        restore = self.context.restore
+        keyed = [one for one in restore.operators if one.kind is StateKind.KEYED_STATE] if restore else []
+        if len(keyed) == 1 and not self.has_foreign:
+            handles = tuple(one for one in (keyed[0].handle, *keyed[0].increments) if one is not None)
+            if all(one.shared for one in handles):
+                self.chains.stored(self.context.restored_id, Chain(0, handles))
 
     def process(self, records: list[Record]) -> list[Record]:
         """See Program."""
@@ -255,19 +322,27 @@ class CountProgram(SinkProgram):
             count, total = self.state.get(key, (0, 0))
             self.state[key] = (count + 1, total + record[1])
             self.changed.add(key)
+            self.changed_at[key] = self.version
         self.records_in += len(records)
         return []
 
-    def snapshot(self, checkpoint_id: int) -> Frozen:
+    def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Frozen:
         """See Program."""
         self.seal(checkpoint_id, tuple((key, self.state[key]) for key in sorted(self.changed)))
         self.changed = set()
         count, sink = self.context.operators
-        parts = (
-            (count, StateKind.KEYED_STATE, tuple(sorted(self.state.items()))),
-            (sink, StateKind.SINK_STATE, tuple(self.pending)),
+        keyed = FrozenCounts(
+            count,
+            dict(self.state),
+            dict(self.changed_at),
+            self.version,
+            self.chains,
+            self.chains.base(order),
+            order.is_savepoint,
         )
-        return Frozen(self.context, checkpoint_id, parts, self.counters())
+        self.version += 1
+        parts = ((sink, StateKind.SINK_STATE, tuple(self.pending)),)
+        return Frozen(self.context, checkpoint_id, parts, self.counters(), keyed)
 
     def make_visible(self, transaction: Transaction) -> None:
         """See SinkProgram."""
@@ -286,7 +361,7 @@ KINDS: dict[str, type[Program]] = {
 def build(world: World, storage: Storage, outputs: Outputs, deploy: Deploy, subtask: SubtaskId) -> Program:
     """The program of one subtask of a deployment."""
     assert deploy.graph is not None
-    operators = next(one.operators for one in deploy.graph.vertices if one.id == subtask.vertex_id)
+    vertex = next(one for one in deploy.graph.vertices if one.id == subtask.vertex_id)
     key = (subtask.vertex_id, subtask.subtask)
     restore = next((one for one in deploy.restore if (one.vertex_id, one.subtask) == key), None)
     context = Context(
@@ -294,9 +369,10 @@ def build(world: World, storage: Storage, outputs: Outputs, deploy: Deploy, subt
         storage,
         outputs,
         subtask,
-        tuple(one.id for one in operators),
+        tuple(one.id for one in vertex.operators),
         deploy.checkpoint_directory,
         restore,
         deploy.restored_checkpoint_id,
+        vertex.parallelism,
     )
     return KINDS[subtask.vertex_id](context)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
+from lockgate_proto.messages import CheckpointMode
+
+from tests.simulation.orders import Order
 from tests.simulation.simulation import Scenario, simulate
 from tests.simulation.taskmanager import TaskPlan
 
@@ -50,14 +54,44 @@ def random_scenario(seed: int) -> Scenario:
     )
 
 
-def quiet_scenario(seed: int) -> Scenario:
+def quiet_scenario(seed: int, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE) -> Scenario:
     """Nothing goes wrong."""
-    return Scenario(seed)
+    return Scenario(seed, mode=mode)
 
 
-def crash_at(seed: int, point: int) -> Scenario:
+RESCALE = ((150.0, Order(3)), (500.0, Order(1)))
+STOP = ((250.0, Order()),)
+DRAIN = ((250.0, Order(drain=True)),)
+
+
+def cancelled_scenario(seed: int) -> Scenario:
+    """Nothing goes wrong, and a client cancels the job, at any time."""
+    return Scenario(seed, orders=((random.Random(seed).uniform(50, 900), Order(cancel=True)),))
+
+
+def ordered_scenario(seed: int) -> Scenario:
+    """A random schedule, in which the job is rescaled once or twice, or is stopped, or both."""
+    choice = random.Random(seed)
+    orders = [(choice.uniform(50, 900), Order(choice.choice((1, 3, 4)))) for _ in range(choice.choice((0, 1, 1, 2)))]
+    if choice.random() < 0.4 or not orders:
+        orders.append((choice.uniform(100, 1_200), Order(drain=choice.random() < 0.5)))
+    return replace(random_scenario(seed), orders=tuple(orders))
+
+
+def slow_scenario(seed: int) -> Scenario:
+    """One of the task managers is slow from the start; nothing else goes wrong."""
+    return Scenario(seed, plan=TaskPlan(slow="tm-0"))
+
+
+def slow_among_faults(seed: int) -> Scenario:
+    """A random schedule, orders included, in which a task manager is slow as well."""
+    found = ordered_scenario(seed) if seed % 2 else random_scenario(seed)
+    return replace(found, plan=replace(found.plan, slow=f"tm-{seed % found.task_managers}"))
+
+
+def crash_at(seed: int, point: int, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE) -> Scenario:
     """The coordinator that takes step number `point` of the run dies right after it."""
-    return Scenario(seed, crash_at=point)
+    return Scenario(seed, crash_at=point, mode=mode)
 
 
 def freeze_at(seed: int, point: int, *, usurped: bool) -> Scenario:
@@ -69,7 +103,12 @@ def freeze_at(seed: int, point: int, *, usurped: bool) -> Scenario:
     return Scenario(seed, stall_at=point, stall_ms=1_500 if usurped else 6_000, usurped=usurped)
 
 
-def every_point(seed: int, kind: str, step: int = 1) -> Iterator[Scenario]:
+def every_point(
+    seed: int, kind: str, step: int = 1, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
+) -> Iterator[Scenario]:
     """One scenario for every step that a coordinator takes in the quiet run of `seed`. kind: crash, freeze, usurp."""
-    for point in range(1, simulate(quiet_scenario(seed)).points + 1, step):
-        yield crash_at(seed, point) if kind == "crash" else freeze_at(seed, point, usurped=kind == "usurp")
+    for point in range(1, simulate(quiet_scenario(seed, mode)).points + 1, step):
+        if kind == "crash":
+            yield crash_at(seed, point, mode)
+        else:
+            yield replace(freeze_at(seed, point, usurped=kind == "usurp"), mode=mode)

@@ -7,13 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from lockgate_proto.codec import encode
-from lockgate_proto.messages import CoordinatorMessage, Deploy, JobRecord, LeaderRecord, SubmitResponse
+from lockgate_proto.messages import (
+    CheckpointMode,
+    CoordinatorMessage,
+    Deploy,
+    JobRecord,
+    LeaderRecord,
+    StragglerReplacement,
+    SubmitResponse,
+)
 
 from coordinator.runtime.metadata_files import graph_checksum
 from tests.simulation.coordinator import SimulatedCoordinator, installed
 from tests.simulation.job import SimulatedJob
 from tests.simulation.network import ControlStream
 from tests.simulation.oracle import Oracle
+from tests.simulation.orders import Order, OrderingClient
 from tests.simulation.storage import Outputs, SimulatedFiles, Storage
 from tests.simulation.store import ObservedZooKeeper
 from tests.simulation.taskmanager import Exchange, SimulatedTaskManager, TaskPlan
@@ -24,13 +33,18 @@ LIMIT_MS = 120_000
 CHECK_MS = 100
 
 
+STRAGGLERS = StragglerReplacement(factor=2.0, window_ms=200, pause_ms=300)
+"""Of jobs in a world where a task manager is slow."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What happens in a run beside the job itself.
 
     crash_at, stall_at: number of the point (see `Run.reached`) at which the coordinator that reached it dies or
     freezes; stall_ms: for how long; usurped: while it is frozen a standby believes that its port refuses, and takes
-    over although its session lives. faults: calls of `Run` by time.
+    over although its session lives. faults: calls of `Run` by time. mode: of every job's checkpoints;
+    at_a_time: how many of them; orders: what a client wants of every job, by time.
     """
 
     seed: int
@@ -43,17 +57,22 @@ class Scenario:
     usurped: bool = False
     faults: tuple[tuple[float, str], ...] = ()
     plan: TaskPlan = field(default_factory=TaskPlan)
+    mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
+    orders: tuple[tuple[float, Order], ...] = ()
+    at_a_time: int = 1
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """points: coordinator steps passed. digest: of the whole story; the same seed gives the same."""
+    """points: coordinator steps passed. in_flight: records in the channel states of completed checkpoints.
+    digest: of the whole story; the same seed gives the same."""
 
     points: int
     events: int
     sim_ms: float
     attempts: int
     grants: int
+    in_flight: int
     digest: int
     labels: tuple[str, ...] = field(default=(), repr=False)
 
@@ -68,7 +87,17 @@ class Run:
         self.server.on_leader = self._leader_changed
         self.storage, self.outputs = Storage(), Outputs()
         drawn = random.Random(scenario.seed)
-        self.jobs = {f"job-{n}": SimulatedJob.draw(f"job-{n}", drawn) for n in range(scenario.jobs)}
+        names = [f"job-{n}" for n in range(scenario.jobs)]
+        patience_ms = (0, 0, 15, 40)[scenario.seed % 4] if scenario.mode is CheckpointMode.UNALIGNED else 0
+        self.jobs = {
+            name: replace(SimulatedJob.draw(name, drawn), mode=scenario.mode, aligned_timeout_ms=patience_ms)
+            for name in names
+        }
+        if scenario.at_a_time > 1:  # often enough that the next one is due while one is under way
+            changes = {"at_a_time": scenario.at_a_time, "interval_ms": 30}
+            self.jobs = {name: replace(job, **changes) for name, job in self.jobs.items()}
+        if scenario.plan.slow:
+            self.jobs = {name: replace(job, stragglers=STRAGGLERS) for name, job in self.jobs.items()}
         self.oracle = Oracle(world, self.server, self.storage, self.outputs, self.jobs)
         self.exchange = Exchange(world)
         self.plan = replace(scenario.plan)
@@ -86,6 +115,10 @@ class Run:
             self._start_task_manager(f"tm-{number}")
         for key in self.jobs:
             world.schedule(world.delay(0, 300), self._submitter(key))
+        for at, order in scenario.orders:
+            for key in self.jobs:
+                client = OrderingClient(world, key, order, self.oracle, self._leader)
+                world.schedule(at, client.ask)
         for at, name in scenario.faults:
             world.schedule(at, getattr(self, name))
 
@@ -105,8 +138,17 @@ class Run:
                 raise
         if world.violation:
             raise Violation(f"{world.violation}\n\n{world.tell()}\n\nstate: {self._state()}\n{self.scenario}")
-        attempts = max(self.oracle.attempts.values())
-        return Outcome(self.points, world.events, world.now, attempts, self.grants, world.digest, tuple(self.labels))
+        attempts, in_flight = max(self.oracle.attempts.values()), self.oracle.in_flight_seen
+        return Outcome(
+            self.points,
+            world.events,
+            world.now,
+            attempts,
+            self.grants,
+            in_flight,
+            world.digest,
+            tuple(self.labels),
+        )
 
     def _state(self) -> str:
         tasks = [
@@ -183,6 +225,7 @@ class Run:
             body = message.body
             if isinstance(body, Deploy) and body.attempt is not None:
                 self.oracle.deploying(body.attempt, message.token, body.restored_checkpoint_id)
+                self.oracle.shaped(body)
             return send(message)
 
         stream.send = watched  # type: ignore[method-assign]

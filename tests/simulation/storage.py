@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,12 @@ class Storage:
         """Removes a folder."""
         prefix = f"{folder}/"
         for path in [one for one in self.files if one.startswith(prefix)]:
+            self.on_delete(path)
+            del self.files[path]
+
+    def delete(self, path: str) -> None:
+        """Removes a file."""
+        if path in self.files:
             self.on_delete(path)
             del self.files[path]
 
@@ -70,7 +76,17 @@ class SimulatedFiles:
         """See MetadataFiles."""
         base = self.run_directory(run)
         names = {path.removeprefix(f"{base}/").partition("/")[0] for path in self._storage.below(base)}
-        return tuple(sorted(int(name.removeprefix("chk-")) for name in names))
+        return tuple(sorted(int(name.removeprefix("chk-")) for name in names if name.startswith("chk-")))
+
+    def shared_files(self, run: Run) -> tuple[str, ...]:
+        """See MetadataFiles."""
+        folder = f"{self.run_directory(run)}/shared"
+        return tuple(sorted(path.removeprefix(f"{folder}/") for path in self._storage.below(folder)))
+
+    def delete_shared(self, run: Run, names: Iterable[str]) -> None:
+        """See MetadataFiles."""
+        for name in names:
+            self._storage.delete(f"{self.run_directory(run)}/shared/{name}")
 
     def delete_checkpoint(self, run: Run, checkpoint_id: int) -> None:
         """See MetadataFiles."""

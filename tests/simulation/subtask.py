@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
     AssignSplits,
     Barrier,
+    ChannelSide,
+    ChannelState,
     CheckpointCommitted,
+    CheckpointMode,
     DeclineCheckpoint,
+    DrainSources,
     EndOfInput,
     FailureCause,
     FirstRecord,
@@ -19,26 +24,33 @@ from lockgate_proto.messages import (
     NotifyCheckpointComplete,
     OperatorCounters,
     Partitioning,
+    StateHandle,
     SubtaskId,
     SubtaskReport,
     TriggerCheckpoint,
 )
 
 from taskmanager.barrier import events as barrier_events
-from taskmanager.barrier.handler import BarrierHandler
+from taskmanager.barrier.modes import barriers_for, mode_of
+from taskmanager.barrier.recording import ChannelRecording
 from taskmanager.task import effects as do
 from taskmanager.task import events as on
 from taskmanager.task.machine import SubtaskMachine
-from tests.simulation.programs import Frozen, Program, SourceProgram, StateMissing, build, key_of
-from tests.simulation.storage import Record
+from taskmanager.task.program import SnapshotOrder
+from tests.simulation.programs import Frozen, Program, SourceProgram, StateMissing, build, key_of, owner_of
+from tests.simulation.storage import Record, checksum_of
 from tests.simulation.world import Fifo, short
 
 if TYPE_CHECKING:
     from tests.simulation.taskmanager import SimulatedAttempt
 
 CHANNEL_BOUND = 12
+WINDOW = 1
+"""Elements of an elastic channel on their way at a time; the others wait where a barrier may overtake them."""
 PEER_LOST_GRACE_MS = 200
 BATCH_MS = (20.0, 120.0)
+PRESSING_MS = (1.0, 12.0)
+"""Between two batches of a source where barriers overtake: faster than what is behind it, so that queues are full."""
 
 
 class Channel:
@@ -48,19 +60,40 @@ class Channel:
         self.sender, self.target, self.token = sender, target, token
         self.in_flight = 0
         self.is_open = True
+        self.window = WINDOW if sender.is_elastic and not is_local else None
+        self.waiting: deque[Any] = deque()
         world = sender.world
-        self._fifo = Fifo(world, 0.0, 0.5) if is_local else Fifo(world, 0.2, 15.0)
+        self._fifo = Fifo(world, 0.0, 0.5) if is_local else Fifo(world, 0.2, 40.0 if sender.is_elastic else 15.0)
 
     def send(self, element: Any) -> None:
         """Queues an element."""
         if self.is_open:
+            self.waiting.append(element)
+            self._pump()
+
+    def overtake(self, barrier: Barrier) -> tuple[Any, ...]:
+        """Queues a barrier before what waits, behind other barriers; returns what it has overtaken."""
+        if not self.is_open:
+            return ()
+        last = max((place for place, one in enumerate(self.waiting) if isinstance(one, Barrier)), default=-1)
+        behind = [one for place, one in enumerate(self.waiting) if place > last]
+        self.waiting.insert(last + 1, barrier)
+        self._pump()
+        return tuple(one for one in behind if not isinstance(one, EndOfInput))
+
+    def _pump(self) -> None:
+        while self.waiting and (self.window is None or self.in_flight < self.window):
             self.in_flight += 1
-            self._fifo.put(lambda: self._arrive(element), None)
+            self._dispatch(self.waiting.popleft())
+
+    def _dispatch(self, element: Any) -> None:
+        self._fifo.put(lambda: self._arrive(element), None)
 
     def _arrive(self, element: Any) -> None:
         self.in_flight -= 1
         if self.is_open:
             self.sender.attempt.exchange.deliver(self, element)
+            self._pump()
 
     def break_off(self) -> None:
         """The sender gives the channel up; the receiver notices."""
@@ -82,8 +115,12 @@ class SimulatedSubtask:
         self.channels = [(vertex, index) for vertex in inputs for index in range(attempt.parallelism(vertex))]
         self.is_source = not self.channels
         self.machine = SubtaskMachine(attempt.id, self.is_source)
-        self.barriers = None if self.is_source else BarrierHandler(len(self.channels))
+        self.mode = mode_of(attempt.graph)
+        self.barriers = None if self.is_source else barriers_for(self.mode, len(self.channels))
+        self.is_elastic = self.mode is CheckpointMode.UNALIGNED
         self.queues: list[deque[Any]] = [deque() for _ in self.channels]
+        self.recordings: dict[int, ChannelRecording] = {}
+        self.overtaken: dict[int, dict[tuple[str, int], tuple[Any, ...]]] = {}
         self.held: set[int] = set()
         self.mailbox: deque[Any] = deque()
         self.program: Program | None = None
@@ -113,6 +150,11 @@ class SimulatedSubtask:
     def put(self, channel: int, element: Any) -> None:
         """An element has arrived."""
         self.queues[channel].append(element)
+        for one in self.recordings.values():
+            if one.is_open(channel):
+                one.arrived(channel, element, 1)
+        if isinstance(element, Barrier) and element.unaligned:
+            self.mailbox.append(barrier_events.BarrierOvertakes(element))
         self.wake()
 
     def peer_lost(self) -> None:
@@ -164,6 +206,7 @@ class SimulatedSubtask:
         attempt = self.attempt
         self.program = build(self.world, attempt.process.storage, attempt.process.outputs, attempt.deploy, self.id)
         self.program.open()
+        self._restore_channels()
         self._emit([], is_prologue=True)
         self._handle(on.Opened())
         self.wake()
@@ -180,8 +223,14 @@ class SimulatedSubtask:
 
     def _receive(self, message: Any) -> None:
         match message:
-            case TriggerCheckpoint(attempt, checkpoint_id, kind, terminal, unix_ms):
-                self._handle(on.TriggerReceived(attempt, Barrier(checkpoint_id, kind, terminal, unix_ms)))
+            case TriggerCheckpoint(attempt, checkpoint_id, kind, terminal, unix_ms, completed_id, unaligned):
+                barrier = Barrier(checkpoint_id, kind, terminal, unix_ms, completed_id, unaligned)
+                if self.barriers is None:
+                    self._handle(on.TriggerReceived(attempt, barrier))
+                elif unaligned:
+                    self._to_barriers(barrier_events.BarrierOvertakes(barrier))
+            case barrier_events.BarrierOvertakes():
+                self._to_barriers(message)
             case NotifyCheckpointComplete(attempt, checkpoint_id):
                 self._handle(on.CompleteReceived(attempt, checkpoint_id))
             case NotifyCheckpointAborted(attempt, checkpoint_id):
@@ -192,11 +241,18 @@ class SimulatedSubtask:
                 fresh = tuple(one for one in splits if one.split not in self._assigned)
                 self._assigned.update(one.split for one in fresh)
                 self.program.assign(fresh, complete)
+            case DrainSources():
+                self._drain()
             case _:
                 self._handle(message)
 
+    def _drain(self) -> None:
+        if self.is_source and not self.is_input_done and self.machine.is_live:
+            self.is_input_done = True
+            self._handle(on.InputExhausted())
+
     def _poll_source(self) -> None:
-        if any(one.in_flight >= CHANNEL_BOUND for one in self.outputs.values()):
+        if any(one.in_flight + len(one.waiting) >= CHANNEL_BOUND for one in self.outputs.values()):
             self.wake(10)
             return
         assert isinstance(self.program, SourceProgram)
@@ -208,7 +264,7 @@ class SimulatedSubtask:
         elif records:
             self._emit(records)
             self.counters = self.program.counters()
-            self.wake(self.world.delay(*BATCH_MS))
+            self.wake(self.world.delay(*(PRESSING_MS if self.is_elastic else BATCH_MS)))
 
     def _poll_gate(self) -> None:
         ready = [number for number, queue in enumerate(self.queues) if queue and number not in self.held]
@@ -226,7 +282,7 @@ class SimulatedSubtask:
             event = barrier_events.ElementArrived(channel, element)
         for effect in self.barriers.handle(event, self.world.now_ms):
             self._apply_barrier_effect(effect)
-        self.wake(self.world.delay(0.05, 2))
+        self.wake(self.world.delay(0.05, 40 if self.is_elastic else 2))
 
     def _apply_barrier_effect(self, effect: barrier_events.Effect) -> None:
         match effect:
@@ -239,6 +295,8 @@ class SimulatedSubtask:
                 self.wake()
             case barrier_events.Aligned(barrier, started_ms):
                 self._handle(on.BarrierAligned(barrier, started_ms))
+            case barrier_events.Overtaken(barrier, started_ms, delivered):
+                self._handle(on.BarrierOvertook(barrier, started_ms, delivered))
             case barrier_events.AlignmentAborted(checkpoint_id, reason):
                 self._handle(on.AlignmentLost(checkpoint_id, reason))
             case barrier_events.AllInputsEnded():
@@ -263,7 +321,7 @@ class SimulatedSubtask:
             shares: list[list[Record]] = [[] for _ in range(count)]
             if edge.partitioning is Partitioning.HASH:
                 for record in records:
-                    shares[key_of(record) % count].append(record)
+                    shares[owner_of(key_of(record), count)].append(record)
             else:
                 self._round += 1
                 shares[self._round % count] = list(records)
@@ -279,16 +337,18 @@ class SimulatedSubtask:
 
     def _apply(self, effect: do.Effect) -> None:
         match effect:
-            case do.TakeSnapshot(checkpoint_id):
-                self._take_snapshot(checkpoint_id)
+            case do.TakeSnapshot(checkpoint_id, base_id, is_savepoint):
+                self._take_snapshot(checkpoint_id, SnapshotOrder(base_id, is_savepoint))
+            case do.RecordChannels(checkpoint_id, delivered):
+                self._record(checkpoint_id, delivered)
             case do.ForwardBarrier(barrier):
-                self._broadcast(barrier)
+                self._forward(barrier)
             case do.StartUpload(checkpoint_id):
                 self.process.later(self.world.delay(1, 60), lambda: self._upload(checkpoint_id))
             case do.DropSnapshot(checkpoint_id):
-                self.frozen.pop(checkpoint_id, None)
+                self._drop(checkpoint_id)
             case do.StopAlignment(checkpoint_id):
-                self._stop_alignment(checkpoint_id)
+                self._to_barriers(barrier_events.CheckpointAborted(checkpoint_id))
             case do.Commit(checkpoint_id):
                 self._commit(checkpoint_id)
             case do.Flush():
@@ -315,22 +375,26 @@ class SimulatedSubtask:
             case do.Report(phase, cause, error):
                 report(SubtaskReport(self.id, phase, cause, error))
 
-    def _take_snapshot(self, checkpoint_id: int) -> None:
+    def _take_snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> None:
         if self.process.plan.snapshot_fails(self.world):
             self._handle(on.SnapshotFailed(checkpoint_id, "the state is too large"))
             return
         assert self.program is not None
-        self.frozen[checkpoint_id] = self.program.snapshot(checkpoint_id)
+        self.frozen[checkpoint_id] = self.program.snapshot(checkpoint_id, order)
         self._handle(on.SnapshotTaken(checkpoint_id, 100))
 
     def _upload(self, checkpoint_id: int) -> None:
+        recording = self.recordings.get(checkpoint_id)
+        if recording is not None and not recording.is_complete:
+            self.process.later(5, lambda: self._upload(checkpoint_id))
+            return
         snapshot = self.frozen.pop(checkpoint_id, None)
         if snapshot is None:
             return
         if self.process.plan.upload_fails(self.world):
             self.post(on.UploadFailed(checkpoint_id, "the disk is full"))
             return
-        state = snapshot.persist()
+        state = replace(snapshot.persist(), channels=self._persist_channels(checkpoint_id))
         self.process.later(self.world.delay(0, 20), lambda: self.post(on.UploadDone(checkpoint_id, state, 5)))
 
     def _commit(self, checkpoint_id: int) -> None:
@@ -340,10 +404,68 @@ class SimulatedSubtask:
         self.process.maybe_die("after-commit")
         self._handle(on.CommitDone(checkpoint_id))
 
-    def _stop_alignment(self, checkpoint_id: int) -> None:
+    def _forward(self, barrier: Barrier) -> None:
+        if barrier.unaligned:
+            overtaken = {target: one.overtake(barrier) for target, one in self.outputs.items()}
+            self.overtaken[barrier.checkpoint_id] = overtaken
+        else:
+            self._broadcast(barrier)
+
+    def _drop(self, checkpoint_id: int) -> None:
+        self.frozen.pop(checkpoint_id, None)
+        self.recordings.pop(checkpoint_id, None)
+        self.overtaken.pop(checkpoint_id, None)
+
+    def _to_barriers(self, event: barrier_events.Event) -> None:
         if self.barriers is not None:
-            for effect in self.barriers.handle(barrier_events.CheckpointAborted(checkpoint_id), self.world.now_ms):
+            for effect in self.barriers.handle(event, self.world.now_ms):
                 self._apply_barrier_effect(effect)
+
+    # -- what is in flight --------------------------------------------------------------------------------------------
+
+    def _record(self, checkpoint_id: int, delivered: frozenset[int]) -> None:
+        recording = ChannelRecording(checkpoint_id, len(self.queues), delivered)
+        for channel, queue in enumerate(self.queues):
+            for element in queue:
+                recording.arrived(channel, element, 1)
+        self.recordings[checkpoint_id] = recording
+
+    def _persist_channels(self, checkpoint_id: int) -> tuple[ChannelState, ...]:
+        recording = self.recordings.pop(checkpoint_id, None)
+        if recording is None:
+            return ()
+        inputs = {self.channels[number]: found for number, found in recording.channels().items()}
+        sides = (
+            (ChannelSide.INPUT_CHANNEL, inputs),
+            (ChannelSide.OUTPUT_CHANNEL, self.overtaken.pop(checkpoint_id, {})),
+        )
+        states = []
+        for side, channels in sides:
+            for (vertex, subtask), elements in channels.items():
+                content = tuple(tuple(records) for records in elements if records)
+                if content:
+                    me = f"a{self.attempt.id.attempt}-{self.id.vertex_id}-{self.id.subtask}"
+                    file = f"{me}-{side.name}-{vertex}-{subtask}"
+                    path = f"{self.attempt.deploy.checkpoint_directory}/chk-{checkpoint_id}/{file}"
+                    self.process.storage.write(path, content)
+                    handle = StateHandle(path=path, size_bytes=1, checksum=checksum_of(content))
+                    states.append(ChannelState(side, vertex, subtask, handle, len(content)))
+        return tuple(states)
+
+    def _restore_channels(self) -> None:
+        key = (self.id.vertex_id, self.id.subtask)
+        state = next((one for one in self.attempt.deploy.restore if (one.vertex_id, one.subtask) == key), None)
+        for one in state.channels if state is not None else ():
+            assert one.handle is not None
+            content = self.process.storage.files.get(one.handle.path)
+            if content is None or checksum_of(content) != one.handle.checksum:
+                raise StateMissing(f"{one.handle.path} is missing or corrupt")
+            elements = [list(records) for records in content]
+            if one.side is ChannelSide.INPUT_CHANNEL:
+                self.queues[self.channels.index((one.vertex_id, one.subtask))].extendleft(reversed(elements))
+            else:
+                for records in elements:
+                    self.outputs[one.vertex_id, one.subtask].send(records)
 
     def _broadcast(self, element: Any) -> None:
         for channel in self.outputs.values():

@@ -16,6 +16,7 @@ from lockgate_proto.messages import (
     CoordinatorMessage,
     Deploy,
     DiscoverSplits,
+    DrainSources,
     Heartbeat,
     LeaderRecord,
     NotifyCheckpointAborted,
@@ -26,6 +27,7 @@ from lockgate_proto.messages import (
     Registered,
     SplitsDiscovered,
     SubtaskCounters,
+    SubtaskEffort,
     SubtaskId,
     SubtaskReport,
     TaskManagerMessage,
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from tests.simulation.job import SimulatedJob
 
 HEARTBEAT_MS = 500
+MEASURED_MS = 100
+"""Between two heartbeats where one of the task managers is slow: the jobs do not last long."""
 SILENCE_MS = 3_000
 SLOTS = 2
 REPEAT_MS = 10_000
@@ -52,13 +56,14 @@ REPEATABLE = (SubtaskReport, AcknowledgeCheckpoint, CheckpointCommitted, SplitsD
 
 @dataclass
 class TaskPlan:
-    """How often things go wrong inside task managers, until `quiet_after_ms`."""
+    """How often things go wrong inside task managers, until `quiet_after_ms`; which one is slow, empty for none."""
 
     snapshot_failure: float = 0.0
     upload_failure: float = 0.0
     death: float = 0.0
     repetition: float = 0.0
     quiet_after_ms: float = 0.0
+    slow: str = ""
 
     def _strikes(self, world: World, probability: float) -> bool:
         return world.now < self.quiet_after_ms and world.chance(probability)
@@ -227,7 +232,9 @@ class SimulatedTaskManager(Process):
         self._recent: list[tuple[float, int, Any]] = []  # when, under which token, what
         self._beats = 0
         self._heard = world.now
-        self.later(HEARTBEAT_MS, self._beat)
+        self._beat_ms = MEASURED_MS if plan.slow else HEARTBEAT_MS
+        self._worked: dict[SubtaskId, int] = {}  # beats in which it was at work
+        self.later(self._beat_ms, self._beat)
 
     @property
     def fence(self) -> int:
@@ -291,11 +298,21 @@ class SimulatedTaskManager(Process):
         self._beats += 1
         if self.stream is not None:
             tasks = [task for attempt in self.attempts.values() for task in attempt.tasks.values()]
-            counters = tuple(SubtaskCounters(task.id, task.counters) for task in tasks if task.counters)
+            counters = tuple(
+                SubtaskCounters(task.id, task.counters, self._effort(task.id)) for task in tasks if task.counters
+            )
             self.stream.to_coordinator(TaskManagerMessage(self.fence, self.id, Heartbeat(self._beats, counters)))
             if self.world.now - self._heard > SILENCE_MS:
                 self.stream.break_off("the leader is silent")
-        self.later(HEARTBEAT_MS, self._beat)
+        self.later(self._beat_ms, self._beat)
+
+    def _effort(self, subtask: SubtaskId) -> SubtaskEffort | None:
+        """Always at work; on the slow one with a fifth of the records."""
+        if not self.plan.slow:
+            return None
+        count = self._worked[subtask] = self._worked.get(subtask, 0) + 1
+        records = 10 if self.id == self.plan.slow else 50
+        return SubtaskEffort(count * MEASURED_MS * 1_000, count * 5, count * records, 0, 100)
 
     def receive(self, stream: ControlStream, message: CoordinatorMessage) -> None:
         """One message of a leader."""
@@ -325,7 +342,12 @@ class SimulatedTaskManager(Process):
                 found = self.attempts.get(subtask.attempt)
                 if found is not None and subtask in found.tasks:
                     found.tasks[subtask].post(body)
-            case TriggerCheckpoint(attempt) | NotifyCheckpointComplete(attempt) | NotifyCheckpointAborted(attempt):
+            case (
+                TriggerCheckpoint(attempt)
+                | NotifyCheckpointComplete(attempt)
+                | NotifyCheckpointAborted(attempt)
+                | DrainSources(attempt)
+            ):
                 found = self.attempts.get(attempt) if attempt is not None else None
                 for task in list(found.tasks.values()) if found is not None else ():
                     task.post(body)

@@ -5,11 +5,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lockgate_proto.messages import CheckpointMode
 
-from tests.simulation.scenarios import every_point, quiet_scenario, random_scenario
+from tests.simulation.orders import Order
+from tests.simulation.scenarios import (
+    DRAIN,
+    RESCALE,
+    STOP,
+    cancelled_scenario,
+    every_point,
+    ordered_scenario,
+    quiet_scenario,
+    random_scenario,
+    slow_among_faults,
+    slow_scenario,
+)
 from tests.simulation.simulation import Scenario, simulate
 from tests.simulation.world import Violation
 
@@ -17,10 +31,17 @@ ROOT = Path(__file__).resolve().parents[2]
 SEEDS = int(os.environ.get("LOCKGATE_SIMULATION_SEEDS", "400"))
 CHUNK = 50
 BASE_SEED = 3
+OTHER_MODES = (CheckpointMode.AT_LEAST_ONCE, CheckpointMode.UNALIGNED)
 
 
 def _hold(scenario: Scenario) -> None:
     again = f"--seed {scenario.seed}"
+    if scenario.mode is not CheckpointMode.EXACTLY_ONCE:
+        again += f" --mode {scenario.mode.name.lower()}"
+    if scenario.plan.slow:
+        again += f" --slow {scenario.plan.slow}"
+    if scenario.at_a_time > 1:
+        again += f" --at-a-time {scenario.at_a_time}"
     if scenario.crash_at:
         again += f" --crash-at {scenario.crash_at}"
     if scenario.stall_at:
@@ -44,6 +65,36 @@ def test_a_standby_takes_over_after_a_crash_at_every_step() -> None:
         _hold(scenario)
 
 
+@pytest.mark.parametrize("mode", OTHER_MODES)
+def test_a_standby_takes_over_after_a_crash_at_every_step_in_every_mode(mode: CheckpointMode) -> None:
+    for scenario in every_point(BASE_SEED, "crash", mode=mode):
+        _hold(scenario)
+
+
+@pytest.mark.parametrize("mode", OTHER_MODES)
+def test_random_schedules_in_every_mode(mode: CheckpointMode) -> None:
+    for seed in range(SEEDS // 4):
+        _hold(replace(random_scenario(seed), mode=mode))
+
+
+@pytest.mark.parametrize("mode", OTHER_MODES)
+def test_a_quiet_run_in_every_mode_needs_one_attempt(mode: CheckpointMode) -> None:
+    for seed in range(10):
+        assert simulate(quiet_scenario(seed, mode)).attempts == 1
+
+
+@pytest.mark.parametrize("mode", [CheckpointMode.EXACTLY_ONCE, *OTHER_MODES])
+def test_several_checkpoints_in_flight_lose_nothing(mode: CheckpointMode) -> None:
+    for seed in range(SEEDS // 8):
+        _hold(replace(random_scenario(seed), mode=mode, at_a_time=3))
+    for scenario in every_point(BASE_SEED, "crash", step=7, mode=mode):
+        _hold(replace(scenario, at_a_time=3))
+
+
+def test_unaligned_snapshots_of_a_pressed_job_hold_records_in_flight() -> None:
+    assert sum(simulate(quiet_scenario(seed, CheckpointMode.UNALIGNED)).in_flight for seed in range(10)) > 100
+
+
 def test_a_leader_that_is_replaced_at_any_step_and_goes_on_does_no_harm() -> None:
     for scenario in every_point(BASE_SEED, "usurp"):
         _hold(scenario)
@@ -64,6 +115,47 @@ def test_a_zookeeper_outage_restarts_nothing() -> None:
     for seed in range(20):
         outcome = simulate(Scenario(seed, faults=((300 + 20 * seed, "stop_zookeeper"),)))
         assert (outcome.attempts, outcome.grants) == (1, 1)
+
+
+@pytest.mark.parametrize("orders", [RESCALE, STOP, DRAIN], ids=["rescale", "stop", "drain"])
+def test_a_crash_at_every_step_of_an_order_leaves_it_done_or_undone(orders: tuple[tuple[float, Order], ...]) -> None:
+    quiet = Scenario(BASE_SEED, orders=orders)
+    for point in range(1, simulate(quiet).points + 1):
+        _hold(replace(quiet, crash_at=point))
+
+
+def test_orders_among_random_faults() -> None:
+    for seed in range(SEEDS // 2):
+        _hold(ordered_scenario(seed))
+
+
+def test_a_quiet_rescale_takes_one_attempt_each_and_a_quiet_stop_none() -> None:
+    for seed in range(10):
+        assert simulate(Scenario(seed, orders=RESCALE[:1])).attempts == 2
+        assert simulate(Scenario(seed, orders=STOP)).attempts == 1
+        assert simulate(Scenario(seed, orders=DRAIN)).attempts == 1
+
+
+def test_a_cancelled_job_has_shown_its_newest_checkpoint_whole() -> None:
+    for seed in range(SEEDS // 2):
+        _hold(cancelled_scenario(seed))
+
+
+def test_a_slow_task_manager_is_left_in_one_attempt() -> None:
+    outcomes = [simulate(slow_scenario(seed)) for seed in range(20)]
+    assert all(one.attempts in (1, 2) and one.grants == 1 for one in outcomes)
+    assert sum(one.attempts == 2 for one in outcomes) >= 15, "some are over before it shows"
+
+
+def test_a_crash_at_every_step_of_a_move_does_no_harm() -> None:
+    quiet = slow_scenario(BASE_SEED)
+    for point in range(1, simulate(quiet).points + 1):
+        _hold(replace(quiet, crash_at=point))
+
+
+def test_moves_among_random_faults() -> None:
+    for seed in range(SEEDS // 2):
+        _hold(slow_among_faults(seed))
 
 
 def test_a_seed_decides_everything() -> None:

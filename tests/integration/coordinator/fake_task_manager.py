@@ -48,6 +48,7 @@ class FakeTaskManager:
         self.heard: list[m.CoordinatorMessage] = []
         self.status: grpc.StatusCode | None = None
         self.details = ""
+        self.ended_well = False
         self.beating = True
         self.exhausted = False  # what is deployed has nothing to read
         self._fleet = fleet
@@ -69,7 +70,7 @@ class FakeTaskManager:
         """Opens a stream and registers; returns when the leader has answered or refused."""
         self._hang_up()
         self.slots = slots or self.slots
-        self.status = None
+        self.status, self.ended_well = None, False
         self._outbox = queue.Queue()
         self._closed = threading.Event()
         if self not in self._fleet.members:
@@ -93,6 +94,13 @@ class FakeTaskManager:
         if self in self._fleet.members:
             self._fleet.members.remove(self)
         self._hang_up()
+
+    def leave(self) -> None:
+        """Says good-bye, and more than it should afterwards; returns when the leader has ended the stream."""
+        self.send(m.Goodbye())
+        self.report(m.SubtaskPhase.SUBTASK_CANCELED)
+        self.send(m.Goodbye())
+        self.wait(lambda: self.ended_well or self.status is not None)
 
     def stop_listening(self) -> None:
         """The port refuses; the stream stands, as after a SIGKILL that the network has not told yet."""
@@ -196,6 +204,9 @@ class FakeTaskManager:
                 self.token = message.token
                 if not isinstance(message.body, m.Heartbeat):
                     self._react(message)
+            with self._changed:
+                self.ended_well = True
+                self._changed.notify_all()
         except grpc.RpcError as error:
             with self._changed:
                 self.status, self.details = error.code(), error.details() or ""
@@ -213,6 +224,8 @@ class FakeTaskManager:
                 self.report(m.SubtaskPhase.SUBTASK_RUNNING)
                 if self.exhausted:
                     self.report(m.SubtaskPhase.SUBTASK_EXHAUSTED)
+            case m.DrainSources():
+                self.report(m.SubtaskPhase.SUBTASK_EXHAUSTED)  # and what was read has flown out
             case m.CancelAttempt(attempt=attempt) if attempt is not None:
                 if attempt in self.running:
                     self.running.remove(attempt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,28 @@ def test_a_dead_task_manager_is_replaced_from_the_last_checkpoint(
     api.until(
         "job", lambda one: one.last_checkpoint is not None and one.last_checkpoint.checkpoint_id > done.checkpoint_id
     )
+
+
+def test_a_task_manager_that_says_goodbye_costs_a_job_nothing_although_it_is_never_restarted(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    first, second = new_task_manager().connect(leader.address), new_task_manager().connect(leader.address)
+    never = m.RestartStrategy(strategy=m.NoRestart())
+    api("Submit", m.SubmitRequest("job", dataclasses.replace(graph(parallelism=2), restart=never)))
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    first.leave()
+    assert first.ended_well
+    assert [one.task_manager_id for one in api("GetCluster", m.GetClusterRequest()).task_managers] == [second.name]
+    status = api.until("job", lambda one: one.attempt == 2 and one.state is JobState.RUNNING)
+    assert (status.restarts, status.error) == (1, "")
+    assert {one.task_manager_id for one in status.subtasks} == {second.name}
+    deploy = second.expect(m.Deploy, 2)
+    assert isinstance(deploy, m.Deploy)
+    assert deploy.restored_checkpoint_id >= 1
+    second.die()  # a crash, on the other hand, ends it
+    assert "is lost" in api.state("job", JobState.FAILED).error
 
 
 def test_a_silent_task_manager_is_lost_after_the_heartbeat_timeout(
@@ -263,7 +286,7 @@ def test_the_writes_of_a_zombie_are_refused_one_by_one(server: EmbeddedZooKeeper
         lambda: old.write_checkpoint(Run("job", "run"), checkpoint),
         lambda: old.write_result(m.JobResult("job", "run")),
         lambda: old.submit(m.JobRecord("late", "run"), b"graph"),
-        lambda: old.discard_checkpoint("job", DiscardCheckpoint(first)),
+        lambda: old.discard_checkpoint(m.JobRecord("job", "run"), DiscardCheckpoint(first)),
     ]
     before = _everything(server)
     for write in writes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from coordinator.recovery import effects as do
 from coordinator.recovery import events as ev
 from coordinator.recovery.job_master import JobMaster
 from coordinator.runtime.process import Coordinator
+from ha.embedded import EmbeddedZooKeeper
+from ha.paths import Paths
+from ha.records import JobRecords
 from tests.integration.coordinator.conftest import SECRET, Caller, graph, leading
 from tests.integration.coordinator.fake_task_manager import FakeTaskManager
 
@@ -72,6 +76,20 @@ def test_submission_is_idempotent_and_another_graph_is_refused(api: Caller) -> N
     assert [one.job_key for one in api("List", m.ListRequest()).jobs] == ["job"]
 
 
+def test_the_author_of_a_job_is_warned_at_every_submission(api: Caller) -> None:
+    loose = graph(parallelism=2, mode=m.CheckpointMode.AT_LEAST_ONCE)
+    count = loose.vertices[1]
+    sink = m.Operator("rows", kind=m.FileSink("/out", m.FileFormat.PARQUET))
+    loose = dataclasses.replace(
+        loose, vertices=(loose.vertices[0], dataclasses.replace(count, operators=(*count.operators[:1], sink)))
+    )
+    for created in (True, False):
+        answer = api("Submit", m.SubmitRequest("job", loose))
+        assert answer.created is created
+        assert ["'rows' may show records twice" in one for one in answer.warnings] == [True]
+    assert api("Get", m.GetRequest("job")).checkpoint_mode is m.CheckpointMode.AT_LEAST_ONCE
+
+
 def test_what_cannot_run_is_refused_with_every_problem(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
 ) -> None:
@@ -92,11 +110,15 @@ def test_what_cannot_run_is_refused_with_every_problem(
     assert api("List", m.ListRequest()).jobs == ()
 
 
+CODE = m.Vertex("code", operators=(m.Operator("code", kind=m.KeyedProcess(("k",), b"a pickle", "", "k STRING")),))
+
+
 def test_writes_need_the_secret_and_reads_do_not(leader: Coordinator, caller: NewCaller) -> None:
     stranger = caller(leader, Credentials())
     assert caller(leader)("Submit", m.SubmitRequest("job", graph())).created
     for method, request in (
         ("Submit", m.SubmitRequest("other", graph())),
+        ("Submit", m.SubmitRequest("code", m.JobGraph(vertices=(CODE,)))),
         ("Cancel", m.CancelRequest("job")),
         ("TriggerSavepoint", m.TriggerSavepointRequest("job")),
     ):
@@ -195,6 +217,29 @@ def test_cancel_ends_the_job_and_leaves_nothing_behind(
     assert [(tm.slots, tm.free_slots) for tm in cluster.task_managers] == [(2, 2)]
     stop = api.fails("TriggerSavepoint", m.TriggerSavepointRequest("job"))
     assert stop.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_a_leader_forgets_old_results_when_zookeeper_does(
+    new_coordinator: NewCoordinator, caller: NewCaller, server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(JobRecords.__init__.__kwdefaults__, "keep_results", 2)
+    api = caller(leading(new_coordinator()))
+    session, pause = server.open(), threading.Event()
+    for key in ("first", "second", "third"):
+        assert api("Submit", m.SubmitRequest(key, graph())).created
+        api("Cancel", m.CancelRequest(key))
+        api.state(key, JobState.CANCELED)
+        while session.get(Paths("default").job(key)) is not None:  # the clean-up comes after the end
+            assert not pause.wait(0.02)
+
+    def listed() -> set[str]:
+        return {one.job_key for one in api("List", m.ListRequest()).jobs}
+
+    while listed() != {"third"}:
+        assert not pause.wait(0.02)
+    assert api.fails("Get", m.GetRequest("first")).code() is grpc.StatusCode.NOT_FOUND
+    assert not api("Submit", m.SubmitRequest("third", graph())).created
+    assert api("Submit", m.SubmitRequest("first", graph())).created, "another leader would have said the same"
 
 
 def test_a_bounded_job_finishes(leader: Coordinator, api: Caller, new_task_manager: NewTaskManager) -> None:

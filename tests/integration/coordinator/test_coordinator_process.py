@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +15,17 @@ from typing import Any
 
 import pytest
 from lockgate_proto import messages as m
-from lockgate_proto.messages import JobEventKind, JobState
+from lockgate_proto.messages import JobEventKind, JobState, LeaderRecord
 
 from coordinator.runtime.faults import POINTS
+from ha import steps
+from ha.grant import LeadershipGrant
+from ha.paths import Paths
+from ha.records import JobRecords
 from ha.retrieval import LeaderRetrieval
-from ha.zookeeper import connector
+from ha.session import Session
+from ha.session_store import SessionStore
+from ha.zookeeper import connect, connector
 from ha.zookeeper.server import ZooKeeperServer
 from tests.integration.coordinator.conftest import SECRET, Caller, graph
 from tests.integration.coordinator.fake_task_manager import FakeTaskManager
@@ -26,6 +33,25 @@ from tests.integration.coordinator.fake_task_manager import FakeTaskManager
 pytestmark = pytest.mark.integration
 
 READY = re.compile(r"lockgate coordinator ready: id=(\S+) address=(\S+) pid=(\d+)\n")
+STUCK = """
+import threading
+from coordinator.runtime import watchdog
+from coordinator.runtime.dispatcher import Dispatcher
+watchdog.LIMIT_S = 1.0
+def stuck_here():
+    threading.Event().wait()
+granted = Dispatcher.granted
+def grant(dispatcher, *arguments):
+    granted(dispatcher, *arguments)
+    dispatcher.actor.tell(stuck_here)
+Dispatcher.granted = grant
+"""
+BROKEN = """
+from coordinator.runtime.dispatcher import Dispatcher
+def broken(dispatcher, *arguments):
+    raise RuntimeError("a mistake made for this test")
+Dispatcher.granted = Dispatcher.revoked = broken
+"""
 PROGRAM = """
 import logging, sys
 logging.basicConfig(level="INFO", stream=sys.stderr)
@@ -39,8 +65,8 @@ sys.exit(run(CoordinatorSettings(credentials=Credentials(secret={secret!r}), **{
 class Process:
     """One coordinator process."""
 
-    def __init__(self, log: Path, environment: dict[str, str], **values: Any) -> None:
-        program = PROGRAM.format(secret=SECRET.secret, values=values)
+    def __init__(self, log: Path, environment: dict[str, str], before: str, **values: Any) -> None:
+        program = before + PROGRAM.format(secret=SECRET.secret, values=values)
         with log.open("w") as file:
             self.popen = subprocess.Popen(
                 [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=file, text=True, env=environment
@@ -57,6 +83,9 @@ class Process:
         self.address = found[2]
         return self
 
+    def end_freeze(self) -> None:
+        self.popen.send_signal(signal.SIGCONT)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.popen.send_signal(number)
         return self.popen.wait(30)
@@ -66,7 +95,7 @@ class Process:
 def new_process(zookeeper: ZooKeeperServer, cluster_name: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
     made: list[Process] = []
 
-    def make(fault: str = "", **values: Any) -> Process:
+    def make(fault: str = "", before: str = "", **values: Any) -> Process:
         known: dict[str, Any] = {
             "zookeeper": zookeeper.address,
             "cluster": cluster_name,
@@ -75,7 +104,7 @@ def new_process(zookeeper: ZooKeeperServer, cluster_name: str, tmp_path: Path) -
             "heartbeat_ms": 100,
         }
         environment = dict(os.environ) | ({"LOCKGATE_FAULT": fault} if fault else {})
-        made.append(Process(tmp_path / f"c{len(made)}.log", environment, **(known | values)))
+        made.append(Process(tmp_path / f"c{len(made)}.log", environment, before, **(known | values)))
         return made[-1]
 
     yield make
@@ -233,3 +262,74 @@ def test_a_taken_port_is_told(new_process: Callable[..., Process]) -> None:
     second = new_process(bind=first.address)
     assert second.popen.wait(60) == 2
     assert f"cannot listen on {first.address}" in second.log.read_text()
+
+
+def test_a_leader_whose_thread_of_decisions_is_stuck_ends_and_another_takes_over(
+    new_process: Callable[..., Process], retrieval: LeaderRetrieval
+) -> None:
+    stuck = new_process(before=STUCK)
+    assert retrieval.wait(10_000) is not None
+    other = new_process().ready()
+    assert stuck.popen.wait(30) == 1, "its heartbeats and its session alone would have kept its place for ever"
+    said = stuck.log.read_text()
+    assert "has been stuck for 1 s" in said
+    assert "in stuck_here" in said, "where it is"
+    leader = retrieval.wait(10_000, newer_than=1)
+    assert leader is not None
+    assert leader.address == other.address
+
+
+def test_a_write_that_a_frozen_leader_had_on_its_lips_is_refused(
+    new_process: Callable[..., Process],
+    retrieval: LeaderRetrieval,
+    new_task_manager: Callable[..., FakeTaskManager],
+    zookeeper: ZooKeeperServer,
+    cluster_name: str,
+) -> None:
+    """It stands still between its last look at its grant and the transaction; its session lives all the time."""
+    leader = new_process(fault="stop:before-zookeeper-commit:2", session_timeout_ms=20_000).ready()
+    one = new_task_manager().connect(leader.address)
+    api = Caller(leader.address)
+    run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
+    os.waitid(os.P_PID, leader.popen.pid, os.WSTOPPED)
+    session = connect(zookeeper.address, 20_000)
+    usurper = _usurp(session, cluster_name)
+    leader.end_freeze()
+    pause, deadline = threading.Event(), time.monotonic() + 30
+    while "ZooKeeper refuses a write" not in leader.log.read_text():
+        assert time.monotonic() < deadline, leader.log.read_text()
+        pause.wait(0.02)
+    assert "the write under token 1 was refused: the cluster is at token 2" in leader.log.read_text()
+    store = SessionStore(cluster_name, session)
+    records = JobRecords(store, cluster_name)
+    assert [one.checkpoint_id for one in records.checkpoints("job")] == [1], "the zombie has completed nothing"
+    records.write_checkpoint_id(usurper, "job", 7)  # who leads now may write
+    session.close()
+    assert retrieval.wait(10_000, newer_than=2) is not None
+    one.connect(leader.address)
+    status = api.until("job", lambda status: status.checkpoints_completed >= 1)
+    api.close()
+    assert (status.run_id, status.attempt, status.token) == (run_id, 2, 3)
+    assert status.last_checkpoint is not None
+    assert status.last_checkpoint.checkpoint_id >= 8
+
+
+def _usurp(session: Session, cluster: str) -> LeadershipGrant:
+    """Takes the grant by the elector's own steps, whatever the leader is about."""
+    paths = Paths(cluster)
+    steps.join(session, paths, "usurper", LeaderRecord(address="nobody:1"), rejoin=False)
+    view = steps.read_view(session, paths, {}, lambda: None)
+    record = LeaderRecord(token=view.epoch + 1, address="nobody:1", session=session.id, coordinator_id="usurper")
+    contender = next(one.name for one in view.contenders if one.record.address == "nobody:1")
+    steps.claim(session, paths, contender, record, view.epoch_version, view.leader is not None)
+    return LeadershipGrant(record.token, "usurper", session.id)
+
+
+def test_a_coordinator_without_an_elector_ends(new_process: Callable[..., Process], retrieval: LeaderRetrieval) -> None:
+    broken = new_process(before=BROKEN)
+    assert broken.popen.wait(30) == 1, "it would have stayed, as a leader who decides nothing or as nobody"
+    assert "the elector cannot go on" in broken.log.read_text()
+    other = new_process().ready()
+    leader = retrieval.wait(10_000, newer_than=1)
+    assert leader is not None
+    assert leader.address == other.address

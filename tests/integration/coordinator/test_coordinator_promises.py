@@ -135,6 +135,40 @@ def test_a_fenced_write_of_an_earlier_term_does_not_end_the_present_one(
     assert "no longer leads: this write of the first" not in caplog.text
 
 
+def test_a_write_that_hangs_from_an_earlier_term_holds_up_no_job_of_the_next(
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    new_task_manager: NewTaskManager,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader = leading(new_coordinator())
+    one = new_task_manager().connect(leader.address)
+    api = caller(leader)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    write, hangs, gate = MetadataFiles.write, threading.Event(), threading.Event()
+    later: list[int] = []
+
+    def hang_once(files: MetadataFiles, run: Run, metadata: m.CheckpointMetadata, data: bytes) -> object:
+        if not hangs.is_set():
+            hangs.set()
+            gate.wait()
+        else:
+            later.append(metadata.checkpoint_id)
+        return write(files, run, metadata, data)
+
+    monkeypatch.setattr(MetadataFiles, "write", hang_once)
+    try:
+        assert hangs.wait(WAIT_S)
+        leader.leadership.elector.step_down("the test wants it")
+        leading(leader)
+        one.connect(leader.address)
+        api.until("job", lambda status: status.attempt == 2 and status.state is JobState.RUNNING)
+        one.wait(lambda: bool(later))
+    finally:
+        gate.set()
+
+
 def test_an_acknowledged_cancel_survives_the_leader(
     new_coordinator: NewCoordinator,
     caller: NewCaller,

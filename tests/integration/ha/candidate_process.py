@@ -53,7 +53,7 @@ def main() -> None:
     server = socket.create_server(("127.0.0.1", 0))
     me = LeaderRecord(coordinator_id=name, address=f"127.0.0.1:{server.getsockname()[1]}", pid=os.getpid())
     speaker = Speaker()
-    elector = Elector(connector(hosts, 2_000), cluster, me, speaker)
+    elector = Elector(connector(hosts, 2_000), cluster, me, speaker, on_broken=lambda: say("broken"))
     records = JobRecords(elector.store, cluster, settle_ms=15_000)
     elector.start()
     for line in sys.stdin:

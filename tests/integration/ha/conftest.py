@@ -75,7 +75,8 @@ class Candidate:
         self.server = socket.create_server(("127.0.0.1", 0))
         self.address = address or f"127.0.0.1:{self.server.getsockname()[1]}"
         me = LeaderRecord(coordinator_id=name, address=self.address, pid=1)
-        self.elector = Elector(connector, cluster, me, self.listener)
+        self.broken = threading.Event()  # the process would have been ended
+        self.elector = Elector(connector, cluster, me, self.listener, on_broken=self.broken.set)
 
     def start(self) -> Candidate:
         self.elector.start()

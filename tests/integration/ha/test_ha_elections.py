@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 
@@ -16,7 +17,7 @@ from ha.grant import LeadershipGrant
 from ha.paths import Paths
 from ha.records import JobRecords
 from ha.retrieval import LeaderRetrieval
-from ha.session import Session
+from ha.session import Session, SessionState
 
 from .conftest import WAIT_S, Recorder, World
 
@@ -31,7 +32,10 @@ def test_one_leads_and_the_others_stand_in_line(world: World) -> None:
     assert [one.coordinator_id for one in b.elector.contenders()] == ["a", "b"]
 
 
-def test_evidence_hands_over_while_the_session_of_the_dead_lives_on(world: World) -> None:
+def test_evidence_hands_over_while_the_session_of_the_dead_lives_on(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ha.elector")
     a, b = world.candidate("a").lead(), world.candidate("b").start()
     a.elector.stop(release=False)
     a.close_port()
@@ -40,6 +44,7 @@ def test_evidence_hands_over_while_the_session_of_the_dead_lives_on(world: World
     grant, detected = b.listener.wait("granted")  # type: ignore[misc]
     assert grant.token == 2
     assert started_us <= detected <= time.time_ns() // 1_000
+    assert "token 2 was granted: nothing listens at the leader's address any more" in caplog.messages
 
 
 def test_an_open_port_is_no_evidence(world: World) -> None:
@@ -61,12 +66,16 @@ UNREACHABLE = "vanished.invalid:7"
 """A name that never resolves (RFC 6761): nothing answers there and nothing refuses."""
 
 
-def test_a_leader_that_vanished_with_its_host_does_not_answer_the_challenge(world: World) -> None:
+def test_a_leader_that_vanished_with_its_host_does_not_answer_the_challenge(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ha.elector")
     a, b = world.candidate("a", address=UNREACHABLE).lead(), world.candidate("b").start()
     a.elector.stop(release=False)
     b.elector.report_leader_gone(1)
     grant, _ = b.listener.wait("granted")  # type: ignore[misc]
     assert grant.token == 2
+    assert "token 2 was granted: the leader did not prove that it lives" in caplog.messages
 
 
 PATIENT = ElectionTiming(challenge_ms=5_000, spare_ms=0)
@@ -132,11 +141,13 @@ def test_a_lone_expired_leader_leads_again_under_a_higher_token(world: World) ->
     assert a.grant().session != first.session
 
 
-def test_release_hands_over_at_once(world: World) -> None:
+def test_release_hands_over_at_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ha.elector")
     a, b = world.candidate("a").lead(), world.candidate("b").start()
     a.elector.stop(release=True)
     assert a.listener.heard[-1][0] == "revoked"
     b.listener.wait("granted")
+    assert "token 2 was granted: nobody led any more" in caplog.messages
 
 
 def test_a_broken_connection_suspends_and_resumes_the_same_grant(world: World) -> None:
@@ -191,16 +202,56 @@ def test_a_standby_that_is_not_first_takes_over_when_the_first_does_not(world: W
     assert c.grant().token == 2
 
 
-def test_a_failing_listener_does_not_stop_the_elector(world: World) -> None:
+def test_a_listener_that_fails_on_a_grant_does_not_hold_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(Recorder):
         def on_granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
             super().on_granted(grant, detected_unix_us)
-            raise RuntimeError("a mistake in the listener")
+            if grant.token == 1:
+                raise RuntimeError("a mistake in the listener")
 
+    monkeypatch.setattr(elector_module, "_FAULT_PAUSE_S", 0.0)
     a = world.candidate("a", listener=Failing()).lead()
-    leader = a.listener.wait("leader", 2)
-    assert isinstance(leader, LeaderRecord)
-    assert leader.coordinator_id == "a"
+    a.listener.wait("revoked")
+    a.listener.wait("granted", 2)
+    assert [one.token for one in a.listener.grants()] == [1, 2]
+    assert not a.broken.is_set()
+
+
+def test_an_elector_that_cannot_start_over_says_so_and_has_the_process_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(Recorder):
+        def on_revoked(self, reason: str) -> None:
+            super().on_revoked(reason)
+            raise RuntimeError("a second mistake, in the listener")
+
+    monkeypatch.setattr(elector_module, "_FAULT_PAUSE_S", 0.0)
+    a = world.candidate("a", listener=Failing()).lead()
+    monkeypatch.setattr(a.elector._machine, "handle", _fail)
+    a.elector.step_down("anything")
+    assert a.broken.wait(WAIT_S)
+    assert "the elector cannot go on" in caplog.text
+    assert "a mistake in the machine" in caplog.text
+    assert "a second mistake, in the listener" in caplog.text
+
+
+def test_an_elector_that_cannot_even_start_has_the_process_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = world.candidate("a")
+    monkeypatch.setattr(a.elector._machine, "start", _fail)
+    a.elector.start()
+    assert a.broken.wait(WAIT_S)
+
+
+def test_an_order_to_stop_that_meets_a_fault_is_carried_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = world.candidate("a").lead()
+    monkeypatch.setattr(a.elector._machine, "handle", _fail)
+    a.elector.stop()
+    assert a.session().state is SessionState.LOST
+    assert not a.broken.is_set()
+
+
+def _fail(*_args: object) -> None:
+    raise RuntimeError("a mistake in the machine")
 
 
 def test_a_fault_in_the_elector_ends_the_grant_and_it_starts_over(
@@ -208,11 +259,7 @@ def test_a_fault_in_the_elector_ends_the_grant_and_it_starts_over(
 ) -> None:
     monkeypatch.setattr(elector_module, "_FAULT_PAUSE_S", 0.0)
     a = world.candidate("a").lead()
-
-    def fail(*_args: object) -> None:
-        raise RuntimeError("a mistake in the machine")
-
-    monkeypatch.setattr(a.elector._machine, "handle", fail)
+    monkeypatch.setattr(a.elector._machine, "handle", _fail)
     a.elector.step_down("anything")
     a.listener.wait("revoked")
     a.listener.wait("granted", 2)

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
@@ -26,6 +26,7 @@ class Cluster:
     token: int = 0
     jobs: dict[str, tuple[m.JobGraph, m.JobStatus]] = field(default_factory=dict)
     submissions: list[m.SubmitRequest] = field(default_factory=list)
+    warnings: tuple[str, ...] = ()  # of every submission
     first_state: m.JobState = m.JobState.RUNNING
 
     @property
@@ -119,7 +120,7 @@ class FakeCoordinator:
                 request.graph,
                 status(request.job_key, self.cluster.first_state, last_checkpoint=None),
             )
-        return m.SubmitResponse(request.job_key, "run-1", known is None)
+        return m.SubmitResponse(request.job_key, "run-1", known is None, self.cluster.warnings)
 
     def Get(self, request: m.GetRequest, context: grpc.ServicerContext) -> m.JobStatus:
         self._enter("Get", context)
@@ -168,7 +169,32 @@ class FakeCoordinator:
     ) -> m.ListCheckpointsResponse:
         self._enter("ListCheckpoints", context)
         self._job(request.job_key, context)
-        return m.ListCheckpointsResponse((checkpoint(7), checkpoint(6)))
+        return m.ListCheckpointsResponse((checkpoint(7), checkpoint(6), checkpoint(5, m.CheckpointKind.SAVEPOINT)))
+
+    def Stop(self, request: m.StopRequest, context: grpc.ServicerContext) -> m.StopResponse:
+        self._enter("Stop", context)
+        self._job(request.job_key, context)
+        return m.StopResponse(checkpoint(10 if request.drain else 9, m.CheckpointKind.SAVEPOINT))
+
+    def DisposeSavepoint(
+        self, request: m.DisposeSavepointRequest, context: grpc.ServicerContext
+    ) -> m.DisposeSavepointResponse:
+        self._enter("DisposeSavepoint", context)
+        self._job(request.job_key, context)
+        if request.checkpoint_id != 5:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "it is the newest snapshot")
+        return m.DisposeSavepointResponse()
+
+    def Rescale(self, request: m.RescaleRequest, context: grpc.ServicerContext) -> m.RescaleResponse:
+        self._enter("Rescale", context)
+        before = self._job(request.job_key, context)
+        views = [
+            m.SubtaskStatusView(one.vertex_id, number, "tm-1", "RUNNING")
+            for one in request.parallelism
+            for number in range(one.parallelism)
+        ]
+        self.cluster.jobs[request.job_key] = (m.JobGraph(), replace(before, subtasks=tuple(views), attempt=2))
+        return m.RescaleResponse(request.parallelism, 1)
 
 
 def checkpoint(number: int, kind: m.CheckpointKind = m.CheckpointKind.CHECKPOINT) -> m.CompletedCheckpoint:

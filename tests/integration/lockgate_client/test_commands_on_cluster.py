@@ -42,6 +42,12 @@ def test_submit_says_that_the_job_runs(cluster: Cluster, capsys: pytest.CaptureF
     assert [one.job_key for one in cluster.submissions] == ["k", "k"]
 
 
+def test_submit_prints_what_the_leader_warns_of(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.warnings = ("Checkpoints are at least once.",)
+    assert run(["submit", "p.py"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "warning: Checkpoints are at least once."
+
+
 def test_submit_options_reach_the_cluster(cluster: Cluster) -> None:
     assert run(["submit", "p.py", "--key", "mine", "--from", "file:///s/_metadata"]) == 0
     assert (cluster.submissions[0].job_key, cluster.submissions[0].restore_from) == ("mine", "file:///s/_metadata")
@@ -128,7 +134,14 @@ def test_jobs_and_job(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> N
     shown = json.loads(capsys.readouterr().out)
     assert (shown["state"], shown["attempt"], shown["restarts"]) == ("RUNNING", 1, 2)
     assert shown["operators"] == [
-        {"id": "read_text-1", "name": "read_text", "vertex": "read_text-1", "records_in": 0, "records_out": 100}
+        {
+            "id": "read_text-1",
+            "name": "read_text",
+            "vertex": "read_text-1",
+            "records_in": 0,
+            "records_out": 100,
+            "records_late": 0,
+        }
     ]
     last = shown["last_checkpoint"]
     assert (last["id"], last["size_bytes"], last["duration_ms"]) == (7, 2048, 45)
@@ -155,7 +168,7 @@ def test_watch_as_json_lines(cluster: Cluster, capsys: pytest.CaptureFixture[str
 def test_checkpoints_savepoint_and_cancel(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.jobs["k"] = (m.JobGraph(), status("k"))
     assert run(["checkpoints", "k", "--json"]) == 0
-    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == [7, 6]
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == [7, 6, 5]
     assert run(["checkpoints", "k"]) == 0
     assert "file:///s/chk-7/_metadata" in capsys.readouterr().out
     assert run(["savepoint", "k"]) == 0
@@ -164,6 +177,38 @@ def test_checkpoints_savepoint_and_cancel(cluster: Cluster, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["kind"] == "savepoint"
     assert run(["cancel", "k", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"key": "k", "state": "CANCELING"}
+
+
+def test_savepoints_are_taken_listed_and_disposed_of(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.jobs["k"] = (m.JobGraph(), status("k"))
+    assert run(["savepoint", "take", "k"]) == 0
+    assert capsys.readouterr().out == "file:///s/chk-9/_metadata\n"
+    assert run(["savepoint", "list", "k", "--json"]) == 0
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == [5]
+    assert run(["savepoint", "dispose", "k", "5"]) == 0
+    assert "job k has no savepoint 5 any more" in capsys.readouterr().out
+    assert run(["savepoint", "dispose", "k", "7"]) == 2
+    assert "newest snapshot" in capsys.readouterr().err
+
+
+def test_stop_prints_the_pointer_of_the_savepoint(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.jobs["k"] = (m.JobGraph(), status("k"))
+    assert run(["stop", "k"]) == 0
+    assert capsys.readouterr().out == "file:///s/chk-9/_metadata\n"
+    assert run(["stop", "k", "--drain", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == 10
+
+
+def test_rescale_returns_when_the_job_runs_at_it(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.jobs["k"] = (m.JobGraph(), status("k"))
+    assert run(["rescale", "k", "read=2", "counts=3"]) == 0
+    assert capsys.readouterr().out == "job k is running (attempt 2): read=2, counts=3\n"
+
+
+@pytest.mark.parametrize("text", ["counts", "counts=0", "=3", "counts=many"])
+def test_rescale_wants_a_vertex_and_a_number(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rescale", "k", text]) == 2
+    assert "is not VERTEX=N" in capsys.readouterr().err
 
 
 def test_an_unknown_job_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

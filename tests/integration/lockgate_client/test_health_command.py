@@ -46,7 +46,7 @@ def ask(*words: str) -> tuple[int, str]:
 
 def test_a_coordinator_is_ready_from_joining_to_stopping(coordinator: tuple[Health, str]) -> None:
     answers, address = coordinator
-    assert ask(address) == (1, f"{address} is not ready: it is starting or stopping\n")
+    assert ask(address) == (1, f"{address} is not ready: it has not joined the cluster yet, or is stopping\n")
     answers.ready()
     assert ask(address) == (0, f"{address} is ready\n")
     answers.stop()
@@ -61,12 +61,24 @@ def test_a_standby_is_ready_but_does_not_lead(coordinator: tuple[Health, str]) -
     assert ask(address, "--leader")[0] == 0
 
 
-def test_a_task_manager_is_ready_while_its_exchange_is_open() -> None:
+def test_a_task_manager_is_alive_while_its_exchange_is_open_and_ready_once_a_leader_has_taken_it() -> None:
     server = ExchangeServer(Credentials(secret="a-secret-of-this-test"), TokenFence(), GateRegistry())
     address = server.start("127.0.0.1:0")
+    assert ask(address) == (1, f"{address} is not ready: it has not joined the cluster yet, or is stopping\n")
+    assert ask(address, "--alive") == (0, f"{address} is alive\n")
+    server.ready()
     assert ask(address) == (0, f"{address} is ready\n")
     server.stop()
     assert ask(address)[0] == 1
+    assert ask(address, "--alive")[0] == 1
+
+
+def test_a_coordinator_is_alive_before_it_is_ready(coordinator: tuple[Health, str]) -> None:
+    answers, address = coordinator
+    assert ask(address)[0] == 1
+    assert ask(address, "--alive") == (0, f"{address} is alive\n")
+    answers.stop()
+    assert ask(address, "--alive") == (1, f"{address} is not alive: it is stopping\n")
 
 
 def test_nobody_there_is_not_ready() -> None:
@@ -79,3 +91,9 @@ def test_an_address_without_a_port_is_a_mistake() -> None:
     answer = CliRunner().invoke(health, ["localhost"])
     assert answer.exit_code == 2
     assert "is not HOST:PORT" in answer.output
+
+
+def test_one_question_at_a_time() -> None:
+    answer = CliRunner().invoke(health, ["localhost:1", "--leader", "--alive"])
+    assert answer.exit_code == 2
+    assert "give one of" in answer.output

@@ -77,9 +77,9 @@ def standalone(folder: Path, workers: int) -> tuple[str, list[SparkServer]]:
     return url, started
 
 
-def connect(folder: Path) -> tuple[tuple[str, str], list[SparkServer]]:
-    """A Spark Connect server on local[2]; its URL and that of its UI."""
-    port, ui = choose(2)
+def connect(folder: Path, ports: Sequence[int] = ()) -> tuple[tuple[str, str], list[SparkServer]]:
+    """A Spark Connect server on local[2]; its URL and that of its UI. ports: theirs; free ones by default."""
+    port, ui = ports or choose(2)
     settings = {
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(port),

@@ -19,6 +19,7 @@ from lockgate.drill import run_drill
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 SCRIPT = Path(__file__).with_name("word_count_process.py")
+FOREACH = Path(__file__).with_name("foreach_process.py")
 STARTED_BY_US = "words source[0] attempt 1, "
 
 
@@ -49,11 +50,20 @@ def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
+def drill(spark: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The leader is killed; nothing may be lost or duplicated."""
+    options = {"slots": 1, "taskmanager": spark}
+    code = run_drill(times=1, every_s=1.0, seed=5, directory=str(folder), cluster_options=options)
+    out = capsys.readouterr().out
+    assert code == 0, out
+    assert " 0 lost, 0 duplicated" in out
+    assert "verdict:     pass" in out
+
+
 def test_word_count_runs_on_the_executors(
     standalone_master: str, words: tuple[Path, dict[str, int]], tmp_path: Path
 ) -> None:
-    options = {"spark.executor.memory": "512m", "spark.ui.retainedJobs": "1000"}
-    found = answer(word_count(standalone_master, words[0], tmp_path, **options))
+    found = answer(word_count(standalone_master, words[0], tmp_path, **{"spark.executor.memory": "512m"}))
     assert found["counts"] == found["plain"] == words[1]
     assert found["application"] == "lockgate tm-1"
     tasks = found["tasks"]
@@ -64,18 +74,15 @@ def test_word_count_runs_on_the_executors(
     assert {STARTED_BY_US + "before the first checkpoint", STARTED_BY_US + "after checkpoint 1"} <= named
     assert "warm-up of the task manager" in named
     assert all(name.startswith(("words source[", "warm-up")) for name in named)
+    assert found["ui"].startswith("http://127.0.0.1:"), "at the address by which the master was reached"
+    assert found["bound"]
+    assert all(address.endswith("0100007F") for address in found["bound"]), "and at no other"
 
 
 def test_a_drill_on_that_cluster_is_exact(
     standalone_master: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spark = {"spark_master": standalone_master, "spark_options": {"spark.executor.memory": "512m"}}
-    options = {"slots": 1, "taskmanager": spark}
-    code = run_drill(times=1, every_s=1.0, seed=5, directory=str(tmp_path), cluster_options=options)
-    out = capsys.readouterr().out
-    assert code == 0, out
-    assert " 0 lost, 0 duplicated" in out
-    assert "verdict:     pass" in out
+    drill({"spark_master": standalone_master, "spark_options": {"spark.executor.memory": "512m"}}, tmp_path, capsys)
 
 
 def test_no_executor_is_one_sentence_and_no_hang(standalone_master: str, tmp_path: Path) -> None:
@@ -95,12 +102,38 @@ def test_word_count_through_spark_connect(
     url, ui = connect_server
     found = answer(word_count(url, words[0], tmp_path))
     assert found["counts"] == found["plain"] == words[1]
+    named = set(descriptions(ui))
+    assert {STARTED_BY_US + "before the first checkpoint", STARTED_BY_US + "after checkpoint 1"} <= named
+
+
+@pytest.mark.skipif(importlib.util.find_spec("grpc_status") is None, reason="pip install 'lockgate[connect]'")
+def test_foreach_batch_through_spark_connect_is_named_and_cancelled_with_its_subtask(
+    connect_server: tuple[str, str], tmp_path: Path
+) -> None:
+    url, ui = connect_server
+    (tmp_path / "in").write_text("a\nb\n")
+    spec = json.dumps({"master": url, "input": str(tmp_path / "in"), "work": str(tmp_path)})
+    done = subprocess.run(
+        [sys.executable, str(FOREACH), spec], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert answer(done) == {"failure": "Canceled", "next": ["a", "b"]}
+    assert "calls v[0] attempt 1, after checkpoint 1" in descriptions(ui)
+    assert "calls v[0] attempt 2, after checkpoint 1" in descriptions(ui)
+
+
+def descriptions(ui: str) -> list[str]:
+    """How a Connect server's UI calls its jobs."""
     with urllib.request.urlopen(f"{ui}/api/v1/applications", timeout=10) as response:
         (application,) = json.load(response)
     with urllib.request.urlopen(f"{ui}/api/v1/applications/{application['id']}/jobs", timeout=10) as response:
-        tags = [tag for job in json.load(response) for tag in job["jobTags"]]
-    for name in ("before the first checkpoint", "after checkpoint 1"):
-        assert any(tag.endswith((STARTED_BY_US + name).replace(",", ";")) for tag in tags), tags
+        return [job["description"] for job in json.load(response)]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("grpc_status") is None, reason="pip install 'lockgate[connect]'")
+def test_a_drill_through_spark_connect_is_exact(
+    connect_server: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drill({"spark_master": connect_server[0]}, tmp_path, capsys)
 
 
 def test_what_is_no_connect_server_is_named_soon(standalone_master: str, tmp_path: Path) -> None:

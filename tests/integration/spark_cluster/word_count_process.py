@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -126,16 +127,26 @@ def plain(session: Any, folder: str) -> dict[str, int]:
 
 
 def told(session: Any) -> dict[str, Any]:
-    """What Spark's status store has of this application."""
+    """What Spark's UI tells of this application, and where it listens."""
     context = session.sparkContext
-    store = context._jsc.sc().statusStore()
-    jobs, executors = store.jobsList(None), store.executorList(True)
-    texts = [jobs.apply(n).description() for n in range(jobs.size())]
+    with urllib.request.urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/jobs") as page:
+        jobs = json.load(page)
+    with urllib.request.urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/executors") as page:
+        executors = json.load(page)
     return {
         "application": context.appName,
-        "jobs": [text.get() if text.isDefined() else None for text in texts],
-        "tasks": {executors.apply(n).id(): executors.apply(n).totalTasks() for n in range(executors.size())},
+        "jobs": [job.get("description") for job in jobs],
+        "tasks": {one["id"]: one["totalTasks"] for one in executors},
+        "ui": context.uiWebUrl,
+        "bound": listening(int(context.uiWebUrl.rpartition(":")[2])),
     }
+
+
+def listening(port: int) -> list[str]:
+    """Addresses of this machine, as Linux writes them, at which something listens at that port."""
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    places = [line[1].partition(":") for line in lines if line[3] == "0A"]
+    return [address for address, _, number in places if int(number, 16) == port]
 
 
 def main(text: str) -> int:

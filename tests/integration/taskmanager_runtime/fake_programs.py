@@ -27,6 +27,7 @@ from lockgate_proto.messages import (
     StateKind,
     SubtaskState,
     Vertex,
+    Watermark,
 )
 
 from taskmanager.task.program import (
@@ -38,6 +39,7 @@ from taskmanager.task.program import (
     Poll,
     ProgramContext,
     Snapshot,
+    SnapshotOrder,
     SubtaskProgram,
     UserError,
 )
@@ -84,15 +86,21 @@ class World:
 
     batch_rows: int = 10
     limit: int | None = None  # sources pause at this position of every split
+    limits: dict[str, int] = field(default_factory=dict)  # and at this one of some
     visible: dict[str, int] = field(default_factory=dict)
     opened: list[ProgramContext] = field(default_factory=list)
     closed: list[ProgramContext] = field(default_factory=list)
     process_gate: threading.Event = field(default_factory=threading.Event)  # cleared: count blocks in process()
+    # by subtask, when there are any: each call of process() with records needs one
+    permits: dict[int, threading.Semaphore] = field(default_factory=dict)
     ignores_cancel: bool = False
     fail_process: Exception | None = None
     fail_open: Exception | None = None
     fail_persist: Exception | None = None
     persist_gate: threading.Event = field(default_factory=threading.Event)
+    event_time: bool = False  # sources send watermarks: the least position that a split of theirs has come to
+    # of count: subtask, event time, words received until then
+    watermarks: list[tuple[int, int, int]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     # one source subtask emits this many bytes more per row
     padding: int = 0
@@ -118,6 +126,9 @@ class FakeFactory:
             raise UserError(f"no vertex {vertex_id}")
         return tuple(SplitState(name, 0, 100) for name in ("0", "1") if name not in known), True
 
+    def warm_python(self) -> None:
+        """There is no Spark here."""
+
 
 class FakeSnapshot:
     """A Snapshot whose state travels inline."""
@@ -131,6 +142,9 @@ class FakeSnapshot:
         if self._world.fail_persist is not None:
             raise self._world.fail_persist
         return self._state
+
+    def release(self) -> None:
+        """See Snapshot."""
 
 
 class FakeProgram:
@@ -160,6 +174,20 @@ class FakeProgram:
     def rehearse(self) -> None:
         """Never called for what is deployed."""
         raise AssertionError(f"{self._context.subtask} is deployed, not rehearsed")
+
+    def tick(self, unix_ms: int) -> Batch:  # noqa: ARG002
+        """Nothing goes by the wall clock."""
+        return Batch()
+
+    def wakes_at(self) -> int | None:
+        """Never."""
+        return None
+
+    def advance(self, watermark_ms: int) -> Batch:
+        """See SubtaskProgram."""
+        with self._world.lock:
+            self._world.watermarks.append((self._context.subtask.subtask, watermark_ms, self._records_in))
+        return Batch()
 
     def finish(self) -> Batch:
         """See SubtaskProgram."""
@@ -224,6 +252,7 @@ class WordSource(FakeProgram):
             last = min(end, offset + self._world.batch_rows)
             if self._world.limit is not None:
                 last = min(last, self._world.limit)
+            last = min(last, self._world.limits.get(name, last))
             if offset < last:
                 return self._read(name, offset, last)
         done = all(offset >= end for offset, end in self._splits.values())
@@ -233,7 +262,7 @@ class WordSource(FakeProgram):
         """Never called for a source."""
         raise AssertionError(f"{source_vertex} sent {table.num_rows} rows to a source")
 
-    def snapshot(self, checkpoint_id: int) -> Snapshot:  # noqa: ARG002
+    def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Snapshot:  # noqa: ARG002
         """See SubtaskProgram."""
         return self._frozen({"splits": {k: list(v) for k, v in self._splits.items()}, "complete": self._complete})
 
@@ -245,7 +274,11 @@ class WordSource(FakeProgram):
         for position in range(offset, last):
             one = word(name, position)
             rows.setdefault(zlib.crc32(one.encode()) % count, []).append(one + " " * self._world.padding)
-        return Batch(tuple(Emission(0, target, pa.table({"word": words})) for target, words in rows.items()))
+        emissions = tuple(Emission(0, target, pa.table({"word": words})) for target, words in rows.items())
+        if not self._world.event_time:
+            return Batch(emissions)
+        open_ones = [offset for offset, end in self._splits.values() if offset < end]
+        return Batch(emissions, watermark=Watermark(min(open_ones, default=last) - 1))
 
 
 class WordCount(FakeProgram):
@@ -282,6 +315,10 @@ class WordCount(FakeProgram):
         while not self._world.process_gate.wait(0.01):
             if self._canceled.is_set() and not self._world.ignores_cancel:
                 raise Canceled("canceled")
+        permits = self._world.permits.get(self._context.subtask.subtask)
+        while permits is not None and table.num_rows and not permits.acquire(timeout=0.01):
+            if self._canceled.is_set():
+                raise Canceled("canceled")
         if self._world.fail_process is not None and table.num_rows:
             raise self._world.fail_process
         for one in table.column("word").to_pylist():
@@ -291,7 +328,7 @@ class WordCount(FakeProgram):
         self._records_in += table.num_rows
         return Batch(reached_sink=table.num_rows)
 
-    def snapshot(self, checkpoint_id: int) -> Snapshot:
+    def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Snapshot:  # noqa: ARG002
         """See SubtaskProgram."""
         self._pending.append((checkpoint_id, self._changed))
         self._changed = {}

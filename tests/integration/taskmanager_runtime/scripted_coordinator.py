@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from lockgate_proto.messages import (
     CheckpointCommitted,
     CoordinatorMessage,
     Deploy,
+    Goodbye,
     Heartbeat,
     JobGraph,
     LeaderRecord,
@@ -63,6 +64,7 @@ class ScriptedCoordinator:
         self._ended: set[str] = set()
         self.refusal: tuple[grpc.StatusCode, str] | None = None  # instead of Registered
         self.refused_count = 0
+        self.on_goodbye: Callable[[str], object] = lambda _task_manager_id: None  # before it is answered
         self._server = grpc.server(futures.ThreadPoolExecutor(16), options=rpc.SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((rpc.handler("ControlService", self),))
         self.address = f"127.0.0.1:{credentials.bind(self._server, '127.0.0.1:0')}"
@@ -147,6 +149,9 @@ class ScriptedCoordinator:
         try:
             for message in requests:
                 self._note(message)
+                if isinstance(message.body, Goodbye):
+                    self.on_goodbye(name)
+                    outbox.put(None)
         except Exception:
             pass
         outbox.put(None)
@@ -168,6 +173,7 @@ class Leader:
     ) -> None:
         self.coordinator, self.graph, self.task_managers = coordinator, graph, task_managers
         self.job = job
+        self.directory = "memory:"
         self.attempt = AttemptId(job, "run", 0)
 
     def subtasks(self) -> list[SubtaskId]:
@@ -198,7 +204,7 @@ class Leader:
         for home in dict.fromkeys(self.task_managers):
             mine = {(p.vertex_id, p.subtask) for p in placements if p.task_manager_id == home}
             states = tuple(state for key, state in (restore or {}).items() if key in mine)
-            message = Deploy(self.attempt, self.graph, placements, states, checkpoint_id, "memory:")
+            message = Deploy(self.attempt, self.graph, placements, states, checkpoint_id, self.directory)
             self.coordinator.send(home, message)
 
     def home(self, subtask: int) -> str:
@@ -212,9 +218,9 @@ class Leader:
                 splits = (SplitState(str(one.subtask), 0, rows),)
                 self.coordinator.send(self.home(one.subtask), AssignSplits(one, splits, complete))
 
-    def wait_phase(self, phase: SubtaskPhase) -> None:
-        """Until every subtask of the present attempt has reported the phase."""
-        wanted = set(self.subtasks())
+    def wait_phase(self, phase: SubtaskPhase, subtasks: Sequence[SubtaskId] = ()) -> None:
+        """Until every subtask of the present attempt, or some of them, have reported the phase."""
+        wanted = set(subtasks or self.subtasks())
 
         def is_there() -> bool:
             found = {one.subtask for one in self.coordinator.received(SubtaskReport) if one.phase is phase}
@@ -222,10 +228,11 @@ class Leader:
 
         self.coordinator.wait(is_there)
 
-    def trigger(self, checkpoint_id: int, terminal: bool = False) -> None:
+    def trigger(self, checkpoint_id: int, terminal: bool = False, unaligned: bool = False) -> None:
         """To every task manager with a source."""
+        message = TriggerCheckpoint(self.attempt, checkpoint_id, terminal=terminal, unaligned=unaligned)
         for home in dict.fromkeys(self.task_managers):
-            self.coordinator.send(home, TriggerCheckpoint(self.attempt, checkpoint_id, terminal=terminal))
+            self.coordinator.send(home, message)
 
     def wait_acks(self, checkpoint_id: int) -> dict[tuple[str, int], SubtaskState]:
         """Until every subtask has acknowledged; the states by vertex and subtask."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from lockgate_proto.messages import (
     Deploy,
     DiscoverSplits,
     FailureCause,
+    Goodbye,
     Heartbeat,
     NotifyCheckpointAborted,
     Register,
@@ -28,6 +30,7 @@ from lockgate_proto.messages import (
 )
 
 from taskmanager.exchange.outputs import RemoteOutput
+from taskmanager.runtime import control_client
 from taskmanager.runtime.task_manager import TaskManager
 from taskmanager.task.program import SnapshotTooLarge, StateUnreadable, UserError
 from tests.integration.taskmanager_runtime.fake_programs import FakeFactory, World, expected, word_count_graph
@@ -422,6 +425,57 @@ def test_stopping_ends_the_stream_first(bench: Bench) -> None:
     bench.managers[0].stop()
     assert bench.coordinator.wait_ended("tm-0")
     assert [one for one in bench.coordinator.received(SubtaskReport) if one.phase is CANCELED] == []
+
+
+def test_a_goodbye_is_answered_before_any_channel_breaks(bench: Bench) -> None:
+    found: list[tuple[str, int]] = []
+
+    def look(name: str) -> None:
+        host, _, port = bench.managers[0].exchange_address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=5).close()  # raises where nobody listens any more
+        found.append((name, len(bench.failures())))
+
+    bench.coordinator.on_goodbye = look
+    bench.start()
+    bench.managers[0].stop()
+    assert found == [("tm-0", 0)]
+    bench.coordinator.wait_for(SubtaskReport, where=lambda one: one.cause is FailureCause.PEER_LOST)
+    assert len(bench.coordinator.received(Goodbye)) == 1
+    assert len(bench.coordinator.received(Register)) == 2  # nobody comes back to a stream that ended like this
+
+
+def test_without_a_leader_nobody_is_waited_for(bench: Bench) -> None:
+    bench.start()
+    bench.coordinator.die()
+    bench.managers[0].stop()
+    assert bench.coordinator.received(Goodbye) == []
+
+
+def test_a_leader_that_dies_over_a_goodbye_is_not_waited_for_and_no_other_is_told(
+    bench: Bench, new_coordinator: Callable[..., ScriptedCoordinator]
+) -> None:
+    successor = new_coordinator(token=6)
+
+    def die(_name: str) -> None:
+        bench.managers[0].on_leader(successor.record)
+        bench.coordinator.break_streams()
+
+    bench.coordinator.on_goodbye = die
+    bench.start()
+    bench.managers[0].stop()
+    assert successor.messages() == []
+
+
+def test_a_leader_that_does_not_answer_a_goodbye_does_not_keep_the_process(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = threading.Event()
+    monkeypatch.setattr(control_client, "GOODBYE_WAIT_S", 0.05)
+    bench.coordinator.on_goodbye = lambda _name: never.wait()
+    bench.start()
+    bench.managers[0].stop()
+    assert len(bench.coordinator.received(Goodbye)) == 1
+    never.set()
 
 
 def _attempt(report: SubtaskReport) -> int:

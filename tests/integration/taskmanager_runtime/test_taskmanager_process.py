@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from lockgate_proto.messages import (
     FileSink,
     FileSource,
     FirstRecord,
+    Goodbye,
     JobGraph,
     KeyedAggregate,
     Operator,
@@ -51,25 +53,50 @@ from lockgate_proto.security import Credentials
 from taskmanager.runtime.process import run
 from taskmanager.runtime.settings import TaskManagerSettings
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(name)s: %(message)s")
-zookeeper, cluster, work_dir, secret = sys.argv[1:]
+zookeeper, cluster, work_dir, secret, patience_ms = sys.argv[1:]
 credentials = Credentials(secret=secret)
-sys.exit(run(TaskManagerSettings(zookeeper, work_dir, cluster, credentials=credentials, task_manager_id="tm-0")))
+settings = TaskManagerSettings(
+    zookeeper, work_dir, cluster, credentials=credentials, task_manager_id="tm-0", connect_timeout_ms=int(patience_ms)
+)
+sys.exit(run(settings))
 """
 
 
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
 @pytest.fixture
-def process(zookeeper: ZooKeeperServer, cluster_name: str, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    work = tmp_path / "work"
-    work.mkdir()
-    arguments = [sys.executable, "-c", PROGRAM, zookeeper.address, cluster_name, str(work), "a secret of this test"]
-    with (tmp_path / "log").open("w") as log:
-        started = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
-        yield started
-        if started.poll() is None:
-            os.killpg(started.pid, signal.SIGKILL)
-        started.wait()
-        assert started.stdout is not None
-        started.stdout.close()
+def start(zookeeper: ZooKeeperServer, cluster_name: str, tmp_path: Path) -> Iterator[Start]:
+    made: list[subprocess.Popen[str]] = []
+
+    def begin(address: str = zookeeper.address, patience_ms: int = 30_000) -> subprocess.Popen[str]:
+        work = tmp_path / "work"
+        work.mkdir()
+        arguments = [address, cluster_name, str(work), "a secret of this test", str(patience_ms)]
+        with (tmp_path / "log").open("w") as log:
+            made.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", PROGRAM, *arguments],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    start_new_session=True,
+                )
+            )
+        return made[-1]
+
+    yield begin
+    for one in made:
+        if one.poll() is None:
+            os.killpg(one.pid, signal.SIGKILL)
+        one.wait()
+        assert one.stdout is not None
+        one.stdout.close()
+
+
+@pytest.fixture
+def process(start: Start) -> subprocess.Popen[str]:
+    return start()
 
 
 def _graph(source: Path, sink: Path) -> JobGraph:
@@ -111,6 +138,10 @@ def test_the_process_runs_a_word_count_and_stops_on_sigterm(
     ready = process.stdout.readline()
     assert ready.startswith("lockgate taskmanager ready: id=tm-0 exchange=127.0.0.1:"), (tmp_path / "log").read_text()
     assert ready.rstrip().endswith(f" slots=2 pid={process.pid}")
+    waiting = f"no coordinator leads cluster {cluster_name} at {zookeeper.address} yet; waiting"
+    pause = threading.Event()
+    while waiting not in (tmp_path / "log").read_text():
+        assert not pause.wait(0.02)
     coordinator = new_coordinator()
     session = connect(zookeeper.address)
     paths = Paths(cluster_name)
@@ -145,6 +176,7 @@ def test_the_process_runs_a_word_count_and_stops_on_sigterm(
     session.close()
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
+    assert len(coordinator.received(Goodbye)) == 1
 
 
 def test_the_process_ends_when_its_jvm_does(process: subprocess.Popen[str], tmp_path: Path) -> None:
@@ -156,3 +188,13 @@ def test_the_process_ends_when_its_jvm_does(process: subprocess.Popen[str], tmp_
     os.kill(jvm[0], signal.SIGKILL)
     assert process.wait(timeout=20) == 1
     assert "this task manager ends, too" in (tmp_path / "log").read_text()
+
+
+def test_without_zookeeper_the_process_is_not_ready_and_ends_with_a_sentence(start: Start, tmp_path: Path) -> None:
+    process = start("127.0.0.1:1", 500)
+    assert process.wait(120) == 2
+    assert process.stdout is not None
+    assert process.stdout.read() == "", "it was never ready"
+    errors = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert errors[0].startswith("error: no ZooKeeper answered at 127.0.0.1:1 for 0 s; start it")

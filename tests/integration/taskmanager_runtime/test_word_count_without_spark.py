@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable
 
 import pytest
-from lockgate_proto.messages import FirstRecord, Register, SubtaskPhase
+from lockgate_proto.messages import DrainSources, FirstRecord, Register, SubtaskId, SubtaskPhase
 
 from taskmanager.runtime.task_manager import TaskManager
-from tests.integration.taskmanager_runtime.fake_programs import World, expected, word_count_graph
+from tests.integration.taskmanager_runtime.fake_programs import World, expected, word, word_count_graph
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
 
 pytestmark = pytest.mark.integration
@@ -39,6 +40,44 @@ def test_a_bounded_job_runs_to_its_committed_end(
     leader.checkpoint(1, terminal=True)
     assert world.visible == expected(1000, 2)
     assert len(leader.coordinator.received(FirstRecord)) == 2
+
+
+def test_a_watermark_overtakes_no_record_on_its_way_through_the_exchange(
+    new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, world: World
+) -> None:
+    world.event_time = True
+    leader, _ = _leader(new_coordinator, new_task_manager)
+    leader.deploy(1)
+    leader.assign(1000)
+    leader.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED)
+    for target in range(2):
+        told = [(time_, received) for subtask, time_, received in world.watermarks if subtask == target]
+        assert [time_ for time_, _ in told] == sorted({time_ for time_, _ in told}), "it only rises"
+        assert told[-1][0] >= 900
+        for time_, received in told:
+            due = sum(
+                zlib.crc32(word(split, position).encode()) % 2 == target
+                for split in ("0", "1")
+                for position in range(min(time_ + 1, 1000))
+            )
+            assert received >= due, f"at {time_} {received} words were there of {due}"
+
+
+def test_a_drain_does_not_carry_event_time_past_the_source_that_is_behind(
+    new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, world: World
+) -> None:
+    world.event_time = True
+    world.limits = {"0": 900, "1": 300}
+    leader, _ = _leader(new_coordinator, new_task_manager)
+    leader.deploy(1)
+    leader.assign(1000)
+    leader.coordinator.wait(lambda: {(0, 299), (1, 299)} <= {one[:2] for one in world.watermarks})
+    leader.coordinator.send("tm-1", DrainSources(leader.attempt))
+    leader.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED, (SubtaskId(leader.attempt, "words", 1),))
+    leader.checkpoint(1)
+    leader.coordinator.send("tm-0", DrainSources(leader.attempt))
+    leader.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED)
+    assert max(time_ for _, time_, _ in world.watermarks) == 299, "what has a time of 300 and more may still come"
 
 
 def test_a_new_attempt_goes_on_from_the_checkpoint_and_nothing_is_lost_or_doubled(

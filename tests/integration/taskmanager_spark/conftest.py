@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lockgate_proto.messages import AttemptId, JobGraph, SubtaskId, SubtaskState
+from lockgate_proto.messages import AttemptId, JobGraph, Partitioning, SubtaskId, SubtaskState, Watermark
 
 from taskmanager.spark.engine import SparkEngine
 from taskmanager.spark.program import ChainProgram
-from taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext
+from taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext, SnapshotOrder
+from taskmanager.task.watermarks import MAX_WATERMARK, ChannelWatermarks, held_back
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +34,10 @@ class Run:
         self.run_id = run_id
         self.attempt = 0
         self.programs: dict[tuple[str, int], ChainProgram] = {}
+        self.watermarks: dict[tuple[str, int], ChannelWatermarks] = {}
         self.received: dict[tuple[str, int], list[pa.Table]] = {}
 
-    def start(self, restore: Mapping[tuple[str, int], SubtaskState] | None = None) -> None:
+    def start(self, restore: Mapping[tuple[str, int], SubtaskState] | None = None, restored_id: int = 0) -> None:
         """The next attempt: every subtask opened, splits assigned when the start is fresh."""
         self.attempt += 1
         self.received = {}
@@ -45,16 +47,43 @@ class Run:
                 state = (restore or {}).get((vertex.id, subtask))
                 where = SubtaskId(attempt, vertex.id, subtask)
                 parallelism = {one.id: one.parallelism for one in self.graph.vertices}
-                context = ProgramContext(where, self.graph, self.directory, state, parallelism=parallelism)
+                context = ProgramContext(where, self.graph, self.directory, state, restored_id, parallelism)
                 self.programs[vertex.id, subtask] = self.engine.build(context)
         for (vertex_id, _), program in self.programs.items():
             self.deliver(vertex_id, program.open())
+        self.watermarks = {key: ChannelWatermarks(len(self.channels(*key))) for key in self.programs}
         for vertex in self.graph.vertices:
             if self.programs[vertex.id, 0].is_source and not restore:
                 splits, complete = self.engine.discover(self.graph, vertex.id, ())
                 for subtask in range(vertex.parallelism):
                     mine = splits[subtask :: vertex.parallelism]
                     self.programs[vertex.id, subtask].assign(mine, complete)
+
+    def channels(self, vertex_id: str, subtask: int) -> list[tuple[str, int]]:
+        """The subtasks that send to this one."""
+        widths = {one.id: one.parallelism for one in self.graph.vertices}
+        edges = [edge for edge in self.graph.edges if edge.target == vertex_id]
+        return [
+            (edge.source, number)
+            for edge in edges
+            for number in ((subtask,) if edge.partitioning is Partitioning.FORWARD else range(widths[edge.source]))
+        ]
+
+    def advance(self, source: str, subtask: int, watermark: Watermark | None, drained: bool = False) -> None:
+        """Tells those behind a subtask how far event time has come in it, None for its end."""
+        for key, combined in self.watermarks.items():
+            channels = self.channels(*key)
+            if (source, subtask) not in channels:
+                continue
+            number = channels.index((source, subtask))
+            news = combined.ended(number, drained) if watermark is None else combined.arrived(number, watermark)
+            if news is not None and news.event_time_ms == MAX_WATERMARK and not news.idle:
+                self.deliver(key[0], self.programs[key].finish())
+                self.advance(*key, None, drained)
+            elif news is not None:
+                batch = self.programs[key].advance(news.event_time_ms)
+                self.deliver(key[0], batch)
+                self.advance(*key, held_back(news, batch.held_back_ms))
 
     def deliver(self, source: str, batch: Batch) -> None:
         """Hands emissions over to the targets, and theirs to theirs."""
@@ -70,6 +99,8 @@ class Run:
         poll = self.programs[vertex_id, subtask].poll()
         if isinstance(poll, Batch):
             self.deliver(vertex_id, poll)
+            if poll.watermark is not None:
+                self.advance(vertex_id, subtask, poll.watermark)
         return isinstance(poll, Batch)
 
     def to_end(self) -> None:
@@ -78,13 +109,25 @@ class Run:
             while program.is_source:
                 poll = program.poll()
                 if isinstance(poll, Exhausted):
+                    self.advance(*key, None)
                     break
                 assert not isinstance(poll, Idle)
                 self.deliver(key[0], poll)
+                if poll.watermark is not None:
+                    self.advance(*key, poll.watermark)
 
-    def checkpoint(self, checkpoint_id: int, commit: bool = True) -> dict[tuple[str, int], SubtaskState]:
-        """A snapshot of all subtasks between two micro-batches."""
-        snapshots = {key: program.snapshot(checkpoint_id) for key, program in self.programs.items()}
+    def drain(self) -> None:
+        """Ends every source where it is."""
+        for key, program in self.programs.items():
+            if program.is_source:
+                self.advance(*key, None, drained=True)
+
+    def checkpoint(
+        self, checkpoint_id: int, commit: bool = True, base_id: int = 0
+    ) -> dict[tuple[str, int], SubtaskState]:
+        """A snapshot of all subtasks between two micro-batches. base_id: a completed one, which it may build on."""
+        order = SnapshotOrder(base_id)
+        snapshots = {key: program.snapshot(checkpoint_id, order) for key, program in self.programs.items()}
         states = {key: snapshot.persist() for key, snapshot in snapshots.items()}
         if commit:
             for program in self.programs.values():

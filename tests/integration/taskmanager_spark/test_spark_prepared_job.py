@@ -81,9 +81,9 @@ def made(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> Made:
         return new_bench()
 
     class CountedPlan(Plan):
-        def __init__(self, leaf: Any, build: Any, where: str) -> None:
+        def __init__(self, leaf: Any, build: Any, where: str, observes: bool = False) -> None:
             counts.plans.append(where)
-            super().__init__(leaf, build, where)
+            super().__init__(leaf, build, where, observes)
 
         def run(self, content: Any) -> pa.Table:
             counts.runs.append(content)

@@ -93,3 +93,12 @@ def test_stopping_before_it_began_is_fine(engine: SparkEngine, tmp_path: Path) -
     started.start()
     started.stop()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_python_worker_starts_on_one_slot_and_leaves_the_others_to_subtasks(engine: SparkEngine) -> None:
+    tracker = engine._session.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+    engine.warm_python()
+    (job,) = set(tracker.getJobIdsForGroup(None)) - before
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getJobInfo(job).stageIds]
+    assert [stage.numTasks for stage in stages] == [1], "one for each core would hold up every job for a second"

@@ -299,7 +299,7 @@ class JobMasterMachine(RuleBasedStateMachine):
             who = subtask("count", 0, max(self.deployed))
             self.give(events.Reported(SubtaskReport(who, SubtaskPhase.SUBTASK_FAILED, FailureCause.FAULT, "broke")))
         elif dies and len(self.alive) > 1:
-            self.task_manager_dies_or_comes(max(self.alive))
+            self.task_manager_goes_or_comes(max(self.alive))
         for _ in range(rounds):
             self.time_passes(500)
             while self.work or self.bag:
@@ -381,15 +381,15 @@ class JobMasterMachine(RuleBasedStateMachine):
         who = subtask(*key, self.triggered[number][1])
         self.bag.append(events.Declined(DeclineCheckpoint(subtask=who, checkpoint_id=number, reason="too large")))
 
-    @rule(name=st.sampled_from(["tm-a", "tm-b", "tm-c"]))
-    def membership_changes(self, name: str) -> None:
-        self.task_manager_dies_or_comes(name)
+    @rule(name=st.sampled_from(["tm-a", "tm-b", "tm-c"]), goodbye=st.booleans())
+    def membership_changes(self, name: str, goodbye: bool) -> None:
+        self.task_manager_goes_or_comes(name, goodbye)
 
-    def task_manager_dies_or_comes(self, name: str) -> None:
+    def task_manager_goes_or_comes(self, name: str, goodbye: bool = False) -> None:
         if name in self.alive and len(self.alive) > 1:
             self.alive.discard(name)
             self.slots(TaskManagerRemoved(name))
-            self.bag.append(events.TaskManagerLost(name, "its connection broke"))
+            self.bag.append(events.TaskManagerLost(name, "it is gone", blameless=goodbye))
         else:
             self.alive.add(name)
             self.slots(TaskManagerAdded(name, f"{name}:1", 2))

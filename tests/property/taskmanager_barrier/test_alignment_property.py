@@ -1,4 +1,4 @@
-"""BarrierHandler against a naive model: channels are lists, a checkpoint aligns if and only if all of them carry it."""
+"""Barriers against a naive model: channels are lists, a checkpoint aligns if and only if all of them carry it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lockgate_proto.messages import Barrier
+from lockgate_proto.messages import Barrier, CheckpointMode
 
 from taskmanager.barrier.events import (
     Aligned,
@@ -20,7 +20,7 @@ from taskmanager.barrier.events import (
     InputEnded,
     Release,
 )
-from taskmanager.barrier.handler import BarrierHandler
+from taskmanager.barrier.modes import Barriers, barriers_for
 
 END = "end"
 Item = str | int  # a record, END, or the id of a barrier
@@ -51,7 +51,8 @@ class Run:
     """Feeds a handler as the gate does and notes what it says."""
 
     sources: list[list[Item]]
-    handler: BarrierHandler = field(init=False)
+    mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
+    handler: Barriers = field(init=False)
     position: list[int] = field(init=False)
     held: set[int] = field(default_factory=set)
     delivered: list[list[str]] = field(init=False)
@@ -61,7 +62,7 @@ class Run:
     all_ended: int = 0
 
     def __post_init__(self) -> None:
-        self.handler = BarrierHandler(len(self.sources))
+        self.handler = barriers_for(self.mode, len(self.sources))
         self.position = [0] * len(self.sources)
         self.delivered = [[] for _ in self.sources]
 
@@ -103,23 +104,27 @@ class Run:
         assert self.handler.held == self.held
 
     def check_cut(self, checkpoint_id: int) -> None:
-        """What was delivered is exactly what stands before the barrier on every channel."""
+        """What was delivered is exactly what stands before the barrier on every channel; at least once no less."""
         assert checkpoint_id not in self.aborted
         for items, seen in zip(self.sources, self.delivered, strict=True):
             before = items[: items.index(checkpoint_id)]
-            assert seen == [one for one in before if isinstance(one, str) and one != END]
+            records = [one for one in before if isinstance(one, str) and one != END]
+            assert (seen[: len(records)] if self.mode is CheckpointMode.AT_LEAST_ONCE else seen) == records
 
 
 def _common(sources: list[list[Item]]) -> list[int]:
     return sorted(set.intersection(*({one for one in items if isinstance(one, int)} for items in sources)))
 
 
+MODES = st.sampled_from([CheckpointMode.EXACTLY_ONCE, CheckpointMode.AT_LEAST_ONCE])
+
+
 @settings(max_examples=400, deadline=None)
-@given(channels(), st.data())
+@given(channels(), MODES, st.data())
 def test_a_checkpoint_aligns_exactly_when_every_channel_carries_it(
-    sources: list[list[Item]], data: st.DataObject
+    sources: list[list[Item]], mode: CheckpointMode, data: st.DataObject
 ) -> None:
-    run = Run(sources)
+    run = Run(sources, mode)
     while ready := run.ready():
         run.feed(data.draw(st.sampled_from(ready)))
     assert run.aligned == _common(sources)
@@ -127,9 +132,11 @@ def test_a_checkpoint_aligns_exactly_when_every_channel_carries_it(
 
 
 @settings(max_examples=400, deadline=None)
-@given(channels(), st.data())
-def test_aborts_release_everything_and_lose_no_record(sources: list[list[Item]], data: st.DataObject) -> None:
-    run = Run(sources)
+@given(channels(), MODES, st.data())
+def test_aborts_release_everything_and_lose_no_record(
+    sources: list[list[Item]], mode: CheckpointMode, data: st.DataObject
+) -> None:
+    run = Run(sources, mode)
     while True:
         ready = run.ready()
         if not ready and not run.held:

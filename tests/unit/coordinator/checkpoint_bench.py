@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lockgate_proto.messages import (
     CheckpointOptions,
@@ -35,8 +35,8 @@ T = TypeVar("T")
 class Bench:
     """A coordinator with a running attempt 1 and a manual clock."""
 
-    def __init__(self, running: bool = True, **options: int) -> None:
-        given = CheckpointOptions(**{"interval_ms": 1_000, "timeout_ms": 10_000, "retained": 1, **options})  # type: ignore[arg-type]
+    def __init__(self, running: bool = True, **options: Any) -> None:
+        given = CheckpointOptions(**{"interval_ms": 1_000, "timeout_ms": 10_000, "retained": 1, **options})
         setting = CheckpointSetting(JOB, RUN, TOKEN, DIRECTORY, given, ())
         self.machine = CheckpointCoordinator(setting, CompletedCheckpoints(given.retained, (), None), 1)
         self.now = 0

@@ -7,6 +7,11 @@ from dataclasses import replace
 import pytest
 from lockgate_proto.messages import (
     CheckpointKind,
+    CheckpointMode,
+    OperatorState,
+    StateHandle,
+    StateKind,
+    SubtaskState,
 )
 
 from coordinator.checkpoint.coordinator import MAX_QUEUED_SAVEPOINTS
@@ -17,15 +22,18 @@ from coordinator.checkpoint.effects import (
     CheckpointTriggered,
     DiscardCheckpoint,
     DiscardPending,
+    PersistCheckpoint,
     PersistCheckpointId,
     TooManyFailures,
 )
 from coordinator.checkpoint.events import (
+    Acknowledged,
     AttemptEnded,
     AttemptRunning,
     CheckpointIdPersisted,
     CheckpointPersisted,
     CheckpointPersistFailed,
+    Draining,
     InputExhausted,
     Resumed,
     SavepointRequested,
@@ -33,7 +41,7 @@ from coordinator.checkpoint.events import (
     Tick,
 )
 from tests.unit.coordinator.checkpoint_bench import Bench
-from tests.unit.coordinator.jobs import SUBTASKS, attempt
+from tests.unit.coordinator.jobs import SUBTASKS, ack, attempt
 
 # time
 
@@ -312,6 +320,21 @@ def test_the_terminal_checkpoint_starts_at_once_and_nothing_after_it() -> None:
     assert bench.of(AnswerSavepoint)[0].error
 
 
+def test_no_checkpoint_begins_between_a_drain_and_the_terminal_one() -> None:
+    bench = Bench()
+    bench.give(Tick(), 1_000)
+    (reserved,) = bench.of(PersistCheckpointId)
+    bench.give(Draining())
+    assert not bench.give(CheckpointIdPersisted(reserved.checkpoint_id)), "the sources have stopped before its trigger"
+    assert not bench.give(Tick(), 5_000)
+    assert bench.machine.next_wake_ms() is None
+    bench.give(InputExhausted())
+    assert bench.of(PersistCheckpointId)
+    bench.give(AttemptEnded("it died"))
+    bench.give(AttemptRunning(attempt(2), frozenset(SUBTASKS)))
+    assert bench.machine.next_wake_ms() == bench.now + 1_000
+
+
 def test_a_terminal_checkpoint_that_fails_is_tried_again_after_the_interval() -> None:
     bench = Bench(tolerable_failures=3)
     bench.give(InputExhausted())
@@ -332,3 +355,143 @@ def test_a_new_attempt_needs_its_own_terminal_checkpoint() -> None:
     bench.give(AttemptEnded("tm lost"))
     bench.give(AttemptRunning(attempt(2), frozenset(SUBTASKS)))
     assert bench.machine.terminal_id == 0
+
+
+# unaligned
+
+
+def test_an_unaligned_checkpoint_is_triggered_as_such_and_savepoints_and_the_last_one_are_not() -> None:
+    bench = Bench(mode=CheckpointMode.UNALIGNED)
+    number = bench.trigger()
+    assert [one.unaligned for one in bench.of(CheckpointTriggered)] == [True]
+    bench.acknowledge(number)
+    assert bench.persist().record.unaligned
+    bench.give(CheckpointPersisted(bench.persist().record))
+    bench.give(SavepointRequested("s"))
+    (reserve,) = bench.of(PersistCheckpointId)
+    bench.give(CheckpointIdPersisted(reserve.checkpoint_id))
+    assert [one.unaligned for one in bench.of(CheckpointTriggered)] == [False]
+    bench.acknowledge(reserve.checkpoint_id)
+    assert not bench.persist().record.unaligned
+    bench.give(CheckpointPersisted(bench.persist().record))
+    bench.give(InputExhausted())
+    (last,) = bench.of(PersistCheckpointId)
+    bench.give(CheckpointIdPersisted(last.checkpoint_id))
+    assert [(one.terminal, one.unaligned) for one in bench.of(CheckpointTriggered)] == [(True, False)]
+
+
+def test_an_aligned_checkpoint_that_takes_too_long_is_triggered_again_as_unaligned_once() -> None:
+    bench = Bench(mode=CheckpointMode.UNALIGNED, aligned_timeout_ms=300)
+    number = bench.trigger()
+    assert [one.unaligned for one in bench.of(CheckpointTriggered)] == [False]
+    assert bench.machine.next_wake_ms() == 1_300
+    assert not bench.give(Tick(), 299)
+    bench.give(Tick(), 1)
+    assert [(one.checkpoint_id, one.unaligned) for one in bench.of(CheckpointTriggered)] == [(number, True)]
+    assert not bench.give(Tick(), 500)
+    bench.acknowledge(number)
+    assert bench.persist().record.unaligned
+
+
+def test_an_aligned_checkpoint_that_is_quick_enough_stays_aligned() -> None:
+    bench = Bench(mode=CheckpointMode.UNALIGNED, aligned_timeout_ms=300)
+    number = bench.trigger()
+    bench.now += 200
+    bench.acknowledge(number)
+    assert not bench.persist().record.unaligned
+
+
+# several at a time
+
+
+def _three() -> tuple[Bench, int, int, int]:
+    bench = Bench(max_concurrent=3, timeout_ms=60_000)
+    return bench, bench.trigger(), bench.trigger(), bench.trigger()
+
+
+def test_as_many_checkpoints_are_in_flight_as_the_job_allows() -> None:
+    bench, *numbers = _three()
+    assert numbers == [1, 2, 3]
+    assert not bench.give(Tick(), 5_000)
+
+
+def test_a_newer_checkpoint_subsumes_those_that_began_before_it_and_they_leave_nothing_behind() -> None:
+    bench, first, second, third = _three()
+    bench.acknowledge(second)
+    bench.give(CheckpointPersisted(bench.persist().record))
+    completed, aborted, discarded = bench.last[:3]
+    assert isinstance(completed, CheckpointCompleted)
+    assert isinstance(aborted, CheckpointAborted)
+    assert (aborted.checkpoint_id, aborted.reason) == (first, f"checkpoint {second} subsumes it")
+    assert discarded == DiscardPending(first)
+    assert not bench.of(TooManyFailures)
+    bench.acknowledge(first)
+    assert not bench.of(PersistCheckpoint)
+    bench.acknowledge(third)
+    assert bench.persist().record.checkpoint_id == third
+
+
+def test_records_are_written_one_at_a_time_in_their_order() -> None:
+    bench, first, second, _ = _three()
+    bench.acknowledge(first)
+    record = bench.persist().record
+    bench.acknowledge(second)
+    assert not bench.of(PersistCheckpoint)
+    assert bench.machine.settling
+    bench.give(CheckpointPersisted(record))
+    assert bench.persist().record.checkpoint_id == second
+
+
+def test_a_declined_checkpoint_leaves_the_others_alone() -> None:
+    bench = Bench(max_concurrent=2, tolerable_failures=1)
+    first, second = bench.trigger(), bench.trigger()
+    bench.decline(first)
+    assert [one.checkpoint_id for one in bench.of(CheckpointAborted)] == [first]
+    bench.acknowledge(second)
+    assert bench.persist().record.checkpoint_id == second
+
+
+def test_savepoints_and_the_last_checkpoint_have_the_time_for_themselves() -> None:
+    bench = Bench(max_concurrent=3)
+    first = bench.trigger()
+    assert not bench.give(SavepointRequested("s"))
+    bench.acknowledge(first)
+    bench.give(CheckpointPersisted(bench.persist().record))
+    (reserve,) = bench.of(PersistCheckpointId)
+    bench.give(CheckpointIdPersisted(reserve.checkpoint_id))
+    assert [one.kind for one in bench.of(CheckpointTriggered)] == [CheckpointKind.SAVEPOINT]
+    assert not bench.give(Tick(), 3_000)
+
+
+def test_a_savepoint_that_waits_for_the_one_in_flight_asks_for_no_wake_in_the_past() -> None:
+    bench = Bench(max_concurrent=2, timeout_ms=60_000)
+    bench.trigger()
+    bench.give(SavepointRequested("s", 30_000))
+    assert not bench.give(Tick(), 1_500)
+    assert bench.machine.next_wake_ms() == 1_000 + 30_000
+
+
+def test_an_attempt_that_ends_takes_all_of_them_with_it() -> None:
+    bench, *numbers = _three()
+    bench.give(AttemptEnded("a task manager is lost"))
+    assert [one.checkpoint_id for one in bench.of(DiscardPending)] == numbers
+
+
+def test_after_an_increment_that_builds_on_nothing_the_next_checkpoint_is_full() -> None:
+    bench = Bench(tolerable_failures=0)
+    first = bench.complete()
+    second = bench.trigger()
+    left_out = StateHandle(size_bytes=4, checksum="c1", checkpoint_id=first, taken_over=True)
+    state = SubtaskState("count", 0, (OperatorState("op", StateKind.KEYED_STATE, left_out),))
+    bench.acknowledge(second, without=("count", 0))
+    bench.give(Acknowledged(ack(second, "count", 0, state=state)))
+    assert "builds on what checkpoint 1 holds" in bench.of(CheckpointAborted)[0].reason
+    assert not bench.of(TooManyFailures), "it is mended by the next one"
+    bench.give(Tick(), 1_000)
+    bench.give(CheckpointIdPersisted(third := second + 1))
+    assert [one.completed_id for one in bench.of(CheckpointTriggered)] == [0]
+    bench.acknowledge(third)
+    bench.give(CheckpointPersisted(bench.persist().record))
+    bench.give(Tick(), 1_000)
+    bench.give(CheckpointIdPersisted(third + 1))
+    assert [one.completed_id for one in bench.of(CheckpointTriggered)] == [third], "and then increments again"

@@ -188,6 +188,7 @@ def test_no_restart_fails_at_once() -> None:
 def test_a_user_error_fails_the_job_at_once_with_its_message() -> None:
     driver = Driver().run()
     snapshot(driver)
+    driver.commit(1)
     driver.fail(FailureCause.USER_ERROR, "column 'wrd' does not exist")
     result = driver.one(effects.PersistResult).result
     assert result.error == "count-0 on tm-a: column 'wrd' does not exist"
@@ -198,6 +199,7 @@ def test_a_user_error_fails_the_job_at_once_with_its_message() -> None:
 def test_unreadable_state_fails_the_job_and_keeps_every_checkpoint() -> None:
     driver = Driver().run()
     snapshot(driver)
+    driver.commit(1)
     driver.fail(FailureCause.STATE_UNREADABLE, "chk-1/a is corrupt")
     assert [one.checkpoint_id for one in driver.one(effects.PersistResult).result.retained] == [1]
 
@@ -392,6 +394,7 @@ def test_cancel_twice_is_one_cancel() -> None:
 def test_a_cancelled_job_keeps_its_checkpoint_when_asked(keep: bool) -> None:
     driver = Driver(word_count(checkpoints=KEEP if keep else None)).run()
     snapshot(driver)
+    driver.commit(1)
     driver.give(events.CancelRequested())
     driver.tick(10_000)
     driver.give(events.ResultPersisted())
@@ -402,6 +405,7 @@ def test_cancel_waits_for_a_checkpoint_that_is_being_written() -> None:
     driver = Driver(word_count(checkpoints=KEEP)).run()
     persist = driver.collect()
     driver.give(events.CancelRequested())
+    driver.tick(10_000)
     driver.tick(10_000)
     assert not driver.of(effects.PersistResult)
     driver.persisted(persist)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from lockgate_proto.codec import encode
@@ -12,9 +13,13 @@ from lockgate_proto.messages import (
     CompletedCheckpoint,
     Deploy,
     FailureCause,
+    ForeachBatchSink,
     JobState,
+    KeyedProcess,
     Operator,
     OperatorState,
+    PythonSink,
+    PythonSource,
     PythonTransform,
     SplitsDiscovered,
     StateHandle,
@@ -22,7 +27,9 @@ from lockgate_proto.messages import (
     SubtaskState,
 )
 
+from coordinator.graph.normalize import normalize
 from coordinator.recovery import deploy_size, effects, events
+from coordinator.recovery.reshape_size import start_problem
 from coordinator.recovery.splits import DISCOVERY_TIMEOUT_MS
 from tests.unit.coordinator.driver import Driver
 from tests.unit.coordinator.jobs import attempt, word_count
@@ -95,13 +102,39 @@ def test_inline_state_that_fits_into_no_message_fails_the_job_and_keeps_its_snap
     assert [one.checkpoint_id for one in result.retained] == [checkpoint.checkpoint_id]
 
 
+def test_a_start_whose_state_fits_into_no_message_is_known_beforehand_and_more_task_managers_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, metadata = snapshot()
+    handle = StateHandle(inline=b"x" * 50_000)
+    state = OperatorState(operator_id="counts", kind=StateKind.KEYED_STATE, handle=handle)
+    large = tuple(replace(one, operators=(state,)) if one.vertex_id == "count" else one for one in metadata.subtasks)
+    monkeypatch.setattr(deploy_size.check_size, "__defaults__", (90_000,))
+    graph, start = normalize(word_count()), replace(metadata, subtasks=large)
+    assert "more task managers" in start_problem(graph, start, (2,))
+    assert not start_problem(graph, start, (2, 2))
+    assert not start_problem(graph, start, (1,)), "the job waits for slots, and there may be more of them then"
+    assert not start_problem(graph, start, ())
+    assert not start_problem(graph, metadata, (2,))
+
+
 @pytest.mark.parametrize("size", [10, 5_000, 60_000])
-def test_the_size_of_a_deploy_is_never_underestimated(size: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (PythonTransform, "function"),
+        (KeyedProcess, "function"),
+        (ForeachBatchSink, "function"),
+        (PythonSource, "source"),
+        (PythonSink, "sink"),
+    ],
+)
+def test_the_size_of_a_deploy_is_never_underestimated(kind: Any, field: str, size: int) -> None:
     """Whatever passes the quick look fits."""
     graph = word_count()
-    code = Operator(id="code", kind=PythonTransform(function=b"x" * size))
+    code = Operator(id="code", kind=kind(**{field: b"x" * size}))
     vertex = replace(graph.vertices[0], operators=(*graph.vertices[0].operators, code))
-    handle = StateHandle(inline=b"y" * size)
+    handle = StateHandle(inline=b"y" * 10)
     state = SubtaskState(operators=(OperatorState(operator_id="counts", handle=handle),))
     deploy = Deploy(attempt=attempt(), graph=replace(graph, vertices=(vertex, graph.vertices[1])), restore=(state,))
     needed = len(encode(deploy)) + deploy_size.ENVELOPE_BYTES

@@ -13,12 +13,14 @@ from lockgate_proto.messages import (
     Deploy,
     DiscoverSplits,
     JobEventKind,
+    JobGraph,
     SplitState,
     SubtaskPhase,
 )
 
+from coordinator.graph.slots import SlotOffer
 from coordinator.recovery import effects, events
-from tests.unit.coordinator.driver import Driver
+from tests.unit.coordinator.driver import SLOTS, Driver
 from tests.unit.coordinator.jobs import RECORD, attempt, source_state, word_count
 
 
@@ -86,13 +88,36 @@ def test_a_second_recovery_is_ignored() -> None:
     assert not driver.give(events.Recovered(None, (), None, 1))
 
 
-def test_a_snapshot_of_another_parallelism_fails_the_job_with_sentences_and_deletes_nothing() -> None:
+def test_a_snapshot_of_another_parallelism_is_spread_over_the_subtasks() -> None:
     checkpoint, metadata = snapshot()
     driver = Driver(word_count(parallelism=3))
+    request = driver.recover(AttemptRecord(attempt=1), (checkpoint,), metadata, 2).request
+    driver.deploy(request, (*SLOTS, SlotOffer("tm-c", "c:1")))
+    restored = {(one.vertex_id, one.subtask) for _, deploy in driver.sent(Deploy) for one in deploy.restore}
+    assert restored == {(vertex, index) for vertex in ("read", "count") for index in range(3)}
+
+
+def _renamed() -> JobGraph:
+    """The word count with another id for its source."""
+    graph = word_count()
+    read, count = graph.vertices
+    return replace(graph, vertices=(replace(read, operators=(replace(read.operators[0], id="other"),)), count))
+
+
+def test_a_snapshot_with_state_that_nobody_takes_fails_the_job_with_a_sentence_and_deletes_nothing() -> None:
+    checkpoint, metadata = snapshot()
+    driver = Driver(_renamed())
     driver.give(events.Recovered(AttemptRecord(attempt=1), (checkpoint,), metadata, 2))
     result = driver.one(effects.PersistResult).result
-    assert "Vertex 'read' has parallelism 3, the snapshot was taken with 2" in result.error
+    assert "state of operator 'source'" in result.error
     assert [one.checkpoint_id for one in result.retained] == [1]
+
+
+def test_a_submission_that_allows_it_leaves_state_behind() -> None:
+    checkpoint, metadata = snapshot()
+    driver = Driver(_renamed(), record=replace(RECORD, allow_unmatched_state=True))
+    driver.deploy(driver.recover(AttemptRecord(attempt=1), (checkpoint,), metadata, 2).request)
+    assert not [one.operators for _, deploy in driver.sent(Deploy) for one in deploy.restore if one.operators]
 
 
 def test_a_job_with_a_checkpoint_is_never_started_empty() -> None:
@@ -130,7 +155,8 @@ def test_an_unreadable_snapshot_fails_the_job_and_deletes_nothing() -> None:
     driver = Driver()
     driver.give(events.RecoveryFailed("chk-1/_metadata is corrupt", False, AttemptRecord(attempt=2), (checkpoint,), 2))
     result = driver.one(effects.PersistResult).result
-    assert (result.outcome, result.error) == ("FAILED", "chk-1/_metadata is corrupt")
+    assert (result.outcome, result.error.splitlines()[0]) == ("FAILED", "chk-1/_metadata is corrupt")
+    assert "What checkpoint 1 holds may be shown only in part" in result.error
     assert [one.checkpoint_id for one in result.retained] == [1]
 
 
@@ -155,9 +181,9 @@ def test_a_source_state_that_cannot_be_decoded_fails_the_job() -> None:
     broken = replace(state, operators=(replace(operator, handle=replace(operator.handle, inline=b"\xff\xff")),))
     driver = Driver()
     metadata = replace(metadata, subtasks=(*metadata.subtasks[:2], broken, *metadata.subtasks[3:]))
-    driver.deploy(driver.recover(AttemptRecord(attempt=1), (checkpoint,), metadata, 2).request)
-    assert not driver.sent(Deploy)
+    driver.give(events.Recovered(AttemptRecord(attempt=1), (checkpoint,), metadata, 2))
     assert driver.result().outcome == "FAILED"
+    assert "corrupt" in driver.result().error
     assert len(driver.result().retained) == 1
 
 

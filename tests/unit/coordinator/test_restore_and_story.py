@@ -5,12 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
+    ChannelSide,
+    ChannelState,
     CheckpointKind,
     CheckpointMetadata,
     CompletedCheckpoint,
+    JobGraph,
     Operator,
+    OperatorState,
+    Partitioning,
+    SinkState,
+    SinkTransaction,
     SqlTransform,
+    StateHandle,
+    StateKind,
     SubtaskState,
 )
 
@@ -21,7 +31,9 @@ from coordinator.graph.normalize import normalize
 from coordinator.graph.shape import vertex_shapes
 from coordinator.graph.slots import SlotOffer
 from coordinator.graph.story import IllegalTransition, Story
+from coordinator.recovery.in_flight import in_flight_misfits
 from coordinator.recovery.job_state import ALLOWED, OUTCOMES
+from coordinator.recovery.redistribute import redistribute
 from coordinator.recovery.restore import misfits
 from coordinator.recovery.splits import ALLOWED as SPLIT_PHASES
 from coordinator.recovery.splits import SplitPhase
@@ -44,37 +56,71 @@ def test_another_format_version() -> None:
     assert "format version 2" in misfits(GRAPH, replace(SNAPSHOT, format_version=2))[0]
 
 
-def test_another_parallelism_says_which_to_use() -> None:
-    problems = misfits(normalize(word_count(parallelism=3)), SNAPSHOT)
-    assert "Vertex 'read' has parallelism 3, the snapshot was taken with 2: submit it with 2." in problems
-
-
-def test_renamed_vertices_are_told_from_both_sides() -> None:
-    read, count = GRAPH.vertices
-    problems = misfits(replace(GRAPH, vertices=(replace(read, id="source"), count)), SNAPSHOT)
-    assert problems == (
-        "The snapshot has a vertex 'read', the job has not.",
-        "The job has a vertex 'source', the snapshot has not.",
+def _with_state(vertex: str, index: int, operator: str, kind: StateKind, data: bytes = b"x") -> CheckpointMetadata:
+    """The snapshot with one state in one subtask."""
+    state = OperatorState(operator_id=operator, kind=kind, handle=StateHandle(inline=data))
+    changed = tuple(
+        replace(one, operators=(state,)) if (one.vertex_id, one.subtask) == (vertex, index) else one
+        for one in SNAPSHOT.subtasks
     )
+    return replace(SNAPSHOT, subtasks=changed)
 
 
-def test_another_operator() -> None:
+KEYED = _with_state("count", 1, "counts", StateKind.KEYED_STATE)
+
+
+def test_another_parallelism_fits() -> None:
+    for parallelism in (1, 3):
+        assert misfits(normalize(word_count(parallelism=parallelism)), KEYED) == ()
+
+
+def test_an_operator_is_found_in_whatever_vertex_it_is_now() -> None:
+    read, count = GRAPH.vertices
+    assert misfits(replace(GRAPH, vertices=(read, replace(count, id="other"))), KEYED) == ()
+
+
+def test_a_new_operator_starts_empty() -> None:
     read, count = GRAPH.vertices
     more = replace(read, operators=(*read.operators, Operator(id="sql", kind=SqlTransform(query="x"))))
-    assert (
-        "operators that the snapshot does not know: sql" in misfits(replace(GRAPH, vertices=(more, count)), SNAPSHOT)[0]
-    )
-    less = replace(count, operators=count.operators[:1])
-    assert (
-        "has state for operators that vertex 'count' lacks: sink"
-        in misfits(replace(GRAPH, vertices=(read, less)), SNAPSHOT)[0]
-    )
+    assert misfits(replace(GRAPH, vertices=(more, count)), KEYED) == ()
+
+
+def test_state_of_an_operator_that_is_gone_is_an_error_that_names_it_unless_allowed() -> None:
+    read, count = GRAPH.vertices
+    graph = replace(GRAPH, vertices=(read, replace(count, operators=(replace(count.operators[0], id="renamed"),))))
+    (problem,) = misfits(graph, KEYED)
+    assert "operator 'counts' (keyed state)" in problem
+    assert "--allow-unmatched-state" in problem
+    assert misfits(graph, KEYED, allow_unmatched=True) == ()
+
+
+@pytest.mark.parametrize(("pending", "is_missed"), [((), False), ((SinkTransaction(checkpoint_id=3),), True)])
+def test_a_sink_that_is_gone_is_missed_only_with_pending_output(
+    pending: tuple[SinkTransaction, ...], is_missed: bool
+) -> None:
+    read, count = GRAPH.vertices
+    graph = replace(GRAPH, vertices=(read, replace(count, operators=count.operators[:1])))
+    snapshot = _with_state("count", 0, "sink", StateKind.SINK_STATE, encode(SinkState(pending=pending)))
+    assert bool(misfits(graph, snapshot)) is is_missed
+
+
+def test_an_id_that_another_kind_of_operator_has_now() -> None:
+    snapshot = _with_state("count", 0, "sink", StateKind.KEYED_STATE)
+    (problem,) = misfits(GRAPH, snapshot, allow_unmatched=True)
+    assert "'sink' is another kind of operator now" in problem
+
+
+def test_a_source_state_that_cannot_be_read() -> None:
+    snapshot = _with_state("read", 0, "source", StateKind.SOURCE_STATE, b"\xff")
+    (problem,) = misfits(GRAPH, snapshot)
+    assert "source state of read-0 is corrupt" in problem
 
 
 def test_another_number_of_key_groups() -> None:
     read, count = GRAPH.vertices
     graph = replace(GRAPH, vertices=(read, replace(count, max_parallelism=64)))
-    assert "max_parallelism 64, the snapshot has 128" in misfits(graph, SNAPSHOT)[0]
+    (problem,) = misfits(graph, KEYED)
+    assert "max_parallelism 64, the snapshot of operator 'counts' has 128" in problem
 
 
 def test_a_snapshot_that_lacks_a_subtask() -> None:
@@ -141,3 +187,77 @@ def test_a_story_remembers_the_end_and_forgets_the_beginning() -> None:
     assert story.lines() == ("1 ms: step 1", "2 ms: step 2")
     with pytest.raises(IllegalTransition, match=r"the machine: ENDED -> RUNNING is not allowed(.|\n)*step 2"):
         story.move(PHASES, Phase.ENDED, Phase.RUNNING, 3)
+
+
+def _with_flight(source: tuple[str, int], target: tuple[str, int]) -> CheckpointMetadata:
+    """A snapshot with records in flight, kept by the receiver."""
+    channel = ChannelState(ChannelSide.INPUT_CHANNEL, *source, StateHandle(inline=b"x"), 1, 1)
+    whole = SNAPSHOT
+    states = tuple(
+        replace(one, channels=(channel,)) if (one.vertex_id, one.subtask) == target else one for one in whole.subtasks
+    )
+    return replace(whole, subtasks=states)
+
+
+def test_records_in_flight_fit_the_same_shape_only() -> None:
+    flying = _with_flight(("read", 1), ("count", 0))
+    assert in_flight_misfits(normalize(word_count()), flying) == ()
+    assert misfits(normalize(word_count()), flying) == ()
+    (text,) = in_flight_misfits(normalize(word_count(parallelism=3)), flying)
+    assert "holds records in flight, which fit the same channels only: vertex 'read' has parallelism 2" in text
+    assert "Start from a savepoint" in text
+    assert text in misfits(normalize(word_count(parallelism=3)), flying)
+    assert in_flight_misfits(normalize(word_count(parallelism=3)), SNAPSHOT) == ()
+
+
+def test_records_in_flight_that_went_by_other_keys_are_refused() -> None:
+    flying = _with_flight(("read", 1), ("count", 0))
+    graph = normalize(word_count())
+    other = replace(graph, edges=(replace(graph.edges[0], keys=("length",)),))
+    (text,) = in_flight_misfits(other, flying)
+    assert "from 'read' to 'count' went to their subtasks by key (word), and do by key (length) now" in text
+    assert "Start from a savepoint" in text
+    assert in_flight_misfits(other, SNAPSHOT) == (), "nothing is in flight"
+    old = replace(flying, vertices=tuple(replace(one, inputs=()) for one in flying.vertices))
+    assert in_flight_misfits(other, old) == (), "snapshots of before do not say"
+    unkeyed = replace(graph, edges=(replace(graph.edges[0], keys=(), partitioning=Partitioning.REBALANCE),))
+    assert in_flight_misfits(unkeyed, flying) == ()
+    by_turns = replace(flying, vertices=vertex_shapes(unkeyed))
+    (text,) = in_flight_misfits(graph, by_turns)
+    assert "subtasks in turn, and do by key (word) now" in text
+
+
+def test_records_in_flight_over_an_edge_that_is_no_more_are_refused() -> None:
+    flying = _with_flight(("count", 1), ("read", 0))
+    (text,) = in_flight_misfits(normalize(word_count()), flying)
+    assert "from count-1 to read-0, which no edge joins" in text
+
+
+def test_records_in_flight_go_to_the_subtask_that_had_them() -> None:
+    flying = _with_flight(("read", 1), ("count", 0))
+    restored = redistribute(normalize(word_count()), flying)
+    assert [key for key, state in restored.items() if state.channels] == [("count", 0)]
+
+
+def test_at_another_parallelism_no_increment_is_built_on_what_a_subtask_of_another_number_had() -> None:
+    """With 4 key groups the last one belongs to subtask 2 of 3 and to subtask 3 of 4."""
+
+    def graph(parallelism: int) -> JobGraph:
+        wanted = word_count(parallelism=parallelism)
+        return normalize(replace(wanted, vertices=tuple(replace(one, max_parallelism=4) for one in wanted.vertices)))
+
+    handles = tuple(StateHandle(inline=b"x", checkpoint_id=number) for number in (5, 6))
+    state = OperatorState("counts", StateKind.KEYED_STATE, handles[0], handles[1:])
+    snapshot = CheckpointMetadata(
+        format_version=1,
+        vertices=vertex_shapes(graph(3)),
+        subtasks=tuple(
+            SubtaskState(vertex, index, (state,) if (vertex, index) == ("count", 2) else ())
+            for vertex in ("read", "count")
+            for index in range(3)
+        ),
+    )
+    (moved,) = redistribute(graph(4), snapshot)["count", 3].operators
+    assert [one.checkpoint_id for one in (moved.handle or StateHandle(), *moved.increments)] == [0, 0]
+    (stayed,) = redistribute(graph(3), snapshot)["count", 2].operators
+    assert stayed == state

@@ -131,3 +131,20 @@ def test_parallelism_above_the_slots_is_a_sentence_with_the_numbers() -> None:
 
 def test_without_task_managers_nothing_is_too_large_yet() -> None:
     assert slot_shortage(8, []) is None
+
+
+def test_an_avoided_task_manager_comes_last_but_keeps_what_prefers_it() -> None:
+    cluster = pool(a=2, b=2, c=1)
+    request = SlotsRequested("j", 1, 4, preferred=("a",), avoided=("a",))
+    assert places(cluster.handle(request, 0)) == {"j": ["a", "b", "c", "b"]}
+    assert places(cluster.handle(SlotsRequested("k", 1, 1, avoided=("a",)), 0)) == {"k": ["a"]}
+
+
+def test_spare_slots_are_those_that_nobody_waits_for() -> None:
+    cluster = pool(a=2, b=2)
+    cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "a")), 0)
+    assert [(one.task_manager_id, one.free_slots) for one in cluster.spares("j")] == [("b", 2)]
+    cluster.handle(SlotsRequested("huge", 1, 9), 0)
+    assert cluster.spares("j"), "it would not fit either if this job gave everything back"
+    cluster.handle(SlotsRequested("large", 1, 3), 0)
+    assert not cluster.spares("j"), "it would take what this job gives back"

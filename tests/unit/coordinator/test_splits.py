@@ -9,6 +9,8 @@ from lockgate_proto.messages import (
     FileSource,
     GeneratorSource,
     JobGraph,
+    KafkaSource,
+    PythonSource,
     SplitsDiscovered,
     SplitState,
     SubtaskState,
@@ -16,19 +18,21 @@ from lockgate_proto.messages import (
 )
 
 from coordinator.graph.normalize import normalize
-from coordinator.recovery.splits import Assign, Discover, SourceStateUnreadable, SplitAssigner, SplitEffect
+from coordinator.recovery.redistribute import SourceStateUnreadable
+from coordinator.recovery.splits import Assign, Discover, SplitAssigner, SplitEffect
 from tests.unit.coordinator.jobs import attempt, source_state, word_count
 
+Source = FileSource | GeneratorSource | PythonSource
 CONTINUOUS = FileSource(path="/in", format=FileFormat.TEXT, continuous=True, poll_interval_ms=200)
 
 
-def vertex(source: FileSource | GeneratorSource | None = None, parallelism: int = 2) -> Vertex:
+def vertex(source: Source | None = None, parallelism: int = 2) -> Vertex:
     graph: JobGraph = word_count(source, parallelism=parallelism) if source else word_count(parallelism=parallelism)
     return normalize(graph).vertices[0]
 
 
 def assigner(
-    source: FileSource | GeneratorSource | None = None,
+    source: Source | None = None,
     parallelism: int = 2,
     restored: dict[int, SubtaskState] | None = None,
 ) -> SplitAssigner:
@@ -103,8 +107,16 @@ def test_an_answer_nobody_asked_for_is_ignored() -> None:
     assert not assigner().found(found(split("a", 4)), 2)
 
 
-def test_continuous_sources_are_polled_and_known_splits_are_not_assigned_again() -> None:
-    machine = assigner(CONTINUOUS)
+@pytest.mark.parametrize(
+    "source",
+    [
+        CONTINUOUS,
+        PythonSource(source=b"x", schema="n INT", continuous=True, poll_interval_ms=200),
+        KafkaSource("h:9", ("t",), poll_interval_ms=200),
+    ],
+)
+def test_continuous_sources_are_polled_and_known_splits_are_not_assigned_again(source: Source) -> None:
+    machine = assigner(source)
     machine.deployed(0)
     run_all(machine)
     assert assigned(machine.found(found(split("a", 4), complete=False), 10)) == {0: (["a"], False)}

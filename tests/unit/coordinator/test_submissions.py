@@ -22,9 +22,8 @@ def submissions() -> Submissions:
     """Of a term whose writes never end."""
     never: Future[Any] = Future()
     workers = SimpleNamespace(submit=lambda *_: never)
-    shared = SimpleNamespace(workers=workers)
     persistence = SimpleNamespace(submit=lambda *_: None)
-    term: Any = SimpleNamespace(jobs={}, ended={}, results={}, token=1, persistence=persistence, shared=shared)
+    term: Any = SimpleNamespace(jobs={}, ended={}, results={}, token=1, persistence=persistence, workers=workers)
     return Submissions(term)
 
 

@@ -9,9 +9,13 @@ import pytest
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
+    CheckpointMode,
     CheckpointOptions,
     ConsoleSink,
+    DeclaredState,
+    Deduplicate,
     Edge,
+    EventTime,
     ExponentialRestart,
     FailureRateRestart,
     FileFormat,
@@ -22,20 +26,35 @@ from lockgate_proto.messages import (
     ForeachBatchSink,
     GeneratorSource,
     JobGraph,
+    KafkaSink,
+    KafkaSource,
+    KafkaStart,
+    KafkaWriteMode,
     KeyedAggregate,
+    KeyedProcess,
     MemoryBackend,
     Operator,
     Partitioning,
+    PythonSink,
+    PythonSource,
     PythonTransform,
     RestartStrategy,
+    RocksdbBackend,
+    SessionWindow,
+    SlidingWindow,
+    SocketSource,
     SqlSink,
     SqlTransform,
+    SqlWriteMode,
     StateBackend,
+    StateShape,
+    TumblingWindow,
     Vertex,
+    Window,
 )
 
 from coordinator.graph.normalize import DEFAULT_EXPONENTIAL, normalize
-from coordinator.graph.shape import has_pickled_code, slots_needed
+from coordinator.graph.shape import has_pickled_code, poll_interval_ms, slots_needed
 from coordinator.graph.validate import validate
 from tests.unit.coordinator.jobs import COUNT, FILES, tiny, word_count
 
@@ -52,11 +71,21 @@ def one(*operators: Operator, parallelism: int = 1, max_parallelism: int = 0) ->
 
 def with_kind(kind: Any) -> JobGraph:
     """A graph with one operator of this kind where it may stand."""
-    if isinstance(kind, FileSource | GeneratorSource):
+    if isinstance(kind, FileSource | GeneratorSource | PythonSource | SocketSource | KafkaSource):
         return one(Operator(id="x", kind=kind), SINK)
     if isinstance(kind, SqlTransform | PythonTransform):
         return one(SOURCE, Operator(id="x", kind=kind), SINK)
     return one(SOURCE, Operator(id="x", kind=kind))
+
+
+def test_one_connection_feeds_one_subtask() -> None:
+    graph = with_kind(SocketSource("h", 9))
+    assert validate(graph) == ()
+    wide = replace(graph, vertices=(replace(graph.vertices[0], parallelism=2),))
+    assert only_problem(wide) == (
+        f"Source 'x' reads from one connection, so vertex '{graph.vertices[0].id}' cannot have parallelism 2: "
+        "give it 1 and send its records on with a REBALANCE or HASH edge."
+    )
 
 
 def aggregated(aggregate: KeyedAggregate, keys: tuple[str, ...] | None = None, **edge: Any) -> JobGraph:
@@ -167,7 +196,7 @@ def test_a_cycle_is_named_without_what_hangs_on_it() -> None:
         Edge("loop", "count", Partitioning.HASH, ("word",)),
     )
     assert only_problem(replace(graph, vertices=(*graph.vertices, loop, back), edges=edges)) == (
-        "The vertices back, loop form a cycle; loops are not possible."
+        "The vertices back, loop form a cycle: the edge that closes a loop has to be FEEDBACK."
     )
 
 
@@ -176,7 +205,7 @@ def test_a_vertex_that_feeds_itself() -> None:
     loop = Vertex(id="loop", parallelism=1, operators=(SQL,))
     edge = Edge("loop", "loop", Partitioning.REBALANCE)
     problems = validate(replace(graph, vertices=(*graph.vertices, loop), edges=(*graph.edges, edge)))
-    assert problems == ("The vertices loop form a cycle; loops are not possible.",)
+    assert problems == ("The vertices loop form a cycle: the edge that closes a loop has to be FEEDBACK.",)
 
 
 def test_a_source_with_inputs() -> None:
@@ -251,6 +280,31 @@ COUNT_N = Aggregate("n", AggregateFunction.COUNT)
         (SqlSink(url="sqlite://", table="t"), "needs key columns"),
         (SqlSink(url="sqlite://", table="t", keys=("",)), "needs key columns"),
         (SqlSink(url="sqlite://", table="t", keys=("k", "K")), "names the key column 'k' 2 times"),
+        (SqlSink(url="mysql://h/d", table="t", keys=("k",)), "not supported: its url has to begin with sqlite or post"),
+        (SqlSink(url="sqlite:///d", table="t", keys=("k",), mode=SqlWriteMode.APPEND), "no use for key columns (k)"),
+        (PythonSource(schema="n INT"), "reads from a source of your own but has no source"),
+        (PythonSource(source=b"x"), "needs its schema"),
+        (PythonSource(source=b"x", schema="n INT", poll_interval_ms=-1), "poll interval of -1 ms"),
+        (SocketSource(port=9), "reads from a socket but names no host"),
+        (SocketSource(host="h", port=70_000), "at port 70000: 1 to 65535"),
+        (PythonSink(), "writes to a sink of your own but has no sink"),
+        (KafkaSource(topics=("t",)), "reads from Kafka but names no servers"),
+        (KafkaSource("kafka://u:secret@h", ("t",)), "reads from Kafka at servers that are not host:port, several with"),
+        (KafkaSource("h:9"), "reads from Kafka but names no topic"),
+        (KafkaSource("h:9,g:9", ("a b",)), "reads from the topic 'a b', but topics are called with 1 to 249 of"),
+        (KafkaSource("h:9", ("t", "t")), "names the topic 't' 2 times"),
+        (KafkaSource("h:9", ("t",), poll_interval_ms=-1), "poll interval of -1 ms"),
+        (
+            KafkaSource("h:9", ("t",), options={"auto.offset.reset": "latest"}),
+            "'auto.offset.reset', which cannot be cho",
+        ),
+        (KafkaSource("h:9", ("t",), options={"kafka.client.id": "a"}), "write it without 'kafka.'"),
+        (KafkaSink("h", "t", value="v"), "writes to Kafka at servers that are not host:port"),
+        (KafkaSink("h:9", value="v"), "writes to Kafka but names no topic"),
+        (KafkaSink("h:9", "t", value="v", commits_topic="a/b"), "writes to the topic 'a/b', but topics are called"),
+        (KafkaSink("h:9", "t", value="v", commits_topic="t"), "they need one of their own"),
+        (KafkaSink("h:9", "t"), "names no column for the records' values"),
+        (KafkaSink("h:9", "t", value="v", options={"transactional.id": "x"}), "it is made from the job's run"),
         (ConsoleSink(rows=-1), "prints -1 rows"),
     ],
 )
@@ -276,6 +330,49 @@ def test_operator_settings(kind: Any, expected: str) -> None:
 )
 def test_aggregate_settings(kind: KeyedAggregate, expected: str) -> None:
     assert expected in only_problem(aggregated(kind))
+
+
+def keyed(kind: KeyedProcess | Deduplicate, *keys: str, **edge: Any) -> JobGraph:
+    """The word count with another operator with keyed state."""
+    graph = aggregated(COUNT, keys=keys or kind.keys, **edge)
+    count = replace(graph.vertices[1], operators=(Operator(id="keyed", kind=kind), SINK))
+    return replace(graph, vertices=(graph.vertices[0], count))
+
+
+LAST = DeclaredState("last", StateShape.VALUE_STATE, "DOUBLE")
+PROCESS = KeyedProcess(("word",), b"x", "f", "word STRING", (LAST,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (replace(PROCESS, function=b""), "has no function"),
+        (replace(PROCESS, schema=" "), "needs the schema of what its function puts out"),
+        (replace(PROCESS, states=(LAST, LAST)), "declares 2 states named 'last'"),
+        (replace(PROCESS, states=(replace(LAST, name="a b"),)), "state 'a b' with a name that is no attribute's"),
+        (replace(PROCESS, states=(replace(LAST, shape=StateShape(0)),)), "state 'last' of no shape"),
+        (replace(PROCESS, states=(replace(LAST, type=""),)), "state 'last' of no type"),
+        (replace(PROCESS, states=(replace(LAST, key_type="INT"),)), "but it is no MAP_STATE"),
+        (replace(PROCESS, states=(replace(LAST, shape=StateShape.MAP_STATE),)), "without a type for its keys"),
+        (replace(PROCESS, states=(replace(LAST, ttl_ms=-1),)), "with ttl_ms -1"),
+        (Deduplicate(("word",), -1), "has ttl_ms -1"),
+    ],
+)
+def test_process_and_deduplicate_settings(kind: Any, expected: str) -> None:
+    problem = only_problem(keyed(kind))
+    assert problem.startswith("Operator 'keyed' ")
+    assert expected in problem
+
+
+@pytest.mark.parametrize("kind", [PROCESS, Deduplicate(("word",))])
+def test_state_for_each_key_needs_the_records_of_a_key_in_one_place(kind: Any) -> None:
+    assert validate(keyed(kind)) == ()
+    name = "Process function 'keyed'" if kind is PROCESS else "Deduplication 'keyed'"
+    assert only_problem(keyed(kind, "other")).startswith(f"{name} needs HASH input on its keys (word)")
+    inside = one(SOURCE, Operator(id="keyed", kind=kind), SINK)
+    assert only_problem(inside) == f"{name} has to be the first operator of its vertex, behind a HASH edge."
+    problems = validate(keyed(replace(kind, keys=()), "word"))
+    assert any("names no keys" in problem for problem in problems)
 
 
 def test_an_aggregate_without_keys() -> None:
@@ -319,6 +416,15 @@ def test_memory_state_has_to_fit_into_messages() -> None:
     assert "Use the filesystem backend" in only_problem(graph)
 
 
+def test_in_unaligned_mode_state_and_records_in_flight_have_to_fit_into_one_message_together() -> None:
+    unaligned = CheckpointOptions(mode=CheckpointMode.UNALIGNED)
+    for size, problems in ((16 * 2**20, 0), (16 * 2**20 + 1, 1)):
+        backend = StateBackend(backend=MemoryBackend(max_state_bytes=size))
+        graph = replace(word_count(checkpoints=unaligned), state_backend=backend)
+        assert len(validate(graph)) == problems
+    assert "0 (for 16 MiB) to 16777216 are possible" in only_problem(graph)
+
+
 def test_a_storage_of_the_jobs_own_means_the_same_for_every_process() -> None:
     for uri in ("", "/state", "file:///state", "s3://bucket/state"):
         assert not validate(replace(word_count(), state_backend=StateBackend(backend=FilesystemBackend(uri=uri))))
@@ -326,12 +432,32 @@ def test_a_storage_of_the_jobs_own_means_the_same_for_every_process() -> None:
     assert "'state/here'" in only_problem(relative)
 
 
+def test_options_of_the_rocksdb_backend() -> None:
+    def made(uri: str = "", memory_bytes: int = 0, full_every: int = 0) -> JobGraph:
+        return replace(word_count(), state_backend=StateBackend(RocksdbBackend(uri, memory_bytes), full_every))
+
+    for good in (made(), made("s3://bucket/state"), made(memory_bytes=16 << 20), made(full_every=1)):
+        assert not validate(good)
+    assert "The rocksdb backend's uri is 'here'" in only_problem(made("here"))
+    for size in (-1, 1, (16 << 20) - 1):
+        assert f"memory_bytes is {size}" in only_problem(made(memory_bytes=size))
+    assert "full_every is 2" in only_problem(made(full_every=2))
+
+
+def test_how_often_a_snapshot_is_full() -> None:
+    for full_every, problems in ((0, 0), (1, 0), (1_000, 0), (-1, 1), (1_001, 1)):
+        graph = replace(word_count(), state_backend=StateBackend(full_every=full_every))
+        assert len(validate(graph)) == problems, full_every
+
+
 # defaults
 
 
 def test_defaults_are_written_out() -> None:
     graph = normalize(word_count())
-    assert graph.checkpoints == CheckpointOptions(interval_ms=1_000, timeout_ms=60_000, retained=1)
+    assert graph.checkpoints == CheckpointOptions(
+        interval_ms=1_000, timeout_ms=60_000, retained=1, mode=CheckpointMode.EXACTLY_ONCE, max_concurrent=1
+    )
     assert graph.restart == RestartStrategy(
         strategy=ExponentialRestart(initial_ms=50, max_ms=10_000, multiplier=2.0, jitter=0.2, reset_after_ms=30_000)
     )
@@ -373,6 +499,19 @@ def test_what_is_set_stays() -> None:
     assert graph.restart == RestartStrategy(strategy=strategy)
 
 
+def test_kafka_sources_and_sinks_get_their_defaults() -> None:
+    graph = normalize(with_kind(KafkaSource("h:9", ("t",))))
+    source = graph.vertices[0].operators[0]
+    assert source.kind == KafkaSource("h:9", ("t",), KafkaStart.KAFKA_EARLIEST, False, 30_000)
+    assert poll_interval_ms(source) == 30_000
+    bounded = normalize(with_kind(KafkaSource("h:9", ("t",), bounded=True))).vertices[0].operators[0]
+    assert poll_interval_ms(bounded) is None
+    sink = normalize(with_kind(KafkaSink("h:9", "t", value="v"))).vertices[0].operators[-1].kind
+    mode = KafkaWriteMode.KAFKA_EXACTLY_ONCE
+    assert sink == KafkaSink("h:9", "t", "", "v", mode, "lockgate-commits")
+    assert normalize(graph) == graph
+
+
 def test_sources_and_sinks_get_their_defaults() -> None:
     polled = normalize(tiny(replace(FILES, continuous=True))).vertices[0].operators
     assert isinstance(polled[0].kind, FileSource)
@@ -387,3 +526,80 @@ def test_shape_questions() -> None:
     assert slots_needed(two(Edge("left", "right", Partitioning.REBALANCE), 2, 5)) == 5
     assert not has_pickled_code(word_count())
     assert has_pickled_code(with_kind(PythonTransform(function=b"x")))
+    assert has_pickled_code(keyed(PROCESS))
+    assert not has_pickled_code(keyed(Deduplicate(("word",))))
+
+
+TIME = EventTime(expression="at", out_of_orderness_ms=1000)
+TUMBLING = TumblingWindow(5000)
+
+
+def windowed(window: Window | None, time: EventTime | None = TIME, **more: Any) -> JobGraph:
+    """The word count over windows."""
+    graph = aggregated(replace(COUNT, window=window, **more))
+    read, count = graph.vertices
+    declared = () if time is None else (Operator(id="time", kind=time),)
+    return replace(graph, vertices=(replace(read, operators=(*read.operators, *declared)), count))
+
+
+def with_side_output(graph: JobGraph, name: str, source: str = "count") -> JobGraph:
+    """The same with one more vertex that reads a side output."""
+    late = Vertex(id="late", parallelism=2, operators=(Operator(id="show-late", kind=ConsoleSink()),))
+    edge = Edge(source, "late", Partitioning.REBALANCE, side_output=name)
+    return replace(graph, vertices=(*graph.vertices, late), edges=(*graph.edges, edge))
+
+
+def test_good_windows_have_no_problem() -> None:
+    for kind in (TUMBLING, SessionWindow(1), SlidingWindow(5000, 1000), SlidingWindow(5000, 5000, 100)):
+        graph = windowed(Window(kind, "at", 1000))
+        assert validate(graph) == ()
+        assert validate(with_side_output(graph, "late")) == ()
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        (windowed(Window(None, "at")), "has a window of no kind"),
+        (windowed(Window(SessionWindow(0), "at")), "session windows with a gap of 0 ms"),
+        (windowed(Window(TumblingWindow(0), "at")), "has a window with a size of 0 ms"),
+        (windowed(Window(SlidingWindow(5000, 0), "at")), "has a window with a slide of 0 ms"),
+        (windowed(Window(SlidingWindow(1000, 5000), "at")), "make the slide at most the size"),
+        (windowed(Window(SlidingWindow(10_000_001, 1000), "at")), "more than 10000 pieces"),
+        (windowed(Window(TumblingWindow(10, 10), "at")), "an offset of 10 ms"),
+        (windowed(Window(TUMBLING, "")), "has a window but no event time"),
+        (windowed(Window(TUMBLING, "at", -1)), "has allowed_lateness_ms -1"),
+        (windowed(Window(TUMBLING, "at"), keys=("Window_Start",)), "has a key or result named 'Window_Start'"),
+        (
+            windowed(Window(TUMBLING, "at"), time=None),
+            "before it declares no event time",
+        ),
+        (windowed(None, time=EventTime("")), "declares event time without an expression"),
+        (windowed(None, time=EventTime("at", "", -1)), "has out_of_orderness_ms -1"),
+        (windowed(None, time=EventTime("at", "", 0, -1)), "has idle_after_ms -1"),
+        (
+            one(replace(SOURCE, kind=replace(FILES, continuous=True)), Operator(id="time", kind=TIME), SINK),
+            "without idle_after_ms: a file that no longer grows would hold event time back",
+        ),
+        (
+            one(SOURCE, Operator(id="time", kind=TIME), Operator(id="again", kind=TIME), SINK),
+            "Vertex 'all' declares event time 2 times",
+        ),
+        (with_side_output(windowed(Window(TUMBLING, "at")), "early"), "asks for the side output 'early'"),
+        (with_side_output(windowed(None), "late"), "'count' does not begin with a windowed aggregate"),
+    ],
+)
+def test_event_time(graph: JobGraph, expected: str) -> None:
+    assert any(expected in problem for problem in validate(graph)), validate(graph)
+
+
+def test_event_time_is_declared_where_the_source_is() -> None:
+    graph = two(Edge("left", "right", Partitioning.REBALANCE))
+    right = replace(graph.vertices[1], operators=(Operator(id="time", kind=TIME), SINK))
+    assert "does not begin with a source" in only_problem(replace(graph, vertices=(graph.vertices[0], right)))
+
+
+def test_late_records_alone_are_no_result() -> None:
+    graph = with_side_output(windowed(Window(TUMBLING, "at")), "late")
+    count = replace(graph.vertices[1], operators=graph.vertices[1].operators[:1])
+    graph = replace(graph, vertices=(graph.vertices[0], count, graph.vertices[2]))
+    assert "The records of vertex 'count' go nowhere" in only_problem(graph)

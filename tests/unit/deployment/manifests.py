@@ -36,8 +36,14 @@ def parse(text: str) -> list[Document]:
 
 
 def files() -> list[Path]:
-    """Every manifest, without kustomization.yaml."""
-    return sorted(path for path in FOLDER.glob("*.yaml") if path.name != "kustomization.yaml")
+    """Every manifest, without the kustomizations."""
+    return sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "kustomization.yaml")
+
+
+def kustomization(folder: str = "") -> Document:
+    """The kustomization of a folder."""
+    (one,) = parse((FOLDER / folder / "kustomization.yaml").read_text(encoding="utf-8"))
+    return one
 
 
 @cache

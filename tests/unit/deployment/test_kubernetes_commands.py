@@ -166,6 +166,8 @@ def test_probes_ask_the_pods_own_port_and_give_it_time(pod: Pod) -> None:
         assert context.params["address"] == f"127.0.0.1:{port}"
         assert context.params["is_zookeeper"] == is_zookeeper
         assert not context.params["is_leader"], "a standby is ready, too"
+        is_asked_for_life = pod.role == "taskmanager" and name != "readinessProbe"
+        assert context.params["is_alive"] == is_asked_for_life, "it is restarted for want of a leader, or ready without"
         assert context.params["timeout_s"] + 2 < probe["timeoutSeconds"], "the command needs time to start"
     assert "exec" in container["readinessProbe"]
 

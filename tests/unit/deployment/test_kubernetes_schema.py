@@ -11,7 +11,7 @@ import pytest
 import yaml
 from kubernetes_validate.utils import all_versions
 
-from tests.unit.deployment.manifests import FOLDER, documents, files, parse
+from tests.unit.deployment.manifests import FOLDER, documents, files, kustomization, parse
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -82,14 +82,19 @@ def test_a_key_that_stands_twice_is_noticed() -> None:
         parse("metadata: {name: a, name: b}")
 
 
-def test_the_kustomization_names_every_file_but_the_client_and_has_only_fields_that_exist() -> None:
-    (kustomization,) = parse((FOLDER / "kustomization.yaml").read_text(encoding="utf-8"))
-    assert {*kustomization["resources"], "client.yaml"} == {path.name for path in files()}
-    assert set(kustomization) == {"apiVersion", "kind", "resources", "images"}
-    assert all(set(one) <= {"name", "newName", "newTag", "digest"} for one in kustomization["images"])
+def test_the_kustomizations_name_every_file_and_have_only_fields_that_exist() -> None:
+    cluster, client = kustomization(), kustomization("client")
+    named = [*cluster["resources"], *(f"client/{name}" for name in client["resources"])]
+    assert sorted(named) == [str(path.relative_to(FOLDER)) for path in files()]
+    for one in (cluster, client):
+        assert set(one) == {"apiVersion", "kind", "resources", "components"}
+    image = kustomization("image")
+    assert set(image) == {"apiVersion", "kind", "images"}
+    assert (image["apiVersion"], image["kind"]) == ("kustomize.config.k8s.io/v1alpha1", "Component")
+    assert all(set(one) <= {"name", "newName", "newTag", "digest"} for one in image["images"])
 
 
 def test_no_key_and_no_secret_stands_in_a_manifest() -> None:
     assert not [name for name in documents() if name.startswith("Secret/")]
-    for path in Path(FOLDER).rglob("*"):
+    for path in Path(FOLDER).rglob("*.*"):
         assert "PRIVATE KEY" not in path.read_text(encoding="utf-8")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from tests.unit.deployment.manifests import (
     Pod,
     client,
     documents,
+    kustomization,
     of_kind,
     parse,
     pods,
@@ -143,10 +147,34 @@ def test_pods_run_as_the_user_of_the_image() -> None:
         assert context["fsGroup"] == int(user[1])
 
 
-def test_one_image_everywhere_which_the_kustomization_can_replace() -> None:
-    (kustomization,) = parse((FOLDER / "kustomization.yaml").read_text(encoding="utf-8"))
+def test_one_image_everywhere_which_one_file_can_replace() -> None:
     (image,) = {container["image"] for pod in ALL for container in pod.containers}
-    assert [one["name"] for one in kustomization["images"]] == [image.partition(":")[0]]
+    assert [one["name"] for one in kustomization("image")["images"]] == [image.partition(":")[0]]
+    assert kustomization()["components"] == ["image"]
+    assert kustomization("client")["components"] == ["../image"]
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_an_image_of_ones_own_reaches_every_container_the_clients_too(tmp_path: Path) -> None:
+    folder = tmp_path / "kubernetes"
+    shutil.copytree(FOLDER, folder)
+    file = folder / "image" / "kustomization.yaml"
+    text = file.read_text(encoding="utf-8")
+    assert text.count("newName: lockgate ") == 1
+    file.write_text(text.replace("newName: lockgate ", "newName: registry.example/team/lockgate "), encoding="utf-8")
+    made = [parse(_kustomized(one)) for one in (folder, folder / "client")]
+    specs = [one["spec"]["template"]["spec"] for one in made[0] if one["kind"] == "StatefulSet"]
+    specs += [one["spec"] for one in made[1] if one["kind"] == "Pod"]
+    assert len(specs) == 4
+    images = [one["image"] for spec in specs for one in [*spec.get("initContainers", []), *spec["containers"]]]
+    assert set(images) == {"registry.example/team/lockgate:latest"}
+    assert {one["kind"] for one in made[1]} == {"Pod"}
+
+
+def _kustomized(folder: Path) -> str:
+    done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _peers(rule: Document) -> list[Document]:

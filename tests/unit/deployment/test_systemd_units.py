@@ -29,7 +29,6 @@ from taskmanager.runtime.control_client import CLOSE_WAIT_S, ControlClient
 from taskmanager.runtime.rehearsal import Rehearsal
 from taskmanager.runtime.task_manager import STOP_S, TaskManager
 from taskmanager.spark import class_archive
-from taskmanager.spark.engine import SparkEngine
 from tests.unit.deployment.manifests import ROOT
 
 FOLDER = ROOT / "docker/systemd"
@@ -386,7 +385,6 @@ def test_systemd_does_not_kill_what_is_still_stopping() -> None:
         ControlClient.stop,
         TaskManager.stop,
         Rehearsal.stop,
-        SparkEngine.close,
     )
     longest_s = {
         "coordinator": session_s + _waits_s(Coordinator.stop),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from coordinator.runtime.settings import CoordinatorSettings
 from lockgate.errors import SettingsError
 from lockgate.settings import CoordinatorGroup, TaskManagerGroup, load_settings
 from taskmanager.runtime.settings import TaskManagerSettings
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +69,17 @@ def test_other_variables_of_lockgate_are_left_alone() -> None:
             "LOCKGATE_TEST_X": "1",
         }
     )
+
+
+def test_variables_of_the_compose_file_are_left_alone_and_no_others_like_them() -> None:
+    text = (ROOT / "docker" / "compose.yaml").read_text()
+    names = set(re.findall(r"\$\{(LOCKGATE_\w+)", text))
+    assert {"LOCKGATE_IMAGE", "LOCKGATE_PORT_3"} < names
+    load_settings(environment=dict.fromkeys(names, "x"))
+    for name in ("LOCKGATE_PORT", "LOCKGATE_PORT_4", "LOCKGATE_PORT_7070_TCP", "LOCKGATE_IMAGES", "LOCKGATE_INPUTS"):
+        assert name not in names
+        with pytest.raises(SettingsError, match=f"unknown environment variable {name}; "):
+            load_settings(environment={name: "x"})
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 import pytest
 from lockgate_proto import messages as m
 from lockgate_proto.codec import decode, encode
+from pyspark import cloudpickle
 
 from lockgate import Job, PipelineError, Restart, avg, count, max_, min_, sum_
+from tests.connectors import JsonFolder, Squares
 
 
 def word_count(job: Job | None = None) -> Job:
@@ -36,7 +39,7 @@ def test_the_word_count_is_two_vertices_joined_by_a_hash_edge() -> None:
     assert isinstance(sql.kind, m.SqlTransform)
     aggregate, sink = graph.vertices[1].operators
     assert aggregate.kind == m.KeyedAggregate(("word",), (m.Aggregate("n", m.AggregateFunction.COUNT, ""),))
-    assert sink.kind == m.SqlSink("sqlite:////tmp/x.db", "counts", ("word",))
+    assert sink.kind == m.SqlSink("sqlite:////tmp/x.db", "counts", ("word",), m.SqlWriteMode.UPSERT)
 
 
 def test_the_same_program_gives_the_same_bytes() -> None:
@@ -142,15 +145,50 @@ def test_relative_paths_become_absolute_and_uris_stay(monkeypatch: pytest.Monkey
 def test_options_of_the_job_reach_the_graph() -> None:
     job = Job(
         "j", checkpoint_interval_ms=200, retained_checkpoints=3, retain_after_end=True, state="memory",
-        restart=Restart.fixed_delay(50, attempts=2), max_parallelism=16,
+        full_snapshot_every=7, restart=Restart.fixed_delay(50, attempts=2), max_parallelism=16,
     )  # fmt: skip
     job.generate(10, rate=5, partitions=4).print()
     graph = job.graph()
     assert graph.checkpoints == m.CheckpointOptions(200, 60_000, 0, 0, 3, True)
-    assert graph.state_backend == m.StateBackend(m.MemoryBackend())
+    assert graph.state_backend == m.StateBackend(m.MemoryBackend(), 7)
     assert graph.restart == m.RestartStrategy(m.FixedDelayRestart(2, 50))
     assert graph.vertices[0].max_parallelism == 16
     assert graph.vertices[0].operators[0].kind == m.GeneratorSource(4, 10, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("state", "backend"),
+    [
+        ("filesystem", m.StateBackend(m.FilesystemBackend())),
+        ("rocksdb", m.StateBackend(m.RocksdbBackend())),
+        ("/state", m.StateBackend(m.FilesystemBackend("/state"))),
+        (m.StateBackend(m.RocksdbBackend("s3://b/s", 1 << 28)), m.StateBackend(m.RocksdbBackend("s3://b/s", 1 << 28))),
+    ],
+)
+def test_a_state_backend_reaches_the_graph(state: Any, backend: m.StateBackend) -> None:
+    job = Job("j", state=state)
+    job.generate(10).print()
+    assert job.graph().state_backend == backend
+
+
+def test_the_checkpoint_mode_reaches_the_graph_and_the_default_stays_unsaid() -> None:
+    def options(job: Job) -> m.CheckpointOptions | None:
+        job.generate(10).print()
+        return job.graph().checkpoints
+
+    assert options(Job("j", checkpoint_mode="exactly_once")) == options(Job("j"))
+    loose = options(Job("j", checkpoint_mode="at_least_once"))
+    assert loose is not None
+    assert loose.mode is m.CheckpointMode.AT_LEAST_ONCE
+    stopped = options(Job("j", checkpoint_mode="stop_the_world"))
+    assert stopped is not None
+    assert stopped.mode is m.CheckpointMode.STOP_THE_WORLD
+    several = options(Job("j", max_concurrent_checkpoints=3))
+    assert several is not None
+    assert several.max_concurrent == 3
+    turning = options(Job("j", checkpoint_mode="unaligned", aligned_timeout_ms=300))
+    assert turning is not None
+    assert (turning.mode, turning.aligned_timeout_ms) == (m.CheckpointMode.UNALIGNED, 300)
 
 
 @pytest.mark.parametrize(
@@ -200,6 +238,64 @@ def test_the_keys_of_the_aggregate_are_the_default_of_write_sql() -> None:
     assert kind.keys == ("value",)
 
 
+def test_append_has_no_keys_even_behind_an_aggregate() -> None:
+    job = Job("j")
+    stream = job.read_text("/a").key_by("value").aggregate(n=count())
+    stream.write_sql("postgresql://u:p@h/d", "s.t", mode="append")
+    assert job.graph().vertices[1].operators[1].kind == m.SqlSink(
+        "postgresql://u:p@h/d", "s.t", (), m.SqlWriteMode.APPEND
+    )
+
+
+def test_connectors_of_the_authors_own() -> None:
+    class Growing(Squares):
+        new_splits_every_ms = 250
+
+    job = Job("j")
+    job.read_from(Growing(1)).write_to(JsonFolder(Path("/out")))
+    source, sink = (one.kind for one in job.graph().vertices[0].operators)
+    assert isinstance(source, m.PythonSource)
+    assert isinstance(sink, m.PythonSink)
+    assert (source.schema, source.continuous, source.poll_interval_ms) == (Squares.schema, True, 250)
+    assert cloudpickle.loads(source.source).splits() == {"a": 1}
+    assert cloudpickle.loads(sink.sink).folder == Path("/out")
+    other = Job("j")
+    other.read_from(Squares(1)).write_to(JsonFolder(Path("/out")))
+    bounded = other.graph().vertices[0].operators[0].kind
+    assert isinstance(bounded, m.PythonSource)
+    assert not bounded.continuous
+
+
+def test_a_socket_is_read_by_one_subtask_and_what_is_behind_a_key_by_has_the_jobs_parallelism() -> None:
+    job = Job("j", parallelism=3)
+    job.read_socket("host", 9999).key_by("value").aggregate(n=count()).print()
+    read, counted = job.graph().vertices
+    assert read.operators[0].kind == m.SocketSource("host", 9999)
+    assert (read.parallelism, counted.parallelism) == (1, 3)
+
+
+def test_kafka_sources_and_sinks_say_what_they_leave_to_the_cluster() -> None:
+    job = Job("j")
+    job.read_kafka("a:9, b:9", "t", options={"check.crcs": True, "fetch.min.bytes": 1}).write_kafka("a:9", "out")
+    read, write = (operator.kind for operator in job.graph().vertices[0].operators)
+    options = {"check.crcs": "true", "fetch.min.bytes": "1"}
+    assert read == m.KafkaSource("a:9,b:9", ("t",), m.KafkaStart.KAFKA_EARLIEST, False, 30_000, options)
+    mode = m.KafkaWriteMode.KAFKA_EXACTLY_ONCE
+    assert write == m.KafkaSink("a:9", "out", "", "value", mode, "lockgate-commits", {})
+    job = Job("j")
+    stream = job.read_kafka("a:9", ["t", "u"], starting="latest", bounded=True)
+    stream.write_kafka("a:9", "out", key="k", value="v", mode="at_least_once")
+    read, write = (operator.kind for operator in job.graph().vertices[0].operators)
+    assert read == m.KafkaSource("a:9", ("t", "u"), m.KafkaStart.KAFKA_LATEST, True, 0, {})
+    assert (write.key, write.value, write.mode) == ("k", "v", m.KafkaWriteMode.KAFKA_AT_LEAST_ONCE)
+
+
+class Unnamed(Squares):
+    """Without a schema."""
+
+    schema = ""
+
+
 Mistake = Callable[[Job], Any]
 
 MISTAKES: list[tuple[Mistake, str]] = [
@@ -221,6 +317,22 @@ MISTAKES: list[tuple[Mistake, str]] = [
     (lambda job: job.read_text("/a").write_sql("counts.db", "t", key="a"), "an SQLAlchemy URL"),
     (lambda job: job.read_text("/a").write_sql("sqlite://", "t", key="a"), "in memory"),
     (lambda job: job.read_text("/a").write_sql("sqlite:///:memory:", "t", key="a"), "in memory"),
+    (lambda job: job.read_text("/a").write_sql("mysql://h/d", "t", key="a"), "sqlite:/// and postgresql://, not mysql"),
+    (lambda job: job.read_text("/a").write_sql("sqlite:///c", "t", mode="add"), 'one of "upsert", "append"'),  # type: ignore[arg-type]
+    (lambda job: job.read_text("/a").write_sql("sqlite:///c", "t", "a", mode="append"), "leave key= out"),
+    (lambda job: job.read_socket("", 9), "needs a host"),
+    (lambda job: job.read_socket("h", 0), "port must be a whole number from 1 to 65535"),
+    (lambda job: job.read_kafka("", "t"), "needs servers"),
+    (lambda job: job.read_kafka("h:9", []), "needs a topic"),
+    (lambda job: job.read_kafka("h:9", "t", starting="5"), 'one of "earliest", "latest"'),  # type: ignore[arg-type]
+    (lambda job: job.read_kafka("h:9", "t", options=["a"]), "names and values of librdkafka"),  # type: ignore[arg-type]
+    (lambda job: job.read_text("/a").write_kafka("h:9", "t", mode="all"), 'one of "exactly_once", "at_least_once"'),  # type: ignore[arg-type]
+    (lambda job: job.read_text("/a").write_kafka("h:9", ""), "needs a topic"),
+    (lambda job: job.read_from(Squares), "an object, not the class: read_from(Squares(...))"),  # type: ignore[arg-type]
+    (lambda job: job.read_from("x"), "derives from CustomSource, not 'x'"),  # type: ignore[arg-type]
+    (lambda job: job.read_from(Unnamed(1)), "needs schema="),
+    (lambda job: job.read_text("/a").write_to(Squares(1)), "derives from CustomSink"),  # type: ignore[arg-type]
+    (lambda job: job.read_text("/a").write_to(JsonFolder(threading.Lock())), "make them in its open()"),  # type: ignore[arg-type]
     (lambda job: job.read_text("/a").uid("no spaces"), "uid() takes"),
     (lambda job: job.read_text("/a").uid("x").print().uid("x"), "taken by read_text()"),
     (lambda job: job.read_text("/a").parallelism(0), "from 1 to 128"),
@@ -238,6 +350,8 @@ MISTAKES: list[tuple[Mistake, str]] = [
     (lambda job: Job("j", parallelism=200), "from 1 to 128"),
     (lambda job: Job("j", state="ram"), "state must be"),
     (lambda job: Job("j", restart="never"), "restart takes"),  # type: ignore[arg-type]
+    (lambda job: Job("j", aligned_timeout_ms=5), 'belongs to checkpoint_mode="unaligned"'),
+    (lambda job: Job("j", checkpoint_mode="loose"), 'one of "exactly_once", "at_least_once"'),  # type: ignore[arg-type]
     (lambda job: Job("j", checkpoint_interval_ms=1.5), "whole number"),  # type: ignore[arg-type]
     (lambda job: job.graph(), "the pipeline is empty"),
     (lambda job: (job.read_text("/a").filter("1=1"), job.graph()), "filter() makes here goes nowhere"),
@@ -264,3 +378,15 @@ def test_a_job_that_has_changed_since_it_was_submitted_is_refused(monkeypatch: p
     job.read_text("/other").print()
     with pytest.raises(PipelineError, match="submitted already and has changed since"):
         job.submit()
+
+
+def test_foreach_batch_runs_in_one_subtask_unless_told_otherwise() -> None:
+    job = Job("calls", parallelism=3)
+    counts = job.generate(3).key_by("partition").aggregate(n=count())
+    counts.foreach_batch(lambda df, checkpoint_id: None).uid("all")
+    counts.foreach_batch(lambda df, checkpoint_id: None).uid("some").parallelism(2)
+    graph = job.graph()
+    width = {vertex.id: vertex.parallelism for vertex in graph.vertices}
+    assert (width["all"], width["some"]) == (1, 2)
+    into = {edge.target: edge.partitioning for edge in graph.edges}
+    assert into["all"] is m.Partitioning.REBALANCE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -49,3 +50,53 @@ def test_a_module_beside_the_script_travels_too(tmp_path: Path) -> None:
     made = subprocess.run([sys.executable, str(script)], capture_output=True, check=True, cwd="/")
     assert "helper" not in sys.modules
     assert pickle.loads(made.stdout)(21) == 42
+
+
+SETS_AND_CLASSES = """
+from lockgate import Job
+
+CITIES = {"oslo", "bergen", "tromso", "bodo", "narvik", "alta", "molde", "hamar"}
+
+class Tools:
+    limit = 3
+
+    def of(self, df):
+        return df.limit(self.limit)
+
+class More(Tools):
+    limit = 4
+
+def kept(df):
+    return More().of(Tools().of(df)) if CITIES else df
+
+job = Job("sets", key="sets")
+job.generate(1).transform(kept).transform(lambda df: Tools().of(df)).print()
+job.submit()
+"""
+
+
+def test_the_same_file_is_the_same_graph_in_every_process(tmp_path: Path) -> None:
+    """Sets are in another order there, and cloudpickle numbers classes at random."""
+    (tmp_path / "sets.py").write_text(SETS_AND_CLASSES)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    command = [sys.executable, "-m", "lockgate", "submit", str(tmp_path / "sets.py"), "--dry-run"]
+    printed = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    ]
+    assert "function" in printed[0]
+    assert printed[0] == printed[1]
+
+
+def test_a_class_that_was_given_another_name_can_still_be_called() -> None:
+    class Adder:
+        step = 2
+
+        def __call__(self, df: int) -> int:
+            return df + self.step
+
+    job = Job("j")
+    job.generate(1).transform(lambda df: Adder()(df)).transform(lambda df: Adder()(df) + 1).print()
+    functions = [
+        one.kind.function for one in job.graph().vertices[0].operators if isinstance(one.kind, PythonTransform)
+    ]
+    assert [pickle.loads(one)(1) for one in functions] == [3, 4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from lockgate_proto import messages as m
@@ -54,6 +55,21 @@ def test_a_failed_job_shows_its_error_and_a_restarted_one_its_last_failure() -> 
     failed = m.JobStatus("k", state=m.JobState.FAILED, error="disk full")
     assert "error: disk full" in views.job_text(failed)
     assert "last failure: disk full" in views.job_text(m.JobStatus("k", state=m.JobState.RUNNING, error="disk full"))
+
+
+def test_a_mode_that_is_not_the_default_is_shown() -> None:
+    loose = replace(STATUS, checkpoint_mode=m.CheckpointMode.AT_LEAST_ONCE)
+    assert "; at least once, 3 completed" in views.checkpoint_line(loose)
+    assert views.job_json(loose)["checkpoints"]["mode"] == "at_least_once"
+    exact = replace(STATUS, checkpoint_mode=m.CheckpointMode.EXACTLY_ONCE)
+    assert "once" not in views.checkpoint_line(exact)
+    assert views.job_json(exact)["checkpoints"]["mode"] == "exactly_once"
+
+
+def test_what_was_in_flight_is_shown() -> None:
+    last = m.CompletedCheckpoint(7, "p", size_bytes=3 << 20, unaligned=True, channel_state_bytes=1 << 20)
+    assert "3.0 MiB, 1.0 MiB of it in flight" in views.checkpoint_line(replace(STATUS, last_checkpoint=last))
+    assert "checkpoint, unaligned" in views.checkpoints_text([replace(last, kind=m.CheckpointKind.CHECKPOINT)])
 
 
 def test_plain_progress_repeats_nothing(capsys: pytest.CaptureFixture[str]) -> None:

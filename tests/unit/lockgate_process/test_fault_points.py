@@ -33,6 +33,14 @@ def test_points_do_nothing_unless_named_and_kill_at_the_number(
     assert killed == [(os.getpid(), signal.SIGKILL)]
 
 
+def test_a_point_that_stops_does_so_once(killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    point = FaultPoints(("before-ack",)).point
+    monkeypatch.setenv(VARIABLE, "stop:before-ack:2")
+    for _ in range(4):
+        point("before-ack")
+    assert killed == [(os.getpid(), signal.SIGSTOP)], "whoever goes on after SIGCONT is not stopped again"
+
+
 def test_a_point_that_no_test_could_try_is_a_mistake(killed: list[tuple[int, int]]) -> None:
     with pytest.raises(ValueError, match="'before-akc' is not one of the fault points before-ack"):
         FaultPoints(("before-ack",)).point("before-akc")

@@ -83,6 +83,29 @@ def test_the_sample_is_performed_so_many_times_while_nothing_runs(theatre: Theat
     assert len(runs) == 3 + 1, "each sample is a run of its own, with plans of its own"
 
 
+def test_a_python_worker_is_started_once_after_the_samples(theatre: Theatre, new: New) -> None:
+    one = new(first_after_s=0, samples=2)
+    theatre.wait(lambda: theatre.python_starts)
+    assert theatre.calls_of("rehearsal").count("close totals-0") == 2
+    one.learn(advice("job"))
+    theatre.wait(lambda: closed(theatre, "job") == 2)
+    one.stop()
+    assert theatre.python_starts == 1
+
+
+def test_no_python_worker_is_started_once_something_was_deployed(
+    theatre: Theatre, running: list[AttemptId], new: New
+) -> None:
+    running.append(OTHER)
+    one = new(advice("a"))
+    theatre.wait(lambda: closed(theatre, "a") == 2)
+    running.clear()
+    one.learn(advice("b"))
+    theatre.wait(lambda: closed(theatre, "b") == 2)
+    one.stop()
+    assert not theatre.python_starts, "its second of processor time would be taken from the job, or from its failover"
+
+
 def test_a_job_that_comes_during_the_samples_goes_before_the_next_one(theatre: Theatre, new: New) -> None:
     made: list[Rehearsal] = []
     is_made = threading.Event()

@@ -208,6 +208,10 @@ class _Snapshot:
     def __init__(self, error: Exception | None = None, gate: threading.Event | None = None) -> None:
         self._error, self._gate = error, gate
         self.is_persisted = False
+        self.is_released = False
+
+    def release(self) -> None:
+        self.is_released = True
 
     def persist(self) -> SubtaskState:
         if self._gate is not None:
@@ -248,6 +252,19 @@ def test_a_dropped_upload_that_has_not_begun_never_does() -> None:
         assert uploads.close(10)
     assert [one.checkpoint_id for one in told] == [1]
     assert not second.is_persisted
+    assert second.is_released
+
+
+def test_a_frozen_state_that_is_not_wanted_is_let_go_of() -> None:
+    dropped, left = _Snapshot(), _Snapshot()
+    with futures.ThreadPoolExecutor(1) as pool:
+        uploads = SnapshotUploads(pool, lambda _: None)
+        uploads.keep(1, dropped)
+        uploads.keep(2, left)
+        uploads.drop(1)
+        assert (dropped.is_released, left.is_released) == (True, False)
+        assert uploads.close(10)
+    assert left.is_released
 
 
 def test_close_tells_when_an_upload_is_still_going_on() -> None:

@@ -33,6 +33,7 @@ class Theatre:
 
     on_call: called with both, on the performing thread, after the call was noted. failing: what a call raises.
     silent: vertices that do not know their schema when they are opened. batches: that a source of the sample polls.
+    python_starts: calls of warm_python.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,7 @@ class Theatre:
         self.failing: dict[tuple[str, str], Exception] = {}
         self.silent: set[str] = set()
         self.batches = 0
+        self.python_starts = 0
         self._changed = threading.Condition()
 
     def build(self, context: ProgramContext) -> Any:
@@ -53,6 +55,12 @@ class Theatre:
     def discover(self, graph: JobGraph, vertex_id: str, known: Sequence[str]) -> Any:
         """Never called: no record is read."""
         raise AssertionError(f"{vertex_id} of {graph.name} is to be discovered, known {known}")
+
+    def warm_python(self) -> None:
+        """See ProgramFactory."""
+        with self._changed:
+            self.python_starts += 1
+            self._changed.notify_all()
 
     def note(self, context: ProgramContext, method: str) -> None:
         """One call of a program."""
@@ -131,6 +139,9 @@ class Player:
         return self
 
     def persist(self) -> None:
+        """See Snapshot."""
+
+    def release(self) -> None:
         """See Snapshot."""
 
     def commit(self, checkpoint_id: int) -> None:

@@ -62,7 +62,16 @@ def test_a_batch_that_is_cancelled_in_one_stage_does_not_reach_the_next() -> Non
     jobs: Any = NoJobs()
     outputs: Any = NoOutputs()
     context = ProgramContext(SubtaskId(None, "v", 0), JobGraph("job"), "")
-    program = ChainProgram(context, layout, outputs, jobs, InlineBackend(1), BatchSizer(300, 1000))
+    program = ChainProgram(
+        context,
+        layout,
+        outputs,
+        outputs,
+        jobs,
+        InlineBackend(1),
+        None,
+        BatchSizer(300, 1000),
+    )
     sinks[0].on_write = program.cancel
     with pytest.raises(Canceled):
         program.process("source", pa.table({"x": [1]}))

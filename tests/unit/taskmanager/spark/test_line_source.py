@@ -239,21 +239,27 @@ def test_a_path_that_cannot_be_read_is_named(path: str) -> None:
 
 
 @pytest.mark.parametrize("known", [(), ("a",)])
-def test_a_folder_that_cannot_be_listed_is_a_fault_of_a_continuous_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: tuple[str, ...]
+@pytest.mark.parametrize("continuous", [True, False])
+def test_a_folder_that_cannot_be_listed_now_is_a_fault_and_a_wrong_one_is_the_authors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: tuple[str, ...], continuous: bool
 ) -> None:
+    errors: list[OSError] = []
+
     class Broken:
         def get_file_info(self, what: object) -> object:
             if isinstance(what, str):
                 return pafs.FileInfo(what, pafs.FileType.Directory)
-            raise OSError("stale file handle")
+            raise errors.pop()
 
+    source = text(tmp_path, continuous=continuous)
     monkeypatch.setattr(listing, "locate", lambda path: Location(path, Broken(), path))
+    errors.append(OSError("stale file handle"))
     with pytest.raises(SourceUnavailable, match="cannot be listed: stale file handle") as raised:
-        discover(text(tmp_path, continuous=True), known)
+        discover(source, known)
     assert cause_of(raised.value) is FailureCause.FAULT
-    with pytest.raises(UserError, match="cannot be listed: stale file handle"):
-        discover(text(tmp_path), known)
+    errors.append(PermissionError("permission denied"))
+    with pytest.raises(SourceUnavailable if continuous else UserError, match="cannot be listed: permission denied"):
+        discover(source, known)
 
 
 def test_a_continuous_path_that_was_there_and_is_gone_is_a_fault(tmp_path: Path) -> None:

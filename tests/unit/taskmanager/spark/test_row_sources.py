@@ -12,7 +12,7 @@ from lockgate_proto.messages import FailureCause, FileFormat, FileSource, Genera
 
 from taskmanager.runtime.failures import cause_of
 from taskmanager.spark.sources.generator import RangeSource
-from taskmanager.spark.sources.listing import discover
+from taskmanager.spark.sources.listing import SourceUnavailable, discover
 from taskmanager.spark.sources.parquet import ParquetSource
 from taskmanager.spark.sources.reading import BatchSizer, Reading
 from taskmanager.state.filesystem import Location
@@ -110,7 +110,7 @@ def test_a_parquet_file_that_the_author_must_mend_is_named(tmp_path: Path, kind:
 def test_a_storage_that_fails_is_no_error_of_the_author(tmp_path: Path, error: OSError) -> None:
     source = opening(tmp_path)
     broken(source, error)
-    with pytest.raises(OSError, match=str(error.args[-1])) as caught:
+    with pytest.raises(SourceUnavailable, match=str(error.args[-1])) as caught:
         source.read(1000, 0)
     assert cause_of(caught.value) == FailureCause.FAULT
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,20 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 import pytest
-from lockgate_proto.messages import FileFormat, FileSink, SinkTransaction, SqlSink
+import sqlalchemy as sa
+from lockgate_proto.messages import FileFormat, FileSink, KafkaSink, SinkTransaction, SqlSink, SqlWriteMode
 
+from taskmanager.spark.sinks.custom import CustomWriter
 from taskmanager.spark.sinks.files import FileSink as FileWriter
 from taskmanager.spark.sinks.foreach import ForeachBatchSink as ForeachBatchCaller
+from taskmanager.spark.sinks.kafka import KafkaSink as KafkaWriter
 from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
 from taskmanager.spark.sinks.transaction import Sink, SinkContext
+from taskmanager.state import filesystem
 from taskmanager.state.backend import FileBackend
+from tests.connectors import JsonFolder
+from tests.kafka_broker import KafkaBroker
+from tests.unit.taskmanager.spark.object_store import ObjectStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 READERS: dict[FileFormat, tuple[str, Callable[[Path], pa.Table]]] = {
@@ -28,22 +34,42 @@ READERS: dict[FileFormat, tuple[str, Callable[[Path], pa.Table]]] = {
 }
 
 
-class Case:
-    """One kind of sink in a folder: makes attempts of it and says what is visible."""
+class TextKafkaWriter(KafkaWriter):
+    """Takes numbers as the other sinks do; Kafka gets their digits."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def prepare(self, schema: pa.Schema) -> None:
+        super().prepare(pa.schema([schema.field("k"), ("n", pa.string())]))
+
+    def write(self, table: pa.Table) -> None:
+        super().write(table.set_column(1, "n", table.column("n").cast(pa.string())))
+
+
+class Case:
+    """One kind of sink in a folder: makes attempts of it and says what is visible. url: of a database sink."""
+
+    def __init__(self, kind: str, folder: Path, url: str = "", broker: KafkaBroker | None = None) -> None:
         self.kind = kind
         self.folder = folder
+        self.url = url
+        self.broker = broker
+        self.topics = ("", "") if broker is None else (broker.topic(), broker.topic())
+        self.appends = kind.endswith("append")
         self.attempts = 0
         self.calls: dict[int, list[dict[str, Any]]] = {}
         self.backend = FileBackend(str(folder / "state"), "a")
 
-    def attempt(self, subtask: int = 0) -> Sink:
+    def attempt(self, subtask: int = 0, parallelism: int = 0, run: str = "run") -> Sink:
         self.attempts += 1
-        where = SinkContext("job", "run", self.attempts, "v", subtask, "op", "operator 'op'")
+        where = SinkContext("job", run, self.attempts, "v", subtask, "op", "operator 'op'", parallelism)
         sink: Sink
-        if self.kind == "sql":
-            sink = SqlWriter(where, SqlSink(f"sqlite:///{self.folder}/db", "t", ("k",)))
+        if self.url:
+            mode = SqlWriteMode.APPEND if self.appends else SqlWriteMode.UPSERT
+            sink = SqlWriter(where, SqlSink(self.url, "t", () if self.appends else ("k",), mode))
+        elif self.broker is not None:
+            topic, commits = self.topics
+            sink = TextKafkaWriter(where, KafkaSink(self.broker.servers, topic, "k", "n", commits_topic=commits))
+        elif self.kind == "custom":
+            sink = CustomWriter(where, JsonFolder(self.folder / "out"))
         elif self.kind == "foreach":
             sink = ForeachBatchCaller(where, self._called, lambda table: table)
         else:
@@ -55,11 +81,18 @@ class Case:
         self.calls[checkpoint_id] = table.to_pylist()
 
     def visible(self) -> list[tuple[str, int]]:
-        if self.kind == "sql":
-            with sqlite3.connect(self.folder / "db") as database:
-                return sorted(database.execute("SELECT k, n FROM t").fetchall())
+        if self.url:
+            engine = sa.create_engine(self.url)
+            with engine.begin() as connection:
+                found = [(row.k, row.n) for row in connection.execute(sa.text("SELECT k, n FROM t"))]
+            engine.dispose()
+            return sorted(found)
         rows: list[dict[str, Any]] = []
-        if self.kind == "foreach":
+        if self.broker is not None:
+            return sorted(((key or b"").decode(), int(value or b"")) for key, value in self.broker.read(self.topics[0]))
+        if self.kind == "custom":
+            rows = JsonFolder(self.folder / "out").visible()
+        elif self.kind == "foreach":
             rows = [row for batch in self.calls.values() for row in batch]
         else:
             extension, reader = READERS[FileFormat[self.kind]]
@@ -71,9 +104,34 @@ class Case:
         return tuple(one.persist(self.backend.writer(checkpoint_id)) for one in pending)
 
 
-@pytest.fixture(params=["PARQUET", "CSV", "JSON_LINES", "sql", "foreach"])
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
-    return Case(request.param, tmp_path)
+ON_A_SERVER = [pytest.param(f"postgresql-{mode}", marks=pytest.mark.integration) for mode in ("upsert", "append")]
+
+
+@pytest.fixture(
+    params=[
+        "PARQUET",
+        "CSV",
+        "JSON_LINES",
+        "store",
+        "sqlite-upsert",
+        "sqlite-append",
+        "custom",
+        "foreach",
+        "kafka",
+        *ON_A_SERVER,
+    ]
+)
+def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    url = ""
+    if request.param == "store":
+        monkeypatch.setattr(filesystem, "locate", ObjectStore().locate)
+        return Case("PARQUET", tmp_path)
+    if request.param.startswith("sqlite"):
+        url = f"sqlite:///{tmp_path}/db"
+    elif request.param.startswith("postgresql"):
+        url = request.getfixturevalue("postgresql").new_database()
+    broker = request.getfixturevalue("kafka") if request.param == "kafka" else None
+    return Case(request.param, tmp_path, url, broker)
 
 
 def rows(*pairs: tuple[str, int]) -> pa.Table:
@@ -167,6 +225,34 @@ def test_a_zombie_cannot_show_what_is_not_in_a_completed_snapshot(case: Case) ->
     assert case.visible() == before
 
 
+def test_another_run_does_not_commit_what_the_first_one_has(case: Case) -> None:
+    """A run that starts from a checkpoint of another one finds there what that one has committed already."""
+    if case.kind == "foreach":
+        pytest.skip("the author's function is called again, with the same checkpoint id")
+    first = case.attempt()
+    first.write(rows(("a", 1)))
+    stored = case.persist(first.seal(1), 1)
+    first.commit(1)
+    second = case.attempt(run="other")
+    second.restore(stored)
+    second.write(rows(("b", 2)))
+    case.persist(second.seal(2), 2)
+    second.commit(2)
+    assert case.visible() == [("a", 1), ("b", 2)]
+
+
+def test_equal_rows_are_all_there_where_rows_are_appended(case: Case) -> None:
+    if case.kind in ("sqlite-upsert", "postgresql-upsert"):
+        pytest.skip("an upsert keeps one row of each key")
+    sink = case.attempt()
+    for checkpoint_id in (1, 2):
+        sink.write(rows(("a", 1), ("a", 1)))
+        sink.write(rows(("a", 1)))
+        case.persist(sink.seal(checkpoint_id), checkpoint_id)
+        sink.commit(checkpoint_id)
+    assert case.visible() == [("a", 1)] * 6
+
+
 def test_an_empty_stretch_makes_no_transaction(case: Case) -> None:
     sink = case.attempt()
     sink.write(SCHEMA.empty_table())
@@ -185,3 +271,39 @@ def test_two_subtasks_do_not_meet(case: Case) -> None:
     for sink in sinks:
         sink.commit(1)
     assert len(case.visible()) == (2 if case.kind != "foreach" else 1)
+
+
+def test_a_subtask_commits_what_two_have_staged_for_one_checkpoint(case: Case) -> None:
+    """A job that was scaled down: subtask 0 stands in for the old subtask 1, too."""
+    if case.kind == "foreach":
+        pytest.skip("an old attempt that wakes up calls again, with the rows of its own")
+    staged: list[SinkTransaction] = []
+    old = [case.attempt(subtask) for subtask in (0, 1)]
+    for subtask, sink in enumerate(old):
+        sink.write(rows((f"k{subtask}", subtask)))
+        case.backend = FileBackend(str(case.folder / "state"), f"a{subtask}")
+        staged += case.persist(sink.seal(1), 1)
+    for times in range(2):
+        heir = case.attempt(0, parallelism=1)
+        heir.restore(staged)
+        assert case.visible() == [("k0", 0), ("k1", 1)], times
+        heir.write(rows((f"more{times}", 1)))
+        case.persist(heir.seal(2 + times), 2 + times)
+        heir.close()
+    for sink in old:
+        sink.commit(1)  # an old attempt wakes up
+    assert case.visible() == [("k0", 0), ("k1", 1)]
+
+
+def test_staged_files_of_a_subtask_that_is_gone_are_swept_by_who_stands_in_for_it(case: Case) -> None:
+    if case.url or case.kind in ("custom", "foreach", "kafka"):
+        pytest.skip("stages no files of its own")
+    gone = case.attempt(2)
+    gone.write(rows(("never", 1)))
+    case.persist(gone.seal(1), 1)
+    staged = list((case.folder / "out" / "_staging").rglob("a1-*"))
+    assert staged
+    case.attempt(1, parallelism=2).restore([])
+    assert [path for path in staged if path.exists()] == staged, "not its business"
+    case.attempt(0, parallelism=2).restore([])
+    assert not [path for path in staged if path.exists()]

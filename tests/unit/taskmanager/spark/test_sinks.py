@@ -6,6 +6,7 @@ import datetime as dt
 import errno
 import json
 import sqlite3
+import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from lockgate_proto.messages import ConsoleSink, FailureCause, FileFormat, FileSink, SinkTransaction, SqlSink
 from pyspark.errors import AnalysisException, PythonException
 
-from taskmanager.runtime.failures import cause_of
+from taskmanager.runtime.failures import cause_of, text_of
 from taskmanager.spark.sinks import files, jsonlines
 from taskmanager.spark.sinks.console import ConsoleSink as ConsoleWriter
 from taskmanager.spark.sinks.files import FileSink as FileWriter
@@ -25,9 +26,11 @@ from taskmanager.spark.sinks.foreach import FunctionFailed
 from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
 from taskmanager.spark.sinks.sql import last_per_key
 from taskmanager.spark.sinks.transaction import SinkContext
-from taskmanager.state.backend import InlineBackend
+from taskmanager.state import filesystem
+from taskmanager.state.backend import FileBackend, InlineBackend
 from taskmanager.state.filesystem import Location
-from taskmanager.task.program import StateUnreadable, UserError
+from taskmanager.task.program import StateUnreadable, Unavailable, UserError
+from tests.unit.taskmanager.spark.object_store import ObjectStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
@@ -148,6 +151,64 @@ def test_a_replaced_attempt_that_was_frozen_inside_a_commit_does_not_lower_the_m
     zombie.commit(10)
     assert (tmp_path / "_staging/run/committed-op-0").read_text() == "11"
     assert len(list(tmp_path.glob("part-*"))) == 2
+
+
+def test_who_stands_in_for_several_subtasks_calls_the_function_once_for_an_id(tmp_path: Path) -> None:
+    calls: list[tuple[int, list[str]]] = []
+
+    def called(table: pa.Table, checkpoint_id: int) -> None:
+        calls.append((checkpoint_id, table["k"].to_pylist()))
+
+    staged: list[SinkTransaction] = []
+    for subtask in (0, 1):
+        sink = ForeachBatchCaller(context(subtask=subtask), called, lambda table: table)
+        backend = FileBackend(str(tmp_path), f"a{subtask}")
+        for checkpoint_id in (6, 7):  # 6 was aborted
+            sink.write(rows((f"{subtask}-{checkpoint_id}", 1)))
+            pending = sink.seal(checkpoint_id)
+        staged += [one.persist(backend.writer(7)) for one in pending]
+    heir = ForeachBatchCaller(context(attempt=2), called, lambda table: table)
+    for _ in range(2):
+        heir.restore(staged)
+    assert calls == [(6, ["0-6", "1-6"]), (7, ["0-7", "1-7"])] * 2
+
+
+def test_a_staged_file_is_durable_with_every_folder_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    sync = filesystem.sync_folder
+    monkeypatch.setattr(filesystem, "sync_folder", lambda path: (synced.append(path), sync(path)))
+    sink = writer(tmp_path / "new" / "out")
+    assert synced == [str(tmp_path), str(tmp_path / "new")], "the sink's folder was made just now"
+    sink.write(rows(("a", 1)))
+    persisted(sink, 7)
+    staging = tmp_path / "new" / "out" / "_staging"
+    assert synced[2:] == [str(staging / "run"), str(staging), str(staging.parent)]
+
+
+def test_an_object_store_that_fails_has_committed_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObjectStore()
+    monkeypatch.setattr(filesystem, "locate", store.locate)
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    stored = persisted(sink, 7)
+    store.trouble = OSError("AWS Error SLOW_DOWN")
+    with pytest.raises(OSError, match="SLOW_DOWN"):
+        sink.commit(7)
+    assert not list(tmp_path.glob("part-*"))
+    writer(tmp_path, attempt=2).restore(stored)
+    (committed,) = tmp_path.glob("part-*")
+    writer(tmp_path, attempt=3).restore(stored)
+    assert list(tmp_path.glob("part-*")) == [committed]
+
+
+def test_output_that_an_object_store_has_lost_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystem, "locate", ObjectStore().locate)
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    (stored,) = persisted(sink, 7)
+    (tmp_path / stored.files[0]).unlink()
+    with pytest.raises(UserError, match="committed output has been removed"):
+        sink.commit(7)
 
 
 def other_run(path: Path) -> FileWriter:
@@ -399,6 +460,17 @@ def test_a_port_that_is_no_number_is_an_error_of_the_job_and_shows_no_password()
     assert "secret" not in str(raised.value)
 
 
+def test_a_driver_that_is_missing_is_told_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(UserError, match=r"pip install 'lockgate\[postgresql\]'"):
+        SqlWriter(context(), SqlSink("postgresql://user:secret@host/db", "t", ("k",)))
+
+
+def test_another_driver_is_refused_with_what_to_write() -> None:
+    with pytest.raises(UserError, match=r"postgresql\+psycopg2:// is not supported; write postgresql://"):
+        SqlWriter(context(), SqlSink("postgresql+psycopg2://user:secret@host/db", "t", ("k",)))
+
+
 def test_a_function_that_raises_is_a_fault_that_keeps_its_message() -> None:
     def failing(_: object, checkpoint_id: int) -> None:
         raise ConnectionError(f"no route for {checkpoint_id}")
@@ -433,10 +505,12 @@ def test_a_database_that_cannot_be_used_is_refused(url: str) -> None:
         SqlWriter(context(), SqlSink(url, "t", ("k",)))
 
 
-def test_a_database_that_is_not_there_is_an_os_error_without_the_password(tmp_path: Path) -> None:
+def test_a_database_that_is_not_there_is_a_fault_told_in_one_sentence(tmp_path: Path) -> None:
     sink = SqlWriter(context(), SqlSink(f"sqlite:///{tmp_path}/no/folder/db", "t", ("k",)))
-    with pytest.raises(OSError, match="unable to open"):
+    with pytest.raises(Unavailable, match="unable to open") as caught:
         sink.prepare(SCHEMA)
+    assert cause_of(caught.value) is FailureCause.FAULT
+    assert "\n" not in text_of(caught.value), "no stack trace"
 
 
 def test_a_table_that_only_has_keys(tmp_path: Path) -> None:
@@ -451,9 +525,27 @@ def test_a_table_that_only_has_keys(tmp_path: Path) -> None:
         assert database.execute("SELECT count(*) FROM t").fetchone() == (2,)
 
 
-def test_last_per_key_keeps_order_and_the_last() -> None:
-    found = last_per_key(rows(("a", 1), ("b", 1), ("a", 2), ("c", 1), ("b", 3)), ("k",))
-    assert found.to_pydict() == {"k": ["a", "c", "b"], "n": [2, 1, 3]}
+def test_last_per_key_is_sorted_by_key_and_the_last() -> None:
+    found = last_per_key(rows(("c", 1), ("b", 1), ("a", 2), ("b", 3)), ("k",))
+    assert found.to_pydict() == {"k": ["a", "b", "c"], "n": [2, 3, 1]}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [True, False],
+        [2, 1],
+        [b"b", b"a"],
+        [dt.date(2020, 1, 2), dt.date(2020, 1, 1)],
+        [dt.datetime(2020, 1, 2), dt.datetime(2020, 1, 1)],
+        [Decimal("2.5"), Decimal("1.5")],
+        [2.5, 1.5],
+    ],
+    ids=lambda values: type(values[0]).__name__,
+)
+def test_every_type_of_key_can_be_sorted(values: list[Any]) -> None:
+    table = pa.table({"k": [*values, values[0]], "n": [1, 2, 3]})
+    assert last_per_key(table, ("k",)).to_pydict() == {"k": values[::-1], "n": [2, 3]}
 
 
 def test_the_console_shows_the_first_rows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
 import pytest
 from lockgate_proto.messages import FailureCause
-from pyspark.errors import PySparkException
+from pyspark.errors import ParseException, PySparkException
 
 from taskmanager.runtime.failures import cause_of
-from taskmanager.spark.errors import EngineError, explained
+from taskmanager.spark.chain import _python
+from taskmanager.spark.connect import clone_session
+from taskmanager.spark.errors import EngineError, explained, lost_session, sentence
 from taskmanager.task.program import ProgramError, UserError
 
 TRACE = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
@@ -76,3 +83,84 @@ def test_a_cancelled_job_is_not_the_authors_error() -> None:
     cancelled = TRACE + "[SPARK_JOB_CANCELLED] Job 3 cancelled. SQLSTATE: XXKDA"
     error = raised(stage_failure("org.apache.spark.SparkArithmeticException", text, cancelled))
     assert isinstance(error, EngineError)
+
+
+class ConnectError(PySparkException):
+    """As the Connect client raises it."""
+
+    def __init__(self, message: str, status: str = "UNKNOWN") -> None:
+        super().__init__(message)
+        self._status = status
+
+    def getGrpcStatusCode(self) -> Any:
+        return SimpleNamespace(name=self._status)
+
+
+LOST = "has lost the session (it was started anew, or has ended it)"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ConnectError("[INVALID_HANDLE.SESSION_CHANGED] The handle 1 is invalid. SQLSTATE: HY000"), LOST),
+        (ConnectError("[INVALID_HANDLE.SESSION_CLOSED] The handle 1 is invalid. SQLSTATE: HY000"), LOST),
+        (PySparkException(errorClass="NO_ACTIVE_SESSION", messageParameters={}), LOST),
+        (PySparkException("Received incorrect server side session identifier for request. (1 != 2)"), LOST),
+        (ConnectError("<_InactiveRpcError of RPC that terminated with:\n\tstatus", "UNAVAILABLE"), "does not answer"),
+        (ConnectError("<_MultiThreadedRendezvous of RPC\n", "DEADLINE_EXCEEDED"), "does not answer"),
+    ],
+)
+def test_a_lost_connect_server_is_one_sentence_and_no_fault_of_the_author(error: PySparkException, told: str) -> None:
+    caught = raised(error)
+    assert isinstance(caught, EngineError)
+    assert str(caught) == f"operator 'x': the Spark Connect server {told}"
+    assert cause_of(caught) == FailureCause.FAULT
+
+
+def test_it_is_not_blamed_on_a_python_function_that_meets_it() -> None:
+    def function(_frame: Any) -> Any:
+        raise ConnectError("[INVALID_HANDLE.SESSION_CHANGED] The handle 1 is invalid.")
+
+    frame = cast(Any, SimpleNamespace(columns=["a"]))
+    with pytest.raises(EngineError, match="the Spark Connect server has lost the session"):
+        _python(frame, function, "operator 'x'")
+
+
+class CloneError(grpc.RpcError):
+    """As cloneSession raises it: gRPC's own, with the server's sentence in it."""
+
+    def __init__(self, status: grpc.StatusCode, details: str) -> None:
+        super().__init__(f'<_InactiveRpcError of RPC that terminated with:\n\tdetails = "{details}"\n>')
+        self._status = status
+
+    def code(self) -> grpc.StatusCode:
+        return self._status
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (CloneError(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_NOT_FOUND] The handle 1 is invalid."), LOST),
+        (CloneError(grpc.StatusCode.UNAVAILABLE, "failed to connect"), "does not answer"),
+    ],
+)
+def test_a_session_that_cannot_be_cloned_any_more_is_a_lost_one(error: Exception, told: str) -> None:
+    def refuse() -> None:
+        raise error
+
+    session = SimpleNamespace(cloneSession=refuse)
+    with pytest.raises(EngineError, match=re.escape(f"the Spark Connect server {told}")):
+        clone_session(session)
+
+
+def test_other_errors_of_a_connect_server_are_what_they_were() -> None:
+    for error in (ConnectError("[UNKNOWN_FUNCTION] no", "INTERNAL"), ParseException("[INVALID_HANDLE.SESSION_CLOSED]")):
+        assert not lost_session(error)
+
+
+def test_grpcs_errors_are_told_by_their_details() -> None:
+    text = (
+        "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAUTHENTICATED\n"
+        '\tdetails = "Invalid authentication token"\n\tdebug_error_string = "UNAUTHENTICATED: {grpc_status:16}"\n>'
+    )
+    assert sentence(ConnectError(text, "UNAUTHENTICATED")) == "Invalid authentication token"

@@ -41,10 +41,23 @@ class Classic:
 
 
 class Connect:
-    """A Connect session, as far as it has tags."""
+    """A Connect session, as far as it has tags and settings."""
 
     def __init__(self) -> None:
         self.tags: set[str] = set()
+        self.settings: dict[str, str] = {}
+        self.is_lost = False
+        self.calls = 0
+
+    @property
+    def conf(self) -> Connect:
+        return self
+
+    def set(self, name: str, value: str) -> None:
+        self.calls += 1
+        if self.is_lost:
+            raise ConnectionError("no server")
+        self.settings[name] = value
 
     def addTag(self, tag: str) -> None:
         assert "," not in tag
@@ -102,16 +115,27 @@ def test_another_thread_is_named_anew() -> None:
     assert session.sparkContext.text == "one"
 
 
-def test_a_connect_session_shows_the_description_as_a_tag() -> None:
+def test_a_connect_session_has_the_description_among_its_settings() -> None:
     session: Any = Connect()
     jobs = Jobs(session, "tag", "words source[0] attempt 1, after checkpoint 1")
-    jobs.adopt_thread()
-    assert session.tags == {"tag", "words source[0] attempt 1; after checkpoint 1"}
+    for _ in range(3):
+        jobs.adopt_thread()
+    assert session.tags == {"tag"}
+    assert session.settings == {"spark.job.description": "words source[0] attempt 1, after checkpoint 1"}
+    assert session.calls == 1, "a batch costs no round trip"
     jobs.describe("other")
     jobs.adopt_thread()
-    assert session.tags == {"tag", "other"}
+    assert session.settings == {"spark.job.description": "other"}
     jobs.leave_thread()
-    assert session.tags == set()
+    assert (session.tags, session.calls) == (set(), 2)
+
+
+def test_a_server_that_is_gone_is_told_by_the_query_and_not_by_its_name() -> None:
+    session: Any = Connect()
+    session.is_lost = True
+    jobs = Jobs(session, "tag", "one")
+    jobs.adopt_thread()
+    assert session.tags == {"tag"}
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from lockgate_proto.key_groups import key_group_range
 from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate
 
 from taskmanager.state import stored
-from taskmanager.state.keyed import KeyedState, key_group_range
+from taskmanager.state.keyed import KeyedState
 from taskmanager.state.layout import parts
 from taskmanager.task.program import StateUnreadable, UserError
 
@@ -229,15 +230,15 @@ def test_bytes_that_are_no_state_name_the_file() -> None:
 def test_freezing_copies_nothing_and_a_released_snapshot_costs_no_copy() -> None:
     state = state_of(SUM, pa.int64())
     state.merge(partial(state, ["x"], [1]))
-    before = state._columns[0]._values
+    before = state._columns._columns[0]._values
     frozen = state.freeze()
-    assert state._columns[0]._values is before
+    assert state._columns._columns[0]._values is before
     frozen.release()
     state.merge(partial(state, ["x"], [1]))
-    assert state._columns[0]._values is before, "nobody reads the snapshot any more"
+    assert state._columns._columns[0]._values is before, "nobody reads the snapshot any more"
     state.freeze()
     state.merge(partial(state, ["x"], [1]))
-    assert state._columns[0]._values is not before, "the second snapshot is still being read"
+    assert state._columns._columns[0]._values is not before, "the second snapshot is still being read"
 
 
 def test_the_memory_of_an_old_snapshot_is_copied_into() -> None:
@@ -247,7 +248,7 @@ def test_the_memory_of_an_old_snapshot_is_copied_into() -> None:
     for _ in range(5):
         frozen = state.freeze()
         state.merge(partial(state, ["x"], [1]))
-        arrays.add(id(state._columns[0]._values))
+        arrays.add(id(state._columns._columns[0]._values))
         frozen.release()
     assert len(arrays) == 2
     assert outputs(state.merge(partial(state, ["x"], [0])).changed) == {"x": 6}

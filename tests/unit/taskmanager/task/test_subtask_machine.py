@@ -53,6 +53,45 @@ def test_a_whole_checkpoint_in_its_order() -> None:
     assert machine.handle(on.CommitDone(1), 141) == [do.ReportCommitted(1)]
 
 
+def test_a_snapshot_builds_on_the_newest_complete_checkpoint_unless_it_is_to_be_full() -> None:
+    machine = _source()
+    _acked(machine, 1)
+    machine.handle(on.CompleteReceived(ME, 1), 0)
+    machine.handle(on.CommitDone(1), 0)
+    for number, completed_id, base_id in ((2, 1, 1), (3, 0, 0)):
+        trigger = on.TriggerReceived(ME, Barrier(number, completed_id=completed_id))
+        assert machine.handle(trigger, 0) == [do.TakeSnapshot(number, base_id)]
+        machine.handle(on.SnapshotTaken(number, 5), 0)
+
+
+@pytest.mark.parametrize("end", [on.CompleteReceived(ME, 1), on.AbortReceived(ME, 1), on.UploadFailed(1, "full")])
+def test_a_source_that_stops_the_world_reads_on_when_its_checkpoint_has_ended(end: on.Event) -> None:
+    machine = SubtaskMachine(ME, is_source=True, stops_world=True)
+    machine.handle(on.Started(), 0)
+    machine.handle(on.Opened(), 0)
+    assert not machine.is_halted
+    machine.handle(_trigger(1), 0)
+    machine.handle(on.SnapshotTaken(1, 5), 0)
+    if not isinstance(end, on.UploadFailed):
+        machine.handle(on.UploadDone(1, STATE, 1), 0)
+    assert machine.is_halted
+    machine.handle(end, 0)
+    if isinstance(end, on.CompleteReceived):
+        assert machine.is_halted, "what is complete is shown first"
+        machine.handle(on.CommitDone(1), 0)
+    assert not machine.is_halted
+
+
+def test_other_sources_and_inner_subtasks_are_never_halted() -> None:
+    source, inner = _source(), SubtaskMachine(ME, is_source=False, stops_world=True)
+    source.handle(_trigger(1), 0)
+    inner.handle(on.Started(), 0)
+    inner.handle(on.Opened(), 0)
+    inner.handle(on.BarrierAligned(Barrier(1), 0), 0)
+    assert not source.is_halted
+    assert not inner.is_halted
+
+
 def test_alignment_time_counts_from_the_first_barrier() -> None:
     machine = _inner()
     machine.handle(on.ElementProcessed(), 0)
@@ -313,3 +352,30 @@ def test_every_live_state_can_be_cancelled_and_can_fail() -> None:
 def test_the_happy_path_is_allowed() -> None:
     path = [LifeCycle.CREATED, LifeCycle.OPENING, LifeCycle.STARTING, LifeCycle.RUNNING, LifeCycle.FLUSHING]
     assert all(after in ALLOWED[before] for before, after in pairwise([*path, LifeCycle.EXHAUSTED]))
+
+
+def test_an_unaligned_snapshot_is_recorded_before_its_barrier_is_forwarded() -> None:
+    machine = _inner()
+    barrier = Barrier(1, unaligned=True)
+    taken = machine.handle(on.BarrierOvertook(barrier, 3, frozenset({0})), 5)
+    assert taken == [RUNNING, do.TakeSnapshot(1)]
+    assert machine.handle(on.SnapshotTaken(1, 7), 6) == [
+        do.RecordChannels(1, frozenset({0})),
+        do.ForwardBarrier(barrier),
+        do.StartUpload(1),
+    ]
+    assert machine.handle(on.BarrierOvertook(barrier, 3, frozenset()), 7) == []
+    assert machine.handle(on.UploadDone(1, STATE, 9), 16) == [do.Acknowledge(1, STATE, 7, 9, 2)]
+
+
+def test_an_unaligned_trigger_at_a_source_follows_the_same_way() -> None:
+    machine = _source()
+    barrier = Barrier(1, unaligned=True)
+    machine.handle(on.TriggerReceived(ME, barrier), 0)
+    assert machine.handle(on.SnapshotTaken(1, 7), 0)[0] == do.RecordChannels(1, frozenset())
+
+
+def test_a_source_that_has_begun_an_aligned_checkpoint_ignores_that_it_turned() -> None:
+    machine = _source()
+    machine.handle(_trigger(1), 0)
+    assert machine.handle(on.TriggerReceived(ME, Barrier(1, unaligned=True)), 0) == []

@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import psycopg
 
 from taskmanager.spark.sinks import tables
-from taskmanager.spark.sinks.upsert import Upsert
+from taskmanager.spark.sinks.insertion import Insertion
 
 UTC = dt.UTC
 MOMENT = dt.datetime(2024, 2, 29, 23, 59, 58, 123456)
@@ -47,12 +46,17 @@ class Database:
     def __init__(self, file: Path, schema: pa.Schema, keys: Sequence[str]) -> None:
         self.file = file
         self.engine = sa.create_engine(f"sqlite:///{file}")
-        self.upsert = Upsert(self.engine.dialect, tables.target(self.engine, "t", schema, keys, "operator 'op'"), keys)
+        table = tables.target(self.engine, "t", schema, keys, "operator 'op'")
+        self.insertion = Insertion(self.engine.dialect, table, keys)
 
     def write(self, rows: pa.Table) -> None:
-        execution = self.upsert.prepare(rows)
+        execution = self.insertion.prepare(rows)
         with self.engine.begin() as connection:
             execution(connection)
+
+    def write_mappings(self, rows: pa.Table) -> None:
+        with self.engine.begin() as connection:
+            connection.execute(self.insertion._statement, rows.to_pylist())
 
     def content(self) -> list[tuple[Any, ...]]:
         """What is stored, as SQLite itself shows it, each value with its storage class."""
@@ -71,13 +75,11 @@ class Pair:
     def __init__(self, folder: Path, schema: pa.Schema, keys: Sequence[str]) -> None:
         self.tuples = Database(folder / "tuples.db", schema, keys)
         self.mappings = Database(folder / "mappings.db", schema, keys)
-        assert self.tuples.upsert._order, "SQLite takes tuples"
-        self.mappings.upsert._order = ()
 
     def write(self, rows: pa.Table) -> list[tuple[Any, ...]]:
         """The content of both after the write."""
         self.tuples.write(rows)
-        self.mappings.write(rows)
+        self.mappings.write_mappings(rows)
         content = self.tuples.content()
         assert content == self.mappings.content()
         return content
@@ -147,23 +149,3 @@ def test_columns_of_the_database_that_the_rows_do_not_have_keep_their_values(tmp
         connection.close()
     content = Pair(tmp_path, schema, ["k"]).write(pa.table({"k": [1, 2], "n": [5, 6]}, schema=schema))
     assert [row[::2] for row in content] == [(1, "kept", 5), (2, "new", 6)]
-
-
-def test_a_batch_larger_than_a_chunk_of_mappings(tmp_path: Path) -> None:
-    schema = pa.schema([("k", pa.int64()), ("s", pa.string())])
-    rows = pa.table({"k": range(10_001), "s": [f"row {n}" for n in range(10_001)]}, schema=schema)
-    assert len(Pair(tmp_path, schema, ["k"]).write(rows)) == 10_001
-
-
-def test_a_driver_without_positional_parameters_gets_mappings() -> None:
-    class Connection:
-        chunks: list[list[dict[str, Any]]] = []  # noqa: RUF012
-
-        def execute(self, statement: Any, chunk: list[dict[str, Any]]) -> None:
-            assert "ON CONFLICT (k) DO UPDATE SET n = excluded.n" in str(statement.compile(dialect=psycopg.dialect()))
-            self.chunks.append(chunk)
-
-    table = sa.Table("t", sa.MetaData(), sa.Column("k", sa.BigInteger), sa.Column("n", sa.BigInteger))
-    connection: Any = Connection()
-    Upsert(psycopg.dialect(), table, ["k"]).prepare(pa.table({"k": [1, 2], "n": [3, None]}))(connection)
-    assert connection.chunks == [[{"k": 1, "n": 3}, {"k": 2, "n": None}]]

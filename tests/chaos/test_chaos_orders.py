@@ -1,0 +1,110 @@
+"""The leader dies while a job is rescaled or stopped with a savepoint: done or undone, never half; results exact."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coordinator.runtime import faults
+from lockgate.client.rescale import rescale
+from tests.chaos.ground import PATIENCE_S, Ground
+from tests.ledger_job import LedgerJob
+
+pytestmark = pytest.mark.chaos
+
+
+class _Order:
+    """Something that a client does on a thread of its own while the test kills."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self._do = do
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._do()
+        except BaseException as error:
+            self._error = error
+
+    def join(self) -> None:
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+
+
+def _rescale(ground: Ground, job: LedgerJob, parallelism: int) -> Callable[[], object]:
+    def do() -> None:
+        status = rescale(ground.client, job.key, {"ledger": parallelism, "totals": parallelism})
+        counts = Counter(one.vertex_id for one in status.subtasks)
+        assert (counts["generate"], counts["ledger"], counts["totals"]) == (2, parallelism, parallelism)
+
+    return do
+
+
+def test_a_leader_killed_while_it_rescales_up_and_down_changes_no_result(ground: Ground) -> None:
+    choice = random.Random(11)
+    with ground.history() as history, ground.ledger(seconds=9) as job:
+        job.wait_checkpoints(1)
+        for parallelism in (3, 2):
+            order = _Order(_rescale(ground, job, parallelism))
+            job.pause(choice.uniform(0, 0.4))
+            number = ground.kill_leader()
+            order.join()
+            job.wait_checkpoints(1)
+            ground.cluster.wait_ready("coordinator", number, PATIENCE_S)
+        status = job.check_exact()
+    assert status.attempt >= 3
+    history.check()
+
+
+@pytest.mark.parametrize(
+    "point", [faults.ORDER_POINTS[0], *(pytest.param(one, marks=pytest.mark.soak) for one in faults.ORDER_POINTS[1:])]
+)
+def test_a_leader_that_dies_at_this_point_of_a_rescale_leaves_it_done_or_undone(ground: Ground, point: str) -> None:
+    armed = ground.arm_standby(f"{point}:1")
+    before = ground.cluster.pids()[f"coordinator-{armed}"]
+    with ground.ledger(seconds=8) as job:
+        job.wait_checkpoints(1)
+        ground.kill_leader()  # now the armed one leads
+        job.wait_checkpoints(1)
+        order = _Order(_rescale(ground, job, 3))
+        ground.cluster.wait_ready("coordinator", armed, PATIENCE_S, other_than=before)  # it has died at its point
+        order.join()
+        job.check_exact()
+
+
+def test_a_stop_that_the_leader_does_not_survive_is_carried_out_and_its_savepoint_is_whole(ground: Ground) -> None:
+    pointers: list[str] = []
+    with ground.ledger(seconds=30) as job:
+        job.wait_checkpoints(1)
+        order = _Order(lambda: pointers.append(ground.client.stop(job.key).pointer))
+        job.pause(0.05)
+        number = ground.kill_leader()
+        order.join()
+        job.wait_end()
+        ground.cluster.wait_ready("coordinator", number, PATIENCE_S)
+        assert [one.pointer for one in ground.client.savepoints(job.key)] == pointers
+        metadata = Path(pointers[0].removeprefix("file://"))
+        assert metadata.is_file()
+        ground.client.dispose_savepoint(job.key, ground.client.savepoints(job.key)[0].checkpoint_id)
+        assert not ground.client.savepoints(job.key)
+        assert not metadata.parent.exists()
+
+
+@pytest.mark.parametrize("drain", [pytest.param(False, marks=pytest.mark.soak), True])
+def test_a_job_that_starts_from_a_stop_goes_on_without_a_gap_or_a_repeat(ground: Ground, drain: bool) -> None:
+    with ground.ledger(seconds=5) as job:
+        job.wait_checkpoints(2)
+        savepoint = ground.client.stop(job.key, drain=drain)
+        ended = job.wait_end()
+    assert ended.last_checkpoint == savepoint, "nothing was committed after it"
+    with ground.ledger(seconds=5, follows=(job, savepoint.pointer)) as successor:
+        successor.check_exact()

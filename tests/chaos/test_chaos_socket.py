@@ -1,0 +1,98 @@
+"""Lines of a socket count at most once when the task manager that reads them dies."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lockgate_proto.messages import JobState
+
+from lockgate import Job
+from tests.chaos.ground import Ground
+
+pytestmark = pytest.mark.chaos
+
+PAUSE_S = 0.02
+KEY = "socket"
+
+
+class Feed:
+    """Sends numbered lines to whoever connects, one after another, and never a number twice."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self.sent = 0
+        self.connections = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="feed", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the connection, and takes no further one."""
+        self._done.set()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        self._server.settimeout(PAUSE_S)
+        with self._server:
+            while not self._done.is_set():
+                try:
+                    peer, _ = self._server.accept()
+                except TimeoutError:
+                    continue
+                self.connections += 1
+                with peer:
+                    self._send(peer)
+
+    def _send(self, peer: socket.socket) -> None:
+        try:
+            while not self._done.wait(PAUSE_S):
+                self.sent += 1
+                peer.sendall(b"%d\n" % self.sent)
+        except OSError:
+            return  # the reader has died: it comes again
+
+
+@pytest.fixture
+def feed() -> Iterator[Feed]:
+    made = Feed()
+    yield made
+    made.close()
+
+
+def shown(folder: Path) -> Counter[int]:
+    files = folder.glob("part-*.json")
+    return Counter(int(json.loads(line)["value"]) for path in files for line in path.read_text().splitlines())
+
+
+def test_a_task_manager_that_dies_loses_lines_and_doubles_none(ground: Ground, feed: Feed, tmp_path: Path) -> None:
+    job = Job(KEY, key=KEY, parallelism=2, checkpoint_interval_ms=300)
+    job.read_socket("127.0.0.1", feed.port).rebalance().write_json(tmp_path)
+    response = ground.client.submit(KEY, job.graph())
+    assert [text for text in response.warnings if "at most once" in text]
+    ground.wait_until(lambda: bool(shown(tmp_path)), "lines are shown")
+    before = max(shown(tmp_path))
+    ground.cluster.kill("taskmanager", _reader(ground))
+    ground.wait_until(lambda: feed.connections == 2, "the job has connected again")
+    first_of_second = feed.sent
+    ground.wait_until(lambda: max(shown(tmp_path)) > first_of_second, "lines of the second connection are shown")
+    feed.close()
+    ground.wait_until(lambda: ground.client.job(KEY).state is JobState.FINISHED, "the end")
+    found = shown(tmp_path)
+    assert set(found.values()) == {1}, "nothing twice"
+    assert set(found) <= set(range(1, feed.sent + 1))
+    assert found[before], "what was shown stays"
+    assert found[feed.sent], "the last line came through"
+    assert ground.client.job(KEY).attempt >= 2
+
+
+def _reader(ground: Ground) -> int:
+    """The number of the task manager that runs the source's one subtask."""
+    (place,) = [one for one in ground.client.job(KEY).subtasks if one.vertex_id == "read_socket-1"]
+    return int(place.task_manager_id.removeprefix("taskmanager-"))

@@ -1,0 +1,133 @@
+"""Windows of event time, with a task manager killed: each fires once, with every record in it.
+
+Also where barriers overtake what waits: a watermark in flight then keeps its place among the records in flight.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lockgate_proto.messages import JobState
+
+from lockgate import Job, count, sliding, sum_
+from lockgate.drill.observer import JobObserver
+from lockgate.drill.timeline import checkpoint_counts
+from tests.chaos.ground import Ground
+from tests.ledger_job import PATIENCE_S
+
+pytestmark = pytest.mark.chaos
+
+PARTITIONS, ROWS, RATE, KEYS = 4, 6_000, 1_500.0, 37
+ROW_US = 3_000
+TIME = "sequence * 10 - (sequence * 7919 % 50) * 10"  # up to 490 ms out of order
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def pipeline(folder: Path) -> Job:
+    job = Job("windows", parallelism=2, checkpoint_interval_ms=300)
+    rows = job.generate(ROWS, rate=RATE, partitions=PARTITIONS)
+    timed = rows.select("sequence % 37 AS k", "sequence", f"{TIME} AS at").event_time("at", out_of_order="490 ms")
+    windows = timed.key_by("k").window(sliding("5 seconds", "1 second")).aggregate(n=count(), total=sum_("sequence"))
+    windows.write_parquet(folder / "out")
+    return job
+
+
+def overloaded(folder: Path) -> Job:
+    """The same, slow behind its windows, so that records and watermarks are in flight at every checkpoint."""
+
+    def slow(df: Any) -> Any:
+        def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                time.sleep(batch.num_rows * ROW_US / 1e6)
+                yield batch
+
+        return df.mapInArrow(wait, df.schema)
+
+    job = Job("windows", parallelism=2, checkpoint_interval_ms=300, checkpoint_mode="unaligned")
+    rows = job.generate(ROWS, rate=RATE, partitions=PARTITIONS)
+    timed = rows.select(f"sequence % {KEYS} AS k", "sequence", f"{TIME} AS at").event_time("at", out_of_order="490 ms")
+    windows = timed.key_by("k").window(sliding("5 seconds", "1 second")).aggregate(n=count(), total=sum_("sequence"))
+    windows.transform(slow).write_parquet(folder / "out")
+    return job
+
+
+def expected() -> dict[tuple[int, int], tuple[int, int]]:
+    counts: Counter[tuple[int, int]] = Counter()
+    totals: Counter[tuple[int, int]] = Counter()
+    for sequence in range(ROWS):
+        at = sequence * 10 - (sequence * 7919 % 50) * 10
+        for start in range(at - at % 1000, at - 5000, -1000):
+            counts[sequence % KEYS, start] += PARTITIONS
+            totals[sequence % KEYS, start] += PARTITIONS * sequence
+    return {name: (counts[name], totals[name]) for name in counts}
+
+
+def written(folder: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    def place(row: dict[str, Any]) -> tuple[int, int]:
+        return row["k"], round((row["window_start"] - EPOCH).total_seconds() * 1000)
+
+    rows = [row for path in (folder / "out").glob("part-*") for row in pq.read_table(path).to_pylist()]
+    return [(place(row), (row["n"], row["total"])) for row in rows]
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_windows_fire_once_and_whole_when_a_task_manager_is_killed(ground: Ground, seed: int) -> None:
+    key = f"windows-{seed}"
+    folder = ground.make_folder(key)
+    choice = random.Random(seed)
+    observer = _started(ground, key, pipeline(folder))
+    try:
+        assert observer.wait_for(lambda: checkpoint_counts(observer.events)[0] >= 2, PATIENCE_S)
+        observer.wait_for(lambda: False, choice.uniform(0, 1.0))
+        ground.cluster.kill("taskmanager", choice.randrange(2))
+        _wait_finished(observer)
+    finally:
+        observer.close()
+    _check(folder)
+
+
+def test_windows_are_exact_when_records_and_watermarks_are_in_flight(ground: Ground) -> None:
+    key = "windows-in-flight"
+    folder = ground.make_folder(key)
+    observer = _started(ground, key, overloaded(folder))
+
+    def has_snapshot_in_flight() -> bool:
+        last = ground.client.job(key).last_checkpoint
+        return last is not None and last.unaligned and last.channel_state_bytes > 10_000
+
+    try:
+        ground.wait_until(has_snapshot_in_flight, "a snapshot holds records in flight")
+        ground.cluster.kill("taskmanager", 0)
+        _wait_finished(observer)
+    finally:
+        observer.close()
+    _check(folder)
+
+
+def _started(ground: Ground, key: str, job: Job) -> JobObserver:
+    ground.wait_whole()
+    ground.client.submit(key, job.graph())
+    return JobObserver(ground.client, key)
+
+
+def _wait_finished(observer: JobObserver) -> None:
+    assert observer.wait_for(lambda: observer.has_ended, PATIENCE_S)
+    assert observer.status is not None
+    assert observer.status.state is JobState.FINISHED, observer.status.error
+    assert observer.status.attempt >= 2
+    assert sum(one.records_late for one in observer.status.operators) == 0
+
+
+def _check(folder: Path) -> None:
+    found = written(folder)
+    assert dict(found) == expected()
+    assert len(found) == len(dict(found)), "a window has fired twice"

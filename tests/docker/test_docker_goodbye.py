@@ -1,0 +1,96 @@
+"""A goodbye is told from a crash: what is stopped hands over or gives back before it ends, and nobody has to find out.
+
+Both kinds of end survive, so a result that is exact proves neither: what tells them apart is who acted first, and what
+the leader's log says of it.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from lockgate_proto.messages import JobEvent, JobEventKind
+
+from tests.docker.fleet import Container, Fleet
+from tests.ledger_job import NEVER, PATIENCE_S, LedgerJob
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+
+SESSION_US = 4_000_000
+# How a coordinator that becomes the leader knows that the former one left of its own accord.
+GOODBYES = {"nobody led any more", "the leader said that it does not lead"}
+
+
+def _wait_event(job: LedgerJob, kind: JobEventKind, after_us: int) -> JobEvent:
+    """The first such event since then."""
+
+    def found() -> list[JobEvent]:
+        return [one for one in job.observer.events if one.kind is kind and one.unix_us > after_us]
+
+    assert job.observer.wait_for(lambda: bool(found()), PATIENCE_S), f"{job.key} has not heard of {kind.name}"
+    return found()[0]
+
+
+def _why_granted(fleet: Fleet, token: int) -> str:
+    """What the leader has logged when it was granted the token."""
+    lines = fleet.log(fleet.leader()).splitlines()
+    said = f"token {token} was granted: "
+    (why,) = (line.partition(said)[2] for line in lines if said in line)
+    return why
+
+
+def _now(fleet: Fleet, container: Container) -> Container:
+    """The same container as it is now."""
+    (found,) = (one for one in fleet.containers() if one.id == container.id)
+    return found
+
+
+def test_a_leader_that_is_stopped_hands_over_before_it_ends_and_is_not_suspected(whole: Fleet) -> None:
+    with whole.ledger(12) as job:
+        job.wait_checkpoints(2)
+        leader = whole.leader()
+        asked_us = time.time_ns() // 1000
+        whole.stop(leader)
+        granted = _wait_event(job, JobEventKind.LEADER_GRANTED, asked_us)
+        ended = _now(whole, leader)
+        assert not ended.is_running
+        assert ended.exit_code == 0
+        assert granted.unix_us < ended.ended_unix_us, "it was missed, and had not handed over"
+        assert granted.unix_us - asked_us < SESSION_US
+        assert whole.leader_name() != leader.service
+        assert _why_granted(whole, granted.token) in GOODBYES
+        job.check_exact()
+
+
+def test_the_leaders_container_is_killed_and_the_leader_is_found_out(whole: Fleet) -> None:
+    with whole.ledger(12) as job:
+        job.wait_checkpoints(2)
+        leader = whole.leader()
+        killed_us = whole.kill(leader)
+        granted = _wait_event(job, JobEventKind.LEADER_GRANTED, killed_us)
+        job.wait_checkpoints(2)
+        assert whole.leader_name() != leader.service
+        assert _now(whole, leader).exit_code == 137
+        assert _why_granted(whole, granted.token) not in GOODBYES
+        assert job.check_exact().restarts == 1
+
+
+def test_a_task_manager_that_is_stopped_says_goodbye_and_gives_its_slots_back_at_once(whole: Fleet) -> None:
+    with whole.ledger(20, restart=NEVER) as job:  # a failure would end it
+        job.wait_checkpoints(2)
+        busy = {one.task_manager_id for one in whole.client.job(job.key).subtasks}
+        leaving = next(one for one in whole.of("taskmanager") if f"tm-{one.id[:12]}" in busy)
+        name = f"tm-{leaving.id[:12]}"
+        asked_us = time.time_ns() // 1000
+        whole.stop(leaving)
+        assert name not in {one.task_manager_id for one in whole.client.cluster().task_managers}
+        ended = _now(whole, leaving)
+        assert not ended.is_running
+        assert ended.exit_code == 0
+        # The leader took its farewell, and ended the stream while the process was still there to hear it.
+        assert "ended: the leader ended it" in whole.log(leaving, asked_us)
+        assert f"task manager {name} has said good-bye" in whole.log(whole.leader(), asked_us)
+        job.wait_checkpoints(2)
+        assert name not in {one.task_manager_id for one in whole.client.job(job.key).subtasks}
+        status = job.check_exact()
+        assert status.restarts == 1

@@ -1,0 +1,172 @@
+"""Stop, rescale and disposal over gRPC, with real ZooKeeper and task managers that speak the real protocol."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from lockgate_proto import messages as m
+from lockgate_proto.messages import JobState
+
+from coordinator.recovery.deploy_size import check_size
+from coordinator.runtime.process import Coordinator
+from tests.integration.coordinator.conftest import Caller, graph, leading
+from tests.integration.coordinator.fake_task_manager import FakeTaskManager
+
+pytestmark = pytest.mark.integration
+
+NewCoordinator = Callable[..., Coordinator]
+NewTaskManager = Callable[..., FakeTaskManager]
+NewCaller = Callable[..., Caller]
+
+
+@pytest.fixture
+def leader(new_coordinator: NewCoordinator) -> Coordinator:
+    return leading(new_coordinator())
+
+
+@pytest.fixture
+def api(leader: Coordinator, caller: NewCaller) -> Caller:
+    return caller(leader)
+
+
+def _run(api: Caller, key: str = "job", restore_from: str = "", interval_ms: int = 60_000) -> None:
+    api("Submit", m.SubmitRequest(key, graph(interval_ms=interval_ms), restore_from))
+    api.state(key, JobState.RUNNING)
+
+
+def _shape(deploy: object) -> dict[str, int]:
+    assert isinstance(deploy, m.Deploy)
+    return dict(Counter(one.vertex_id for one in deploy.placements))
+
+
+def _to(parallelism: int) -> tuple[m.VertexParallelism, ...]:
+    return (m.VertexParallelism("count", parallelism),)
+
+
+def test_a_rescaled_job_goes_on_at_the_new_parallelism_also_under_the_next_leader(
+    leader: Coordinator,
+    api: Caller,
+    caller: NewCaller,
+    new_coordinator: NewCoordinator,
+    new_task_manager: NewTaskManager,
+) -> None:
+    one = new_task_manager(slots=3).connect(leader.address)
+    _run(api)
+    before = _shape(one.expect(m.Deploy))
+    answer = api("Rescale", m.RescaleRequest("job", _to(3)))
+    assert {one.vertex_id: one.parallelism for one in answer.parallelism} == {**before, "count": 3}
+    assert _shape(one.expect(m.Deploy, 2)) == {**before, "count": 3}
+    api.state("job", JobState.RUNNING)
+    assert api("Rescale", m.RescaleRequest("job", _to(3))).after_attempt == 0, "asked again, it is so already"
+    other = new_coordinator()
+    leader.stop()
+    leading(other)
+    one.connect(other.address)
+    assert _shape(one.expect(m.Deploy, 3)) == {**before, "count": 3}
+    caller(other).state("job", JobState.RUNNING)
+
+
+def test_too_few_slots_are_a_sentence_and_nothing_is_stopped(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    one = new_task_manager(slots=2).connect(leader.address)
+    _run(api)
+    refused = api.fails("Rescale", m.RescaleRequest("job", _to(3)))
+    assert refused.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "needs 3 slots, and 2 are there" in refused.details()
+    assert not one.bodies(m.CancelAttempt)
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_stopped_job_has_ended_with_its_savepoint_and_another_starts_from_it(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager, drain: bool
+) -> None:
+    one = new_task_manager(slots=2).connect(leader.address)
+    _run(api)
+    savepoint = api("Stop", m.StopRequest("job", drain)).savepoint
+    assert savepoint.kind is m.CheckpointKind.SAVEPOINT
+    assert bool(one.bodies(m.DrainSources)) is drain
+    api.state("job", JobState.FINISHED)
+    assert api("Stop", m.StopRequest("job", drain)).savepoint == savepoint, "asked again"
+    assert api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints == (savepoint,)
+    assert Path(savepoint.pointer.removeprefix("file://")).is_file()
+    _run(api, "next", savepoint.pointer)
+    deploy = one.expect(m.Deploy, 2)
+    assert isinstance(deploy, m.Deploy)
+    assert deploy.restored_checkpoint_id == savepoint.checkpoint_id
+
+
+def test_a_start_that_could_not_be_sent_to_the_task_managers_is_refused_at_once(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_task_manager(slots=4).connect(leader.address)
+    _run(api)
+    pointer = api("TriggerSavepoint", m.TriggerSavepointRequest("job")).savepoint.pointer
+    monkeypatch.setattr(check_size, "__defaults__", (10,))
+    refused = api.fails("Submit", m.SubmitRequest("next", graph(interval_ms=60_000), pointer))
+    assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.details().startswith(f"cannot start from {pointer} on this cluster: What one task manager has to be")
+    assert api.fails("Get", m.GetRequest("next")).code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_savepoint_goes_when_nothing_needs_it_any_more(
+    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+) -> None:
+    new_task_manager(slots=4).connect(leader.address)
+    _run(api)
+    old, newest = (api("TriggerSavepoint", m.TriggerSavepointRequest("job")).savepoint for _ in range(2))
+    refused = api.fails("DisposeSavepoint", m.DisposeSavepointRequest("job", newest.checkpoint_id))
+    assert "newest snapshot of job job" in refused.details()
+    _run(api, "next", old.pointer)
+    refused = api.fails("DisposeSavepoint", m.DisposeSavepointRequest("job", old.checkpoint_id))
+    assert "job next starts from this savepoint" in refused.details()
+    api("TriggerSavepoint", m.TriggerSavepointRequest("next"))
+    folder = Path(old.pointer.removeprefix("file://")).parent
+    assert folder.is_dir()
+    for _ in range(2):  # the second time it is gone already
+        api("DisposeSavepoint", m.DisposeSavepointRequest("job", old.checkpoint_id))
+        assert api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints == (newest,)
+        assert not folder.exists()
+
+
+def test_a_checkpoint_is_not_disposed_of(leader: Coordinator, api: Caller, new_task_manager: NewTaskManager) -> None:
+    new_task_manager(slots=2).connect(leader.address)
+    _run(api, interval_ms=100)
+    api.until("job", lambda one: one.checkpoints_completed >= 1)
+    api("TriggerSavepoint", m.TriggerSavepointRequest("job"))
+    newest = api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
+    checkpoint = next((one for one in newest if one.kind is m.CheckpointKind.CHECKPOINT), None)
+    if checkpoint is not None:
+        refused = api.fails("DisposeSavepoint", m.DisposeSavepointRequest("job", checkpoint.checkpoint_id))
+        assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_savepoint_of_a_job_that_has_ended_is_disposed_of_for_every_later_leader(
+    leader: Coordinator,
+    api: Caller,
+    caller: NewCaller,
+    new_coordinator: NewCoordinator,
+    new_task_manager: NewTaskManager,
+) -> None:
+    new_task_manager(slots=2).connect(leader.address)
+    _run(api)
+    savepoint = api("Stop", m.StopRequest("job")).savepoint
+    api.state("job", JobState.FINISHED)
+    api("DisposeSavepoint", m.DisposeSavepointRequest("job", savepoint.checkpoint_id))
+    assert not Path(savepoint.pointer.removeprefix("file://")).exists()
+    assert not api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
+    leader.stop()
+    after = caller(leading(new_coordinator()))
+    assert not after("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [("Stop", m.StopRequest("no")), ("Rescale", m.RescaleRequest("no", _to(2)))],
+)
+def test_unknown_jobs_are_not_found(api: Caller, method: str, request_: object) -> None:
+    assert api.fails(method, request_).code() is grpc.StatusCode.NOT_FOUND

@@ -1,0 +1,98 @@
+"""A loop on real Spark over real gRPC: a snapshot while records circle, and what goes on from it at any width."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from lockgate_proto.messages import (
+    CheckpointMetadata,
+    CheckpointMode,
+    CheckpointOptions,
+    JobGraph,
+    Register,
+    SubtaskPhase,
+)
+from lockgate_proto.security import Credentials
+
+from coordinator.graph.normalize import normalize
+from coordinator.graph.shape import vertex_shapes
+from coordinator.graph.validate import validate
+from coordinator.recovery.redistribute import redistribute
+from lockgate import Job
+from taskmanager.runtime.settings import TaskManagerSettings
+from taskmanager.runtime.task_manager import TaskManager
+from taskmanager.spark.engine import SparkEngine
+from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
+
+pytestmark = pytest.mark.integration
+
+ROWS, LAPS = 300, 25
+
+
+@pytest.fixture
+def coordinator(engine: SparkEngine, tmp_path: Path) -> Iterator[ScriptedCoordinator]:
+    """A leader that the test writes, with two task managers on one engine."""
+    credentials = Credentials(secret="a secret of this test")
+    made = ScriptedCoordinator(credentials)
+    managers = []
+    for name in ("tm-0", "tm-1"):
+        settings = TaskManagerSettings(
+            zookeeper="unused:1", work_dir=str(tmp_path), credentials=credentials, task_manager_id=name
+        )
+        managers.append(TaskManager(settings, engine))
+        managers[-1].start()
+        managers[-1].on_leader(made.record)
+    made.wait_for(Register, 2)
+    yield made
+    for one in managers:
+        one.stop()
+    made.die()
+
+
+def _graph(folder: Path, parallelism: int, mode: CheckpointMode) -> JobGraph:
+    job = Job("laps", parallelism=parallelism)
+    loop = job.generate(ROWS).uid("words").select("*", "0 AS laps").loop()
+    lap = loop.select("partition", "sequence", "laps + 1 AS laps")
+    loop.close_with(lap.filter(f"laps < 1 + sequence % {LAPS}").rebalance())
+    lap.filter(f"laps >= 1 + sequence % {LAPS}").write_json(folder / "out")
+    graph = replace(job.graph(), checkpoints=CheckpointOptions(mode=mode))
+    assert validate(graph) == ()
+    return normalize(graph)
+
+
+def _rows(folder: Path) -> list[tuple[int, int, int]]:
+    lines = [line for path in (folder / "out").glob("part-*") for line in path.read_text("utf-8").splitlines()]
+    return sorted((one["partition"], one["sequence"], one["laps"]) for one in map(json.loads, lines))
+
+
+@pytest.mark.parametrize(
+    ("mode", "width"),
+    [(CheckpointMode.EXACTLY_ONCE, 3), (CheckpointMode.EXACTLY_ONCE, 1), (CheckpointMode.UNALIGNED, 2)],
+)
+def test_what_circled_at_a_snapshot_comes_out_once(
+    coordinator: ScriptedCoordinator, tmp_path: Path, mode: CheckpointMode, width: int
+) -> None:
+    unaligned = mode is CheckpointMode.UNALIGNED
+    leader = Leader(coordinator, _graph(tmp_path, 2, mode), ("tm-0", "tm-1"))
+    leader.directory = str(tmp_path / "run")
+    leader.deploy(1)
+    leader.assign(ROWS)
+    leader.wait_phase(SubtaskPhase.SUBTASK_RUNNING)
+    leader.trigger(1, unaligned=unaligned)
+    states = leader.wait_acks(1)
+    assert sum(one.rows for state in states.values() for one in state.channels) > 0, "nothing circled"
+    snapshot = CheckpointMetadata(
+        format_version=1, vertices=vertex_shapes(leader.graph), subtasks=tuple(states.values())
+    )
+    leader.graph = _graph(tmp_path, width, mode)
+    leader.deploy(2, dict(redistribute(leader.graph, snapshot)), 1)
+    leader.wait_phase(SubtaskPhase.SUBTASK_RUNNING)
+    leader.trigger(2, unaligned=unaligned)
+    leader.wait_acks(2)
+    leader.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED)
+    leader.checkpoint(3, terminal=True)
+    assert _rows(tmp_path) == sorted((one, row, 1 + row % LAPS) for one in (0, 1) for row in range(ROWS))

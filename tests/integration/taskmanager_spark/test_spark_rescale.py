@@ -1,0 +1,71 @@
+"""Restart at another parallelism on real Spark: 2 -> 3 -> 2 subtasks, every count exact, every commit once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from lockgate_proto.messages import CheckpointMetadata, Edge, FileFormat, FileSink, JobGraph, SqlSink, SubtaskState
+
+from coordinator.graph.normalize import normalize
+from coordinator.graph.shape import vertex_shapes
+from coordinator.recovery.redistribute import redistribute
+
+from .graphs import HASH, WORDS, count_by, graph, text, vertex
+from .test_spark_programs import write_words
+
+pytestmark = pytest.mark.integration
+
+Job = Callable[..., Any]
+States = Mapping[tuple[str, int], SubtaskState]
+
+
+def _word_count(folder: Path, parallelism: int) -> JobGraph:
+    sinks = (SqlSink(f"sqlite:///{folder}/db", "counts", ("word",)), FileSink(str(folder / "out"), FileFormat.PARQUET))
+    return graph(
+        vertex("source", text(folder / "in"), WORDS, parallelism=parallelism),
+        vertex("count", count_by("word"), *sinks, parallelism=parallelism),
+        edges=(Edge("source", "count", HASH, ("word",)),),
+    )
+
+
+def _restart(run: Any, folder: Path, parallelism: int, kept: States) -> None:
+    """The next attempt at that parallelism, from a snapshot that was taken at another one."""
+    snapshot = CheckpointMetadata(
+        format_version=1, vertices=vertex_shapes(normalize(run.graph)), subtasks=tuple(kept.values())
+    )
+    run.close()
+    run.programs.clear()
+    run.graph = _word_count(folder, parallelism)
+    run.start(restore=redistribute(normalize(run.graph), snapshot))
+
+
+def test_two_three_two_subtasks_count_exactly_and_commit_once(job: Job, tmp_path: Path) -> None:
+    expected = write_words(tmp_path / "in")
+    run = job(_word_count(tmp_path, 2))
+    for checkpoint_id, parallelism in ((1, 3), (2, 2)):
+        for subtask in range(len(run.programs) // 2):
+            run.batch("source", subtask)
+        kept = run.checkpoint(checkpoint_id, commit=False)  # it is complete, and whoever comes next has to commit
+        before = len(list((tmp_path / "out").glob("part-*")))
+        _restart(run, tmp_path, parallelism, kept)
+        assert len(list((tmp_path / "out").glob("part-*"))) > before, "what was pending is committed at the start"
+    run.to_end()
+    run.checkpoint(3)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert dict(database.execute("SELECT word, n FROM counts").fetchall()) == dict(expected)
+    highest: dict[str, int] = {}
+    for path in (tmp_path / "out").glob("part-*"):
+        for row in pq.read_table(path).to_pylist():
+            highest[row["word"]] = max(row["n"], highest.get(row["word"], 0))
+    assert highest == dict(expected)
+    out = {"source0": 0, "count0": 0}
+    for program in run.programs.values():
+        for one in program.counters():
+            if one.operator_id in out:
+                out[one.operator_id] += one.records_out if one.operator_id == "source0" else one.records_in
+    assert out == {"source0": sum(expected.values()) // 8, "count0": sum(expected.values())}

@@ -1,0 +1,98 @@
+"""A wake-up the CheckpointCoordinator asks for is one at which it does something: it never asks for one in the past."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lockgate_proto.messages import CheckpointKind
+
+from coordinator.checkpoint.effects import CheckpointTriggered, PersistCheckpoint, PersistCheckpointId
+from coordinator.checkpoint.events import (
+    AttemptEnded,
+    AttemptRunning,
+    CheckpointIdPersisted,
+    CheckpointIdPersistFailed,
+    CheckpointPersisted,
+    Draining,
+    InputExhausted,
+    Resumed,
+    SavepointRequested,
+    Suspended,
+    Tick,
+)
+from tests.unit.coordinator.checkpoint_bench import Bench
+from tests.unit.coordinator.jobs import SUBTASKS, attempt
+
+EVENTS = {
+    "savepoint": SavepointRequested("s", 30_000),
+    "rescale": SavepointRequested("order", 30_000, CheckpointKind.CHECKPOINT, last=True),
+    "draining": Draining(),
+    "exhausted": InputExhausted(),
+    "suspended": Suspended(),
+    "resumed": Resumed(),
+    "ended": AttemptEnded("it died"),
+    "running": AttemptRunning(attempt(1), frozenset(SUBTASKS)),
+}
+ANSWERS = ("reserved", "refused", "acknowledged", "declined", "written")
+
+
+def drawn(choice: random.Random) -> list[int | str]:
+    """A long plan. What ends an attempt or the input is rare; Hypothesis likes short plans too much."""
+    rare = [name for name in EVENTS if name != "savepoint"]
+    plan: list[int | str] = []
+    for _ in range(60):
+        kind = choice.random()
+        if kind < 0.4:
+            plan.append(choice.randint(0, 1_500))
+        else:
+            plan.append(choice.choice(rare if kind < 0.5 else [*ANSWERS, "reserved", "savepoint"]))
+    return plan
+
+
+class Player:
+    """Gives a coordinator events, and answers to its effects, in any order."""
+
+    def __init__(self, **options: int) -> None:
+        self.bench = Bench(tolerable_failures=3, **options)
+        self.ids: list[int] = []
+        self.triggered: list[int] = []
+        self.writes: list[PersistCheckpoint] = []
+
+    def give(self, event: object, after_ms: int = 0) -> None:
+        self.bench.give(event, after_ms)  # type: ignore[arg-type]
+        self.note()
+
+    def note(self) -> None:
+        self.ids += [one.checkpoint_id for one in self.bench.of(PersistCheckpointId)]
+        self.triggered += [one.checkpoint_id for one in self.bench.of(CheckpointTriggered)]
+        self.writes += self.bench.of(PersistCheckpoint)
+
+    def play(self, step: str) -> None:
+        if step in EVENTS:
+            self.give(EVENTS[step])
+        elif step == "reserved" and self.ids:
+            self.give(CheckpointIdPersisted(self.ids.pop(0)))
+        elif step == "refused" and self.ids:
+            self.give(CheckpointIdPersistFailed(self.ids.pop(0), "no"))
+        elif step == "acknowledged" and self.triggered:
+            self.bench.acknowledge(self.triggered.pop(0))
+            self.note()
+        elif step == "declined" and self.triggered:
+            self.bench.decline(self.triggered.pop(0))
+            self.note()
+        elif step == "written" and self.writes:
+            self.give(CheckpointPersisted(self.writes.pop(0).record))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 3), st.sampled_from([0, 1_500]), st.integers(0, 2**32))
+def test_after_a_tick_the_next_wake_is_later_or_something_came_out(most: int, pause_ms: int, seed: int) -> None:
+    player = Player(max_concurrent=most, min_pause_ms=pause_ms)
+    for step in drawn(random.Random(seed)):
+        if isinstance(step, str):
+            player.play(step)
+        player.give(Tick(), step if isinstance(step, int) else 0)
+        wake = player.bench.machine.next_wake_ms()
+        assert player.bench.last or wake is None or wake > player.bench.now

@@ -1,0 +1,161 @@
+"""The interval join against nested loops over every record: out of order, late, restored and rescaled in the middle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lockgate_proto.messages import IntervalJoin, JoinSide, OperatorState
+
+from taskmanager.state import buffered
+from taskmanager.state.backend import InlineBackend
+from taskmanager.state.join_store import JoinStore
+from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
+
+GROUPS = 16
+SCHEMAS = {
+    side: pa.schema([("k", pa.string()), (value, pa.int64()), ("__hash", pa.int64()), ("__event_time", pa.int64())])
+    for side, value in ((JoinSide.LEFT, "a"), (JoinSide.RIGHT, "b"))
+}
+Record = tuple[str | None, int | None]  # key, event time; a number tells records apart
+
+
+def hash_of(key: str | None) -> int:
+    """Two keys share a hash."""
+    number = {"a": 1, "b": 1, None: 7}.get(key, len(key or "") + ord((key or "x")[0]))
+    return (number * 0x9E3779B97F4A7C15) % 2**64 - 2**63
+
+
+def group_of(key: str | None) -> int:
+    return hash_of(key) % GROUPS
+
+
+def table(side: JoinSide, records: list[tuple[Record, int]]) -> pa.Table:
+    rows = [(key, number, hash_of(key), time) for (key, time), number in records]
+    columns = list(zip(*rows, strict=True)) or [()] * 4
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMAS[side], strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMAS[side])
+
+
+class Naive:
+    """Every accepted record, joined with every other."""
+
+    def __init__(self, operator: IntervalJoin) -> None:
+        self.operator = operator
+        self.records: dict[JoinSide, list[tuple[Record, int]]] = {side: [] for side in SCHEMAS}
+        self.watermark = MIN_WATERMARK
+        self.dropped = 0
+
+    def add(self, side: JoinSide, records: list[tuple[Record, int]]) -> None:
+        for record, number in records:
+            if record[1] is None or record[1] <= self.watermark:
+                self.dropped += 1
+            else:
+                self.records[side].append((record, number))
+
+    def pairs(self) -> Counter[tuple[str, int, int]]:
+        found: Counter[tuple[str, int, int]] = Counter()
+        for (key, left), a in self.records[JoinSide.LEFT]:
+            for (other, right), b in self.records[JoinSide.RIGHT]:
+                if key is not None and key == other and left is not None and right is not None:
+                    found[key, a, b] += left + self.operator.lower_ms <= right <= left + self.operator.upper_ms
+        return +found
+
+    def kept(self, side: JoinSide) -> int:
+        """Rows that a partner may still come for."""
+        reach = self.operator.upper_ms if side is JoinSide.LEFT else -self.operator.lower_ms
+        here = [record for record, _ in self.records[side]]
+        return sum(key is not None and time is not None and time + reach > self.watermark for key, time in here)
+
+
+class Subtasks:
+    """The subtasks of a join, each with its key groups."""
+
+    def __init__(self, operator: IntervalJoin, parallelism: int) -> None:
+        self.operator = operator
+        self.ranges = [range(i * GROUPS // parallelism, (i + 1) * GROUPS // parallelism) for i in range(parallelism)]
+        self.stores = [JoinStore("join", operator, GROUPS, groups) for groups in self.ranges]
+        self.known: set[JoinSide] = set()
+
+    def merge(self, side: JoinSide, records: list[tuple[Record, int]]) -> tuple[list[Any], int]:
+        found, dropped = [], 0
+        for store, groups in zip(self.stores, self.ranges, strict=True):
+            if store.columns_of(side) is None:
+                store.accept(side, SCHEMAS[side])
+            mine = [one for one in records if group_of(one[0][0]) in groups]
+            merged = store.merge(side, table(side, mine))
+            assert merged.records == len(mine)
+            dropped += merged.dropped
+            for pairs in merged.pairs:
+                assert pairs.schema.names == ["k", "a", "b"]
+                found += [(row["k"], row["a"], row["b"]) for row in pairs.to_pylist()]
+        return found, dropped
+
+    def restored(self, parallelism: int) -> Subtasks:
+        states: list[OperatorState] = []
+        for number, store in enumerate(self.stores):
+            writer = InlineBackend(1 << 24).writer(number)
+            states += [frozen.persist(1, writer) for frozen in store.snapshot()]
+        fresh = Subtasks(self.operator, parallelism)
+        for store in fresh.stores:
+            store.restore(states)
+        return fresh
+
+
+keys = st.sampled_from(["a", "b", "c", "dd", "eee", None])
+times = st.one_of(st.none(), st.integers(-40, 120))
+records = st.lists(st.tuples(keys, times), min_size=1, max_size=12)
+sides = st.sampled_from([JoinSide.LEFT, JoinSide.RIGHT])
+steps = st.lists(
+    st.one_of(
+        st.tuples(sides, records),
+        st.integers(-50, 130),
+        st.sampled_from(["end"]),
+        st.tuples(st.just("restore"), st.integers(1, 3)),
+    ),
+    max_size=20,
+)
+bounds = st.one_of(
+    st.just((0, 0)), st.tuples(st.integers(-30, 30), st.integers(0, 30)).map(lambda t: (t[0], t[0] + t[1]))
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(bounds, steps, st.booleans())
+def test_the_join_agrees_with_nested_loops(limits: tuple[int, int], todo: list[Any], is_eager: bool) -> None:
+    operator = IntervalJoin(("k",), ("k",), "at", "at", *limits)
+    naive, subtasks = Naive(operator), Subtasks(operator, 2)
+    found: list[Any] = []
+    number = dropped = 0
+    before = buffered._FEW_ROWS, buffered._AT_ONCE, buffered._LEAST_COUNTED_MS
+    if is_eager:  # rows move together and portions end wherever they can
+        buffered._FEW_ROWS, buffered._AT_ONCE, buffered._LEAST_COUNTED_MS = 0, 3, 1
+    try:
+        for step in todo:
+            if isinstance(step, int):
+                naive.watermark = max(naive.watermark, step)
+            if isinstance(step, int) or step == "end":
+                for store in subtasks.stores:
+                    store.advance(MAX_WATERMARK if step == "end" else naive.watermark)
+            elif step[0] == "restore":
+                if all(store.columns_of(side) is None for store in subtasks.stores for side in SCHEMAS):
+                    naive.watermark = MIN_WATERMARK  # there is no state without columns; sources tell it again
+                subtasks = subtasks.restored(step[1])
+                assert sum(map(len, subtasks.stores)) == sum(map(naive.kept, SCHEMAS))
+            else:
+                side, batch = step
+                numbered = [(record, number + i) for i, record in enumerate(batch)]
+                number += len(batch)
+                naive.add(side, numbered)
+                made, late = subtasks.merge(side, numbered)
+                found += made
+                dropped += late
+            assert Counter(found) == naive.pairs(), "each pair once, as soon as both have come"
+            assert dropped == naive.dropped
+            if is_eager:
+                assert sum(map(len, subtasks.stores)) == sum(map(naive.kept, SCHEMAS)), "nothing is kept for nobody"
+    finally:
+        buffered._FEW_ROWS, buffered._AT_ONCE, buffered._LEAST_COUNTED_MS = before

@@ -1,0 +1,181 @@
+"""Windowed state against a naive model that keeps every record: out of order, late, restored in the middle."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lockgate_proto.messages import (
+    Aggregate,
+    AggregateFunction,
+    KeyedAggregate,
+    SlidingWindow,
+    TumblingWindow,
+    Window,
+)
+
+from taskmanager.state import stored
+from taskmanager.state.windowed import WindowedState
+from taskmanager.state.windows import shape_of
+from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tests.property.taskmanager_state.window_restore import restored
+
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()),
+        ("__hash", pa.int64()),
+        ("__pane", pa.int64()),
+        ("__rows", pa.int64()),
+        ("__p1", pa.int64()),
+        ("__p2", pa.int64()),
+    ]
+)
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+Record = tuple[str | None, int | None, int]  # key, event time, value
+Result = tuple[str | None, int, int]  # key, start, end
+
+
+def operator(kind: TumblingWindow | SlidingWindow, lateness: int) -> KeyedAggregate:
+    aggregates = (
+        Aggregate("n", AggregateFunction.COUNT, ""),
+        Aggregate("s", AggregateFunction.SUM, "v"),
+        Aggregate("hi", AggregateFunction.MAX, "v"),
+    )
+    return KeyedAggregate(("k",), aggregates, Window(kind, "ts", lateness))
+
+
+def hash_of(key: str | None) -> int:
+    """Two keys and NULL share a hash."""
+    number = {"a": 1, "b": 1, None: 1}.get(key, len(key or "") + ord((key or "x")[0]))
+    return (number * 0x9E3779B97F4A7C15) % 2**64 - 2**63
+
+
+def partial(records: list[Record], pane_ms: int, offset: int) -> pa.Table:
+    """What Spark makes of a batch: one row for each key and pane."""
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for key, time, value in records:
+        groups[key, None if time is None else time - (time - offset) % pane_ms].append(value)
+    columns = list(zip(*[(k, hash_of(k), p, len(v), sum(v), max(v)) for (k, p), v in groups.items()], strict=True))
+    arrays = [pa.array(column, field.type) for column, field in zip(columns or [[]] * 6, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def shown(table: pa.Table) -> list[tuple[Result, tuple[int, int, int]]]:
+    rows = []
+    for row in table.to_pylist():
+        start, end = (round((row[name] - EPOCH).total_seconds() * 1000) for name in ("window_start", "window_end"))
+        rows.append(((row["k"], start, end), (row["n"], row["s"], row["hi"])))
+    assert len({one for one, _ in rows}) == len(rows), "a window is told once"
+    return rows
+
+
+class Naive:
+    """Every accepted record, assigned to windows one by one."""
+
+    def __init__(self, kind: TumblingWindow | SlidingWindow, lateness: int) -> None:
+        self.size = kind.size_ms
+        self.slide = kind.slide_ms if isinstance(kind, SlidingWindow) else kind.size_ms
+        self.offset, self.lateness = kind.offset_ms, lateness
+        self.windows: dict[Result, list[int]] = defaultdict(list)
+        self.fired: set[Result] = set()
+        self.watermark = MIN_WATERMARK
+        self.dropped = 0
+
+    def ends(self, time: int) -> list[int]:
+        last = time - (time - self.offset) % self.slide
+        return [start + self.size for start in range(last, time - self.size, -self.slide)]
+
+    def add(self, records: list[Record]) -> dict[Result, tuple[int, int, int]]:
+        again = set()
+        for key, time, value in records:
+            if time is None or max(self.ends(time)) - 1 + self.lateness <= self.watermark:
+                self.dropped += 1
+                continue
+            for end in self.ends(time):
+                name = (key, end - self.size, end)
+                if end - 1 + self.lateness > self.watermark:
+                    self.windows[name].append(value)
+                    if end - 1 <= self.watermark:
+                        again.add(name)
+        return {name: self.value(name) for name in again}
+
+    def advance(self, watermark: int) -> dict[Result, tuple[int, int, int]]:
+        before, self.watermark = self.watermark, max(self.watermark, watermark)
+        due = {name for name in self.windows if before < name[2] - 1 <= self.watermark}
+        return {name: self.value(name) for name in due}
+
+    def value(self, name: Result) -> tuple[int, int, int]:
+        values = self.windows[name]
+        return len(values), sum(values), max(values)
+
+
+kinds = st.sampled_from(
+    [TumblingWindow(10), TumblingWindow(7, 3), SlidingWindow(10, 2), SlidingWindow(6, 4, 1), SlidingWindow(9, 9)]
+)
+keys = st.sampled_from(["a", "b", "c", "dd", None])
+records = st.lists(
+    st.tuples(keys, st.one_of(st.none(), st.integers(-30, 90)), st.integers(-50, 50)), min_size=1, max_size=12
+)
+steps = st.lists(st.one_of(records, st.integers(-40, 100), st.sampled_from(["restore", "rescale"])), max_size=14)
+
+
+@settings(max_examples=300, deadline=None)
+@given(kinds, st.sampled_from([0, 0, 5, 25]), steps)
+def test_windowed_state_agrees_with_a_model_that_keeps_every_record(
+    kind: TumblingWindow | SlidingWindow, lateness: int, plan: list[Any]
+) -> None:
+    aggregate = operator(kind, lateness)
+    assert aggregate.window is not None
+    shape = shape_of(aggregate.window)
+    state, naive = WindowedState(aggregate, SCHEMA, 16), Naive(kind, lateness)
+    dropped = 0
+    for step in [*plan, MAX_WATERMARK]:
+        if isinstance(step, str):
+            state = restored(state, aggregate, 1 if step == "restore" else 3)
+        elif isinstance(step, int):
+            assert dict(shown(state.advance(step))) == naive.advance(step)
+        else:
+            merged = state.merge(partial(step, shape.pane_ms, shape.offset_ms))
+            dropped += merged.dropped
+            assert dict(shown(merged.changed)) == naive.add(step)
+            assert merged.records == len(step)
+    assert dropped == naive.dropped
+    assert len(state) == 0, "at the end nothing is left"
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(records, records), min_size=1, max_size=6))
+def test_a_snapshot_holds_what_was_there_whatever_comes_while_it_is_written(plan: list[Any]) -> None:
+    aggregate = operator(SlidingWindow(10, 5), 0)
+    state = WindowedState(aggregate, SCHEMA, 16)
+    for before, after in plan:
+        state.merge(partial(before, 5, 0))
+        frozen, expected = state.freeze(), WindowedState(aggregate, SCHEMA, 16)
+        found = stored.read(
+            frozen.to_buffer(), "f", signature=stored.signature(aggregate), max_parallelism=16, wanted=range(16)
+        )
+        state.merge(partial(after, 5, 0))
+        state.advance(after[0][1] if after[0][1] is not None else state.clock.now)
+        again = stored.read(
+            frozen.to_buffer(), "f", signature=stored.signature(aggregate), max_parallelism=16, wanted=range(16)
+        )
+        assert [one.to_pylist() for one in again.batches] == [one.to_pylist() for one in found.batches]
+        expected.restore([again])
+        assert expected.clock.now == frozen.about.watermark
+
+
+def test_purged_rows_give_their_places_back() -> None:
+    aggregate = operator(TumblingWindow(10), 0)
+    state = WindowedState(aggregate, SCHEMA, 16)
+    for number in range(60):
+        batch = [(f"{chr(97 + key % 26)}{'x' * (key // 26)}", 10 * number, key) for key in range(300)]
+        state.merge(partial(batch, 10, 0))  # type: ignore[arg-type]
+        fired = state.advance(10 * number - 1)
+        assert fired.num_rows == (300 if number else 0)
+    assert len(state) == 300
+    assert len(state._index) < 6000, "18,000 rows have been here"
+    assert shown(state.advance(599))[0][1][0] == 1

@@ -1,0 +1,108 @@
+"""What a leader tells the author of a job that promises less than its sinks do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lockgate_proto.messages import (
+    CheckpointMode,
+    CheckpointOptions,
+    Edge,
+    ForeachBatchSink,
+    GeneratorSource,
+    JobGraph,
+    KafkaSink,
+    KafkaWriteMode,
+    KeyedProcess,
+    Operator,
+    Partitioning,
+    SocketSource,
+    SqlTransform,
+    Vertex,
+)
+
+from coordinator.graph.normalize import normalize
+from coordinator.graph.warnings import warnings
+from tests.unit.coordinator.jobs import tiny, word_count
+
+LOOSE = CheckpointOptions(mode=CheckpointMode.AT_LEAST_ONCE)
+
+
+def test_an_exact_sink_behind_at_least_once_barriers_is_named() -> None:
+    (text,) = warnings(word_count(checkpoints=LOOSE))
+    assert text.startswith("Checkpoints are at least once: after a failure 'sink' may show records twice")
+
+
+def test_the_default_mode_promises_everything() -> None:
+    assert warnings(word_count()) == ()
+    assert normalize(word_count()).checkpoints is not None
+    assert normalize(word_count()).checkpoints.mode is CheckpointMode.EXACTLY_ONCE  # type: ignore[union-attr]
+
+
+def test_a_sink_that_promises_nothing_needs_no_warning() -> None:
+    graph = word_count(checkpoints=LOOSE)
+    count = replace(graph.vertices[1], operators=graph.vertices[1].operators[:1] + tiny().vertices[0].operators[1:])
+    assert warnings(replace(graph, vertices=(graph.vertices[0], count))) == ()
+
+
+def test_a_kafka_sink_is_exact_unless_its_author_wants_less() -> None:
+    graph = word_count(checkpoints=LOOSE)
+    aggregate, sink = graph.vertices[1].operators
+    told = []
+    for mode in (KafkaWriteMode.KAFKA_WRITE_MODE_UNSPECIFIED, KafkaWriteMode.KAFKA_AT_LEAST_ONCE):
+        kind = KafkaSink("h:9", "t", value="v", mode=mode)
+        count = replace(graph.vertices[1], operators=(aggregate, replace(sink, kind=kind)))
+        told.append(len(warnings(replace(graph, vertices=(graph.vertices[0], count)))))
+    assert told == [1, 0]
+
+
+def test_with_one_channel_there_is_nothing_to_hold_back() -> None:
+    assert warnings(word_count(parallelism=1, checkpoints=LOOSE)) == ()
+
+
+def test_two_vertices_of_one_subtask_each_are_two_channels() -> None:
+    graph = word_count(parallelism=1, checkpoints=LOOSE)
+    read = replace(graph.vertices[0], id="more", operators=())
+    both = (*graph.edges, replace(graph.edges[0], source="more"))
+    assert len(warnings(JobGraph("union", (*graph.vertices, read), both, LOOSE))) == 1
+
+
+def test_whoever_reads_a_socket_is_told_that_lines_may_be_lost() -> None:
+    graph = tiny()
+    (vertex,) = graph.vertices
+    read = replace(vertex.operators[0], id="lines", kind=SocketSource("h", 9))
+    (text,) = warnings(replace(graph, vertices=(replace(vertex, operators=(read, *vertex.operators[1:])),)))
+    assert text.startswith("'lines' reads from a socket, which cannot be read again: after a failure the lines since")
+    assert "at a stop or rescale those since its snapshot" in text
+    assert "at most once" in text
+
+
+def test_a_function_that_several_subtasks_call_with_one_id_is_named() -> None:
+    graph = tiny()
+    (vertex,) = graph.vertices
+    calls = replace(vertex.operators[-1], id="calls", kind=ForeachBatchSink(b"function"))
+
+    def of(width: int) -> JobGraph:
+        wide = replace(vertex, parallelism=width, operators=(*vertex.operators[:-1], calls))
+        return replace(graph, vertices=(wide,))
+
+    assert warnings(of(1)) == ()
+    (text,) = warnings(of(3))
+    assert text.startswith("'calls' calls its function in each of 3 subtasks: the same checkpoint id comes 3 times")
+
+
+def test_whoever_sets_timers_behind_a_loop_is_told_that_event_time_does_not_come_through_it() -> None:
+    kinds = {"source": GeneratorSource(), "head": SqlTransform("SELECT * FROM input"), "watch": KeyedProcess(("k",))}
+    kinds["tail"] = kinds["head"]
+    kinds["after"] = kinds["watch"]
+    vertices = tuple(Vertex(name, name, 1, 0, (Operator(f"{name}-1", name, kind),)) for name, kind in kinds.items())
+    edges = (
+        Edge("source", "watch", Partitioning.HASH, ("k",)),
+        Edge("watch", "head", Partitioning.REBALANCE),
+        Edge("head", "tail", Partitioning.FORWARD),
+        Edge("tail", "after", Partitioning.HASH, ("k",)),
+    )
+    assert warnings(JobGraph("straight", vertices, edges)) == ()
+    (text,) = warnings(JobGraph("loop", vertices, (*edges, Edge("tail", "head", Partitioning.FEEDBACK))))
+    assert text.startswith("Event time timers of 'after-1' never fire before the end of its input")
+    assert "behind the loop of head, tail" in text

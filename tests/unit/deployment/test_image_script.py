@@ -1,0 +1,93 @@
+"""docker/build.sh: when a base image is made here, made anew, or left alone. No engine and no mirror is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+DAY_S = 86_400
+# `docker` as far as the script asks it about the base: LABEL is unset without an image, empty for one without a label.
+ENGINE = """
+docker() {
+    case "$1 $2" in
+    "image inspect") [ -n "${LABEL+x}" ] && echo "$LABEL" ;;
+    "pull --quiet") return 1 ;;
+    esac
+}
+timeout() { shift; "$@"; }
+make_base() { echo made; }
+"""
+SECURITY = 'wget() { echo "asked ${*: -1}"; return "$MISSING"; }; as_root() { if [ "$1" = tee ]; then "$@"; fi; }'
+
+
+def in_script(commands: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The script's functions, then these commands."""
+    script = f"source docker/build.sh\n{commands}"
+    environment = {"PATH": "/usr/bin:/bin", **variables}
+    return subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def ensured(commands: str = "", **variables: str) -> tuple[list[str], str]:
+    """What happens to the base, and what is said to stderr."""
+    done = in_script(f"{ENGINE}\n{commands}\nensure_base", **variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr
+
+
+def test_without_an_image_and_a_registry_the_base_is_made() -> None:
+    assert ensured()[0] == ["pulling debian:bookworm-slim ...", "made"]
+
+
+@pytest.mark.parametrize("label", ["", str(int(time.time()) - DAY_S)])
+def test_what_was_pulled_or_made_lately_is_left_alone(label: str) -> None:
+    assert ensured(LABEL=label) == ([], "")
+
+
+def test_an_old_one_of_ones_own_is_made_anew() -> None:
+    told, _ = ensured(LABEL=str(int(time.time()) - 8 * DAY_S))
+    assert told[0] == "debian:bookworm-slim was made here 8 days ago: making it anew ..."
+    assert told[-1] == "made"
+    assert ensured(LABEL=str(int(time.time()) - 8 * DAY_S), BASE_DAYS="9") == ([], "")
+
+
+def test_an_old_one_stays_when_no_other_can_be_made() -> None:
+    _, errors = ensured('make_base() { fail "no mirror"; }', LABEL=str(int(time.time()) - 8 * DAY_S))
+    assert errors == "error: no mirror\nwarning: debian:bookworm-slim stays as it was 8 days ago\n"
+
+
+@pytest.mark.parametrize(
+    ("mirror", "named", "expected"),
+    [
+        ("http://mirror.example/debian", "", "http://mirror.example/debian-security"),
+        ("https://mirror.example/pub/debian/", "", "https://mirror.example/pub/debian-security"),
+        ("http://mirror.example/debian", "http://other.example/updates", "http://other.example/updates"),
+    ],
+)
+def test_security_updates_come_from_beside_the_mirror(tmp_path: Path, mirror: str, named: str, expected: str) -> None:
+    sources = _sources(tmp_path, mirror)
+    done = in_script(f"{SECURITY}\nadd_security_updates {tmp_path}", DEBIAN_SECURITY_MIRROR=named, MISSING="0")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"asked {expected}/dists/bookworm-security/InRelease\n"
+    assert sources.read_text() == f"deb {mirror} bookworm main\ndeb {expected} bookworm-security main\n"
+
+
+def test_where_there_are_none_the_build_goes_on_and_says_so(tmp_path: Path) -> None:
+    sources = _sources(tmp_path, "http://mirror.example/debian")
+    done = in_script(f"{SECURITY}\nadd_security_updates {tmp_path}", MISSING="8")
+    assert done.returncode == 0
+    assert "warning: no security updates at http://mirror.example/debian-security:" in done.stderr
+    assert sources.read_text() == "deb http://mirror.example/debian bookworm main\n"
+
+
+def _sources(folder: Path, mirror: str) -> Path:
+    """What debootstrap has left."""
+    path = folder / "tree/etc/apt/sources.list"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"deb {mirror} bookworm main\n")
+    return path

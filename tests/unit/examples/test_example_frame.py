@@ -1,0 +1,97 @@
+"""The frame of the runnable examples: the catalogue, comparing, and what the command does with a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lockgate_proto.messages import JobGraph
+
+from examples import __main__ as command
+from examples.frame import Example, Place, catalogue
+from examples.frame import run as running
+from examples.frame.example import compare
+from lockgate.errors import UserError
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs end at once, with what the check says."""
+
+    def run(_name: str, example: Example, folder: Path, *_: object) -> list[str]:
+        return example.check(Place(folder, folder, 0))
+
+    monkeypatch.setattr(command, "run", run)
+
+
+def _example(*problems: str) -> Example:
+    return Example("one line", lambda _: 0, lambda _: pytest.fail("no job is made"), lambda _: list(problems))
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_example_has_one_line_and_a_pipeline(name: str, tmp_path: Path) -> None:
+    example = catalogue.find(name)
+    assert example.line
+    assert "\n" not in example.line
+    place = Place(tmp_path / "input", tmp_path / "output", 1)
+    assert isinstance(example.pipeline(place).graph(), JobGraph)
+
+
+def test_the_list_names_every_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert tuple(line.split()[0] for line in listed) == catalogue.names()
+
+
+def test_an_unknown_name_is_one_sentence_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["nonsense"]) == 2
+    error = capsys.readouterr().err
+    assert "nonsense" in error
+    assert "word_count" in error
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(("problems", "code"), [((), 0), (("it is wrong",), 1)])
+def test_the_exit_code_is_the_verdict(
+    problems: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(catalogue, "find", lambda _: _example(*problems))
+    assert command.main(["any", "--seed", "7"]) == code
+    shown = capsys.readouterr().out
+    assert "seed 7" in shown
+    assert all(problem in shown for problem in problems)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_one_wrong_example_among_right_ones_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"good": _example(), "bad": _example("it is wrong")}
+    monkeypatch.setattr(catalogue, "find", found.__getitem__)
+    assert command.main(["bad", "good"]) == 1
+
+
+def test_a_result_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
+    def check(_: Place) -> list[str]:
+        raise FileNotFoundError("words.db")
+
+    example = Example("one line", lambda _: 0, lambda _: pytest.fail("no job is made"), check)
+    assert "words.db" in running._check(example, Place(tmp_path, tmp_path, 0))[0]
+
+
+def test_compare_finds_what_is_missing_wrong_and_too_much() -> None:
+    assert compare({"a": 1}, {"a": 1}, "count of") == []
+    assert len(compare({"a": 1, "b": 2, "c": 3}, {"a": 2, "b": 2, "d": 4}, "count of")) == 3
+
+
+def test_compare_with_nothing_is_not_right() -> None:
+    assert compare({}, {}, "count of")
+
+
+def test_compare_cuts_long_lists() -> None:
+    listed = compare({}, dict.fromkeys(range(100), 1), "count of", most=3)
+    assert len(listed) == 4
+    assert "97 more of 100" in listed[-1]
+
+
+def test_an_example_that_does_not_exist_is_a_user_error() -> None:
+    with pytest.raises(UserError):
+        catalogue.find("nonsense")

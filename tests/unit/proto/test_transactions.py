@@ -1,0 +1,19 @@
+"""Names of sink transactions."""
+
+from __future__ import annotations
+
+import pytest
+from lockgate_proto.transactions import Transaction
+
+
+def test_a_name_says_everything() -> None:
+    one = Transaction("20261121-183624-1a2b3c4d", "write_to-1", 3, 12, 7)
+    assert one.name == "20261121-183624-1a2b3c4d~write_to-1~3~12~7"
+    assert Transaction.parse(one.name) == one
+
+
+@pytest.mark.parametrize(
+    "name", ["", "run~op~1~1", "run~op~1~1~x", "run~op~1~1~1~1", "../run~op~1~1~1", "a b~op~1~1~1"]
+)
+def test_what_is_no_name_is_none(name: str) -> None:
+    assert Transaction.parse(name) is None

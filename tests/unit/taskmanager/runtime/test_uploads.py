@@ -1,0 +1,53 @@
+"""SnapshotUploads: what is given up while it is being stored leaves nothing behind."""
+
+from __future__ import annotations
+
+import threading
+from concurrent import futures
+from pathlib import Path
+
+import pytest
+from lockgate_proto.messages import SubtaskState
+
+from taskmanager.runtime.uploads import SnapshotUploads
+from taskmanager.state.filesystem import locate, remove_folder
+
+
+class _Slow:
+    """A snapshot that writes a file when it is allowed to."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.file = folder / f"chk-{number}" / "a.state"
+        self.begun, self.may_write = threading.Event(), threading.Event()
+
+    def persist(self) -> SubtaskState:
+        """See taskmanager.task.program.Snapshot."""
+        self.begun.set()
+        assert self.may_write.wait(10)
+        self.file.parent.mkdir()
+        self.file.write_text("state")
+        return SubtaskState()
+
+    def release(self) -> None:
+        """See taskmanager.task.program.Snapshot."""
+
+
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+def test_an_upload_that_ends_after_its_checkpoint_was_given_up_leaves_no_file(
+    tmp_path: Path, is_acknowledged: bool
+) -> None:
+    told: list[object] = []
+    with futures.ThreadPoolExecutor(1) as pool:
+        uploads = SnapshotUploads(pool, told.append, lambda n: remove_folder(locate(f"{tmp_path}/chk-{n}")))
+        one, other = _Slow(tmp_path, 1), _Slow(tmp_path, 2)
+        for number, snapshot in ((1, one), (2, other)):
+            uploads.keep(number, snapshot)
+            uploads.start(number)
+        assert one.begun.wait(10)
+        if is_acknowledged:  # from then on only the leader removes it
+            uploads.acknowledged(1)
+        uploads.drop(1)
+        one.may_write.set()
+        other.may_write.set()
+        assert uploads.close(10) or other.begun.is_set()
+    assert one.file.exists() is is_acknowledged

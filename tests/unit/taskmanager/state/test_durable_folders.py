@@ -1,0 +1,21 @@
+"""Folders that were made for a file survive a crash of the machine as the file does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from taskmanager.state import filesystem
+
+
+def test_the_parents_of_new_folders_are_synced_from_the_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(filesystem, "sync_folder", synced.append)
+    target = filesystem.locate(str(tmp_path / "run" / "chk-1" / "state"))
+    filesystem.write_durably(target, b"x")
+    assert synced == [str(tmp_path), str(tmp_path / "run"), str(tmp_path / "run" / "chk-1")]
+    synced.clear()
+    filesystem.write_durably(target, b"y")
+    assert synced == [str(tmp_path / "run" / "chk-1")], "nothing above it is new"
+    assert filesystem.read_all(target).to_pybytes() == b"y"
