@@ -12,6 +12,7 @@ from lockgate_proto.messages import AttemptId, JobGraph, Partitioning, SubtaskId
 
 from taskmanager.spark.engine import SparkEngine
 from taskmanager.spark.program import ChainProgram
+from taskmanager.spark.sources.reading import BatchSizer
 from taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext, SnapshotOrder
 from taskmanager.task.watermarks import MAX_WATERMARK, ChannelWatermarks, held_back
 
@@ -93,6 +94,11 @@ class Run:
             program = self.programs.get((target, emission.target))
             if program is not None:
                 self.deliver(target, program.process(source, emission.table))
+
+    def fix_batch_size(self, vertex_id: str, size_bytes: int) -> None:
+        """Micro-batches of this size from a source, however fast or slow the machine is."""
+        for program in (program for key, program in self.programs.items() if key[0] == vertex_id):
+            program._sizer = BatchSizer(target_ms=300, max_bytes=size_bytes)
 
     def batch(self, vertex_id: str, subtask: int = 0) -> bool:
         """One micro-batch of a source; False when there was none."""

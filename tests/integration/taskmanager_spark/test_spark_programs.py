@@ -199,7 +199,7 @@ def test_aggregates_are_those_of_plain_spark(engine: SparkEngine, job: Job, tmp_
         edges=(Edge("source", "sum", HASH, ("k",)), Edge("sum", "end", Partitioning.FORWARD)),
     )
     run = job(made)
-    run.programs["source", 0]._sizer.budget_bytes = 9000
+    run.fix_batch_size("source", 9000)
     run.to_end()
     found = {row["k"]: row for row in run.rows("end")}
     computed = ", ".join(f"{f.name.lower()}({e or 1}) AS {name}" for name, (f, e) in AGGREGATES.items())
@@ -257,7 +257,7 @@ def test_edges_of_every_kind_at_once(job: Job, tmp_path: Path) -> None:
     empty = {key: tables[0].schema.names for key, tables in run.received.items()}
     assert empty["hash", 1] == empty["all", 1] == empty["turn", 1] == empty["same", 0] == ["v"]
     assert empty["count", 1] == ["v", "__hash", "__rows"]
-    run.programs["source", 0]._sizer.budget_bytes = 60
+    run.fix_batch_size("source", 60)
     run.to_end()
     every = list(range(100))
     halves = [[row["v"] for row in run.rows("hash", n)] for n in (0, 1)]

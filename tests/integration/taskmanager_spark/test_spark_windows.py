@@ -269,8 +269,7 @@ def test_late_records_go_to_the_side_output_or_update_a_window(
     job: Job, tmp_path: Path, lateness: int, late: bool
 ) -> None:
     run = job(late_job(tmp_path, lateness))
-    run.programs["source", 0]._sizer._floor = run.programs["source", 0]._sizer.budget_bytes = 16 * 50
-    run.programs["source", 0]._sizer._max_bytes = 16 * 50
+    run.fix_batch_size("source", 16 * 50)
     run.to_end()
     run.checkpoint(1)
     shown, side = rows_of(tmp_path / "out"), rows_of(tmp_path / "late")
