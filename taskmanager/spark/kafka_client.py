@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from taskmanager.spark.variables import filled
 from taskmanager.task.program import ProgramError, Unavailable, UserError
 
 LOG = logging.getLogger(__name__)
 ASK_TIMEOUT_S = 10.0
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SECRET = re.compile(r"password|secret|\.key(\.pem)?$|oauthbearer\.config")
 _LASTING = (  # names of KafkaError's codes
     "_AUTHENTICATION",
@@ -56,7 +55,7 @@ class Kafka:
         """options: the author's, of librdkafka; where: how messages call the operator. Raises UserError."""
         self._package = package()
         self._where = where
-        self._options = {name: _filled(name, value, where) for name, value in options.items()}
+        self._options = filled(options, where)
         self._servers = servers
         self._lasting = tuple(getattr(self._package.KafkaError, name) for name in _LASTING)
         self._passing = tuple(getattr(self._package.KafkaError, name) for name in _PASSING)
@@ -164,16 +163,6 @@ class Kafka:
         """librdkafka tells of connections that fail, and goes on trying; what it says explains later errors."""
         self._complaint = _plain(error.str())
         LOG.debug("%s: Kafka at %s: %s", self._where, self._servers, self._complaint)
-
-
-def _filled(name: str, value: str, where: str) -> str:
-    """The value of an option, from the environment where it says so."""
-    found = _VARIABLE.fullmatch(value)
-    if found is None:
-        return value
-    if found[1] not in os.environ:
-        raise UserError(f"{where}: the option {name} is ${{{found[1]}}}, which the task manager's environment has not")
-    return os.environ[found[1]]
 
 
 def _plain(text: str) -> str:

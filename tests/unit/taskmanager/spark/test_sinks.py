@@ -18,7 +18,7 @@ from lockgate_proto.messages import ConsoleSink, FailureCause, FileFormat, FileS
 from pyspark.errors import AnalysisException, PythonException
 
 from taskmanager.runtime.failures import cause_of, text_of
-from taskmanager.spark.sinks import files, jsonlines
+from taskmanager.spark.sinks import jsonlines, staged
 from taskmanager.spark.sinks.console import ConsoleSink as ConsoleWriter
 from taskmanager.spark.sinks.files import FileSink as FileWriter
 from taskmanager.spark.sinks.foreach import ForeachBatchSink as ForeachBatchCaller
@@ -77,7 +77,7 @@ def test_sealing_writes_no_file(tmp_path: Path) -> None:
 
 
 def test_much_output_between_barriers_is_spilled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_SPILL_BYTES", 10)
+    monkeypatch.setattr(staged, "_SPILL_BYTES", 10)
     sink = writer(tmp_path)
     for number in range(3):
         sink.write(rows(("abcdef", number)))
@@ -90,7 +90,7 @@ def test_much_output_between_barriers_is_spilled(tmp_path: Path, monkeypatch: py
 def test_close_removes_what_no_barrier_has_sealed_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_SPILL_BYTES", 10)
+    monkeypatch.setattr(staged, "_SPILL_BYTES", 10)
     sink = writer(tmp_path)
     sink.write(rows(("abcdef", 1)))
     stored = persisted(sink, 1)
@@ -280,7 +280,7 @@ def test_a_file_in_the_place_of_the_folder_and_a_forbidden_folder_are_the_author
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write to"):
         writer(tmp_path / "file")
-    monkeypatch.setattr(files.os, "access", lambda *_: False)
+    monkeypatch.setattr(staged.os, "access", lambda *_: False)
     with pytest.raises(UserError, match=r"cannot write to .*permission denied"):
         writer(tmp_path)
 
