@@ -71,6 +71,15 @@ def signed_duration(method: str, name: str, value: Any) -> int:
     return duration(method, name, value, 0)
 
 
+def settings(method: str, options: Any, example: str) -> Mapping[str, str]:
+    """Names and values of somebody else's options, as text; none for None."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        raise PipelineError(f"{method}() takes options={example}")
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+
+
 def is_column(expression: str) -> bool:
     """True for SQL that is a plain column name."""
     return bool(_COLUMN.fullmatch(expression))

@@ -51,8 +51,4 @@ def _servers(method: str, servers: Any) -> str:
 
 
 def _options(method: str, options: Any) -> Mapping[str, str]:
-    if options is None:
-        return {}
-    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
-        raise PipelineError(f'{method}() takes options={{"client.id": "shop"}}, names and values of librdkafka')
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    return checks.settings(method, options, '{"client.id": "shop"}, names and values of librdkafka')

@@ -1,0 +1,165 @@
+"""The ends of streams: what an operator can be told about itself, and every way to write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from lockgate_proto.messages import (
+    ConsoleSink,
+    FileFormat,
+    FileSink,
+    ForeachBatchSink,
+    KeyedAggregate,
+    Partitioning,
+    PythonSink,
+    SqlSink,
+    SqlWriteMode,
+)
+
+from lockgate.connectors import CustomSink
+from lockgate.pipeline import checks, kafka
+from lockgate.pipeline.errors import PipelineError
+from lockgate.pipeline.pickled import describe, pickled, pickled_connector
+from lockgate.pipeline.plan import Input, Node
+
+if TYPE_CHECKING:
+    from lockgate.pipeline.job import Job
+
+T = TypeVar("T", bound="Tunable")
+
+_WRITE_MODES = {"upsert": SqlWriteMode.UPSERT, "append": SqlWriteMode.APPEND}
+
+
+class Tunable:
+    """An operator that can be named and sized: a stream right behind it, or a sink."""
+
+    def __init__(self, job: Job, inputs: tuple[Input, ...]) -> None:
+        self._job = job
+        self._inputs = inputs
+
+    def uid(self: T, operator_id: str) -> T:
+        """Fixes the id under which the operator's state is found again, however the pipeline around it changes."""
+        self._job._rename(self._node("uid"), checks.identifier(operator_id))
+        return self
+
+    def name(self: T, text: str) -> T:
+        """How the operator is called in listings."""
+        self._node("name").name = checks.text("name", "a name", text, "count words")
+        return self
+
+    def parallelism(self: T, subtasks: int) -> T:
+        """How many subtasks run the operator; those behind it follow unless they say otherwise."""
+        self._node("parallelism").width = checks.whole("parallelism()", "it", subtasks, 1, self._job.max_parallelism)
+        return self
+
+    def _node(self, method: str) -> Node:
+        one = self._inputs[0]
+        is_plain = one.partitioning is Partitioning.PARTITIONING_UNSPECIFIED and not one.side_output
+        if len(self._inputs) != 1 or not is_plain:
+            raise PipelineError(
+                f"{method}() belongs to an operator; call it right after one, such as sql(...).{method}(...)"
+            )
+        return self._inputs[0].node
+
+
+class Sink(Tunable):
+    """The end of a stream."""
+
+
+class Writable(Tunable):
+    """A stream as something that can be written."""
+
+    def write_sql(
+        self,
+        url: str,
+        table: str,
+        key: str | Iterable[str] | None = None,
+        *,
+        mode: Literal["upsert", "append"] = "upsert",
+    ) -> Sink:
+        """Writes rows into a database table, committed with each checkpoint, exactly once.
+
+        url: an SQLAlchemy URL, `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`; table: `name` or
+        `schema.name`, made when it is missing. mode: "upsert" puts a row in the place of the one with the same `key`
+        (one column or several, those of the aggregate before it unless given); "append" inserts every row and takes
+        no key.
+        """
+        how = checks.one_of("write_sql()", "mode", mode, _WRITE_MODES)
+        if how is SqlWriteMode.APPEND:
+            if key is not None:
+                raise PipelineError('write_sql(mode="append") inserts every row; leave key= out')
+            names: tuple[str, ...] = ()
+        elif key is None:
+            names = self._keys_of_aggregate()
+        else:
+            names = checks.columns("write_sql", (key,) if isinstance(key, str) else key)
+        plain = checks.text("write_sql", "a table name", table, "counts")
+        return self._end("write_sql", SqlSink(checks.database_url(url), plain, names, how))
+
+    def write_kafka(
+        self,
+        servers: str,
+        topic: str,
+        *,
+        key: str | None = None,
+        value: str = "value",
+        mode: Literal["exactly_once", "at_least_once"] = "exactly_once",
+        commits_topic: str = "lockgate-commits",
+        options: Mapping[str, Any] | None = None,
+    ) -> Sink:
+        """Writes rows as records of a Kafka topic that exists, in one Kafka transaction for each checkpoint.
+
+        key, value: columns, STRING or BINARY; other columns are left out. mode: "at_least_once" writes records as they
+        come, and some again after a failure. commits_topic: notes what is committed; made where it is missing. Readers
+        have to read committed records only. servers, options: as for `read_kafka`.
+        """
+        return self._end("write_kafka", kafka.sink(servers, topic, key, value, mode, commits_topic, options))
+
+    def write_parquet(self, path: str | os.PathLike[str]) -> Sink:
+        """Writes Parquet files into a folder; a file is seen when its checkpoint is complete, and only then."""
+        return self._files("write_parquet", path, FileFormat.PARQUET)
+
+    def write_csv(self, path: str | os.PathLike[str]) -> Sink:
+        """Writes CSV files into a folder, exactly once as `write_parquet`."""
+        return self._files("write_csv", path, FileFormat.CSV)
+
+    def write_json(self, path: str | os.PathLike[str]) -> Sink:
+        """Writes files of JSON lines into a folder, exactly once as `write_parquet`."""
+        return self._files("write_json", path, FileFormat.JSON_LINES)
+
+    def print(self, rows: int = 20) -> Sink:
+        """Shows at most `rows` rows of every batch on the task manager's own output."""
+        return self._end("print", ConsoleSink(checks.whole("print()", "rows", rows, 1)))
+
+    def foreach_batch(self, function: Callable[[Any, int], object]) -> Sink:
+        """Calls `function(df, checkpoint_id)` with the rows of each completed checkpoint that has any.
+
+        After a failure it may be called again with the same id and rows: make it idempotent by that id. One subtask
+        takes all rows. With `.parallelism(n)` each subtask calls it for its own rows, so that one id comes with
+        several sets of rows: then the id alone does not tell what was done before.
+        """
+        data = pickled("foreach_batch", function, ("df", "checkpoint_id"))
+        sink = self._end("foreach_batch", ForeachBatchSink(data, describe(function)))
+        sink._node("foreach_batch").width = 1
+        return sink
+
+    def write_to(self, sink: CustomSink) -> Sink:
+        """Writes to a sink of your own: an object of a class that derives from `lockgate.CustomSink`."""
+        return self._end("write_to", PythonSink(pickled_connector("write_to", sink, CustomSink), describe(sink)))
+
+    def _end(self, method: str, kind: Any) -> Sink:
+        return Sink(self._job, (Input(self._job._add(method, kind, self._inputs, is_sink=True)),))
+
+    def _files(self, method: str, path: str | os.PathLike[str], file_format: FileFormat) -> Sink:
+        return self._end(method, FileSink(checks.location(method, path), file_format))
+
+    def _keys_of_aggregate(self) -> tuple[str, ...]:
+        for one in self._inputs:
+            if isinstance(one.node.kind, KeyedAggregate):
+                return (*one.node.kind.keys, *(["window_start"] if one.node.kind.window is not None else []))
+        raise PipelineError(
+            'write_sql() needs key=: the columns that make a row unique, such as key="word"; '
+            'or mode="append", which inserts every row'
+        )
