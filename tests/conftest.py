@@ -7,12 +7,17 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ha.zookeeper.server import ZooKeeperServer
 from tests.kafka_broker import KafkaBroker
 from tests.postgresql_server import PostgresqlServer
 
 _numbers = itertools.count(1)
+
+# How long an example takes says how busy the machine is, and nothing else.
+settings.register_profile("lockgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lockgate")
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from tests.mutation.catalogue import MUTANTS, Mutant
 from tests.mutation.witness import BROKEN, RAISED
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 170
+TIMEOUT_S = 900  # a bound, not an expectation: other work may share the machine
 TESTS_FAILED = 1  # pytest's exit code
 
 
