@@ -7,7 +7,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 
-from examples.frame import catalogue
+from examples.frame import NotHere, catalogue
 from examples.frame.run import run
 from lockgate.drill.model import Target
 from lockgate.errors import UserError
@@ -33,7 +33,8 @@ def main(arguments: Sequence[str]) -> int:
                 return _list()
             seed = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
             kill = Target(chosen.kill) if chosen.kill else None
-            return max([_run(name, kill, seed) for name in names])
+            left_out = (NotHere,) if chosen.names == ["all"] else ()
+            return max([_run(name, kill, seed, left_out) for name in names])
     except Stopped:
         return 130
 
@@ -50,9 +51,12 @@ def _list() -> int:
     return 0
 
 
-def _run(name: str, kill: Target | None, seed: int) -> int:
+def _run(name: str, kill: Target | None, seed: int, left_out: tuple[type[UserError], ...]) -> int:
     try:
         return _run_in_folder(name, kill, seed)
+    except left_out as reason:
+        _say(f"{name} is left out: {reason}")
+        return 0
     except (UserError, OSError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from ha.zookeeper.server import ZooKeeperServer
 from tests.kafka_broker import KafkaBroker
-from tests.postgresql_server import PostgresqlServer
+from tests.postgresql_server import PostgresqlServer, server_for_tests
 
 _numbers = itertools.count(1)
 
@@ -45,14 +45,14 @@ def own_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeepe
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgresqlServer]:
     """A real PostgreSQL server, shared by all tests of the run. Never stop this one; skips where none is installed."""
-    with PostgresqlServer.for_tests() as server:
+    with server_for_tests() as server:
         yield server
 
 
 @pytest.fixture
 def own_postgresql() -> Iterator[PostgresqlServer]:
     """A real PostgreSQL server of this test alone, to be killed and started as it likes."""
-    with PostgresqlServer.for_tests() as server:
+    with server_for_tests() as server:
         yield server
 
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lockgate import Job
 from lockgate.client import Client
+from lockgate.errors import UserError
+
+
+class NotHere(UserError):
+    """What an example needs is not on this machine. `str()` says what, and how to get it."""
+
+
+class Wrong(Exception):
+    """What a step has seen and must not be, as a sentence: the example's result is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +37,28 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Scene:
+    """What a step has at hand. key: of the job that runs; say: shows a line on the screen."""
+
+    client: Client
+    key: str
+    place: Place
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """Something that is done to the job while it runs.
 
-    at: share of the input that is read by then, 0 to 1; text: one line for the screen; do: gets the client and the
-    job's key, on a thread of its own. With `--kill` one of the steps, chosen by the seed, is struck while it is under
+    at: share of the input that is read by then, 0 to 1; text: one line for the screen; do: runs on a thread of its own,
+    and returns the key of another job when that one goes on with the work from here, with sources of the same ids. It
+    raises Wrong for what must not be. With `--kill` one of the steps, chosen by the seed, is struck while it is under
     way. A step has to survive that: every call of the client does.
     """
 
     at: float
     text: str
-    do: Callable[[Client, str], object]
+    do: Callable[[Scene], str | None]
 
 
 @dataclass(frozen=True)
@@ -51,6 +72,9 @@ class Example:
     check: compares `place.output` with what the input says, recomputed without Lockgate. Returns a sentence for each
     thing that is wrong: none when the result is right.
     steps: what is done meanwhile, in order.
+    told: a line on the result for the screen, beside the verdict; empty for none.
+    beside: what has to run beside the cluster, entered before `make_input` and left after `check`, such as a database.
+    Raises NotHere where that cannot be.
     cluster: fields of lockgate.local.ClusterOptions that differ from the defaults.
     """
 
@@ -59,6 +83,8 @@ class Example:
     pipeline: Callable[[Place], Job]
     check: Callable[[Place], list[str]]
     steps: tuple[Step, ...] = ()
+    told: Callable[[Place], str] = lambda _: ""
+    beside: Callable[[], AbstractContextManager[object]] = nullcontext
     cluster: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -6,12 +6,13 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lockgate_proto.messages import JobGraph, JobState, JobStatus
 
-from examples.frame.example import Example, Place, Step
+from examples.frame.example import Example, Place, Scene, Step, Wrong
 from lockgate.client import Client, ClientError
 from lockgate.drill.model import Target
 from lockgate.drill.observer import JobObserver
@@ -35,9 +36,14 @@ def run(name: str, example: Example, folder: Path, kill: Target | None, seed: in
     place = Place(folder / "input", folder / "output", seed)
     for one in (place.input, place.output):
         one.mkdir(parents=True)
-    records = example.make_input(place)
+    with example.beside():
+        return _perform(name, example, place, kill, say) or _judge(example, place, say)
+
+
+def _perform(name: str, example: Example, place: Place, kill: Target | None, say: Say) -> list[str]:
+    folder, records = place.input.parent, example.make_input(place)
     say(f"{name}: {example.line}")
-    say(f"seed {seed}, {records:,} records; starting a cluster ...")
+    say(f"seed {place.seed}, {records:,} records; starting a cluster ...")
     options = {"taskmanager": {"max_batch_bytes": _BATCH_BYTES, "heartbeat_ms": 100}, **example.cluster}
     with (
         LocalCluster(folder / "cluster", **options) as cluster,
@@ -45,26 +51,33 @@ def run(name: str, example: Example, folder: Path, kill: Target | None, seed: in
     ):
         arena = ProcessArena(client, cluster, folder)
         arena.survey(kill or Target.TASKMANAGER)
-        performance = _Performance(name, example.pipeline(place).graph(), records, arena, random.Random(seed), say)
+        graph = example.pipeline(place).graph()
+        performance = _Performance(name, graph, records, arena, place, random.Random(place.seed), say)
         performance.play(example.steps, kill)
-    return performance.problems or _check(example, place)
+    return performance.problems
 
 
-def _check(example: Example, place: Place) -> list[str]:
+def _judge(example: Example, place: Place, say: Say) -> list[str]:
+    """The example's own verdict; what it tells of a result that is right goes to the screen."""
     try:
-        return example.check(place)
+        problems = example.check(place)
+        told = "" if problems else example.told(place)
     except Exception as error:  # whatever an example's author reads the result with
         return [f"the result cannot be read: {type(error).__name__}: {error}"]
+    if told:
+        say(f"  {told}")
+    return problems
 
 
 @dataclass
 class _Performance:
-    """One run of one job, from its submission to its end."""
+    """One run of one job, and of those that go on with its work: from the first submission to the last end."""
 
     key: str
     graph: JobGraph
     records: int
     arena: ProcessArena
+    place: Place
     choice: random.Random
     say: Say
     problems: list[str] = field(default_factory=list)
@@ -81,13 +94,21 @@ class _Performance:
             struck = self.choice.randrange(len(steps)) if steps and kill else -1
             if kill and not steps:
                 self._wait_for(observer, self.choice.uniform(_EARLIEST, _LATEST), "the kill")
-                self._strike(observer, kill)
+                self._strike(observer, kill, _last_status(observer))
             for number, step in enumerate(steps):
                 self._wait_for(observer, step.at, step.text)
-                self._carry_out(step, observer, kill if number == struck else None)
+                successor = self._carry_out(step, observer, kill if number == struck else None)
+                if successor is not None:
+                    observer = self._turn_to(successor, observer)
             self._wait_for_end(observer)
         finally:
             observer.close()
+
+    def _turn_to(self, successor: str, observer: JobObserver) -> JobObserver:
+        """From now on the other job is watched."""
+        observer.close()
+        self.key = successor
+        return JobObserver(self.arena.client, successor)
 
     def _wait_for(self, observer: JobObserver, share: float, what: str) -> None:
         """Until so much is read and a snapshot is there. Raises UserError when the job was over before that."""
@@ -103,40 +124,37 @@ class _Performance:
         operators = status.operators if status is not None else ()
         return sum(one.records_out for one in operators if one.operator_id in self._sources) / max(1, self.records)
 
-    def _carry_out(self, step: Step, observer: JobObserver, kill: Target | None) -> None:
-        self.say(f"{self._read(observer.status):.0%} read: {step.text}")
-        failed: list[ClientError] = []
-
-        def do() -> None:
-            try:
-                step.do(self.arena.client, self.key)
-            except ClientError as error:
-                failed.append(error)
-
+    def _carry_out(self, step: Step, observer: JobObserver, kill: Target | None) -> str | None:
+        """Returns the key of the job that goes on from here, when that is another one."""
+        before = _last_status(observer)
+        self.say(f"{self._read(before):.0%} read: {step.text}")
         started = time.monotonic()
-        thread = threading.Thread(target=do, name="example-step", daemon=True)
-        thread.start()
+        done = _begun(step, Scene(self.arena.client, self.key, self.place, self.say))
         if kill is not None:
-            thread.join(self.choice.uniform(0, _STEP_IS_UNDER_WAY_S))
-            self._strike(observer, kill)
-        thread.join(_LIMIT_S)
-        if failed:
-            raise UserError(f"{step.text}: {failed[0]}")
-        if thread.is_alive():
-            raise UserError(f"{step.text}: not done after {_LIMIT_S:g} s")
+            wait([done], self.choice.uniform(0, _STEP_IS_UNDER_WAY_S))
+            self._strike(observer, kill, before)
+        try:
+            successor = done.result(_LIMIT_S)
+        except TimeoutError:
+            raise UserError(f"{step.text}: not done after {_LIMIT_S:g} s") from None
+        except ClientError as error:
+            raise UserError(f"{step.text}: {error}") from error
+        except Wrong as error:
+            self.problems.append(f"{step.text}: {error}")
+            return None
         self.say(f"  done after {time.monotonic() - started:.1f} s")
+        return successor
 
-    def _strike(self, observer: JobObserver, target: Target) -> None:
-        status = observer.status
-        assert status is not None
+    def _strike(self, observer: JobObserver, target: Target, status: JobStatus) -> None:
+        """Kills, and waits until the job has gone on, or has ended as a step wanted. status: says who runs subtasks."""
         victim = self.arena.victim(target, status, self.choice)
-        share = self._read(status)
+        share = self._read(observer.status)
         before = Before(self.arena.kill(victim), status.token, status.attempt)
         self.say(f"{share:.0%} read: SIGKILL for {victim.text}, pid {victim.pid}")
         observer.wait_for(lambda: is_survived(assemble(target, victim.pid, before, observer.events)), _SURVIVAL_LIMIT_S)
         found = assemble(target, victim.pid, before, observer.events)
         self.say("  " + describe_kill(found))
-        if found.deployed_ms is None:
+        if found.deployed_ms is None and not observer.has_ended:
             self.problems.append(f"nothing came of the kill: {_story(observer)}")
 
     def _wait_for_end(self, observer: JobObserver) -> None:
@@ -146,6 +164,25 @@ class _Performance:
         else:
             completed = checkpoint_counts(observer.events)[0]
             self.say(f"finished: {completed} checkpoints, {observer.status.restarts} restart(s)")
+
+
+def _begun(step: Step, scene: Scene) -> Future[str | None]:
+    """The step on a thread that does not hold up the end of the process."""
+    done: Future[str | None] = Future()
+
+    def do() -> None:
+        try:
+            done.set_result(step.do(scene))
+        except Exception as error:
+            done.set_exception(error)
+
+    threading.Thread(target=do, name="example-step", daemon=True).start()
+    return done
+
+
+def _last_status(observer: JobObserver) -> JobStatus:
+    assert observer.status is not None
+    return observer.status
 
 
 def _is_running(observer: JobObserver) -> bool:

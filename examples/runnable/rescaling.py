@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from examples.frame import Example, Place, Step
+from examples.frame import Example, Place, Scene, Step
 from examples.runnable import word_count
 from lockgate import Job, count
-from lockgate.client import Client
 from lockgate.client.rescale import rescale
 
 
@@ -18,8 +17,8 @@ def _pipeline(place: Place) -> Job:
 
 
 def _to(parallelism: int) -> Step:
-    def do(client: Client, key: str) -> None:
-        rescale(client, key, {"counts": parallelism})
+    def do(scene: Scene) -> None:
+        rescale(scene.client, scene.key, {"counts": parallelism})
 
     return Step(0.2 if parallelism == 3 else 0.5, f"rescale to {parallelism} counting subtasks", do)
 

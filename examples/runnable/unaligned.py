@@ -11,13 +11,15 @@ from typing import Any
 from examples.frame import Example, Place
 from examples.frame.example import compare, json_rows
 from lockgate import Job
+from lockgate.pipeline.stream import Stream
 
 _FILES, _LINES = 4, 15_000
 _PAD = "x" * 200
 _ROW_S = 200e-6
 
 
-def _make_input(place: Place) -> int:
+def make_input(place: Place) -> int:
+    """Files of JSON lines, each with an id of its own; returns the number of lines."""
     choice = place.random()
     for number in range(_FILES):
         lines = (json.dumps({"id": f"{number}-{line}", "pad": _PAD, "n": choice.random()}) for line in range(_LINES))
@@ -36,18 +38,28 @@ def _slow(df: Any) -> Any:
     return df.mapInArrow(wait, "id STRING")
 
 
+def slow_ids(job: Job, place: Place) -> Stream:
+    """Adds the reading of the ids to a job, faster than they go on from there."""
+    read = job.read_json(place.input, schema="id STRING, pad STRING, n DOUBLE")
+    return read.rebalance().transform(_slow)
+
+
 def _pipeline(place: Place) -> Job:
     job = Job("unaligned", parallelism=2, checkpoint_interval_ms=500, checkpoint_mode="unaligned")
-    read = job.read_json(place.input, schema="id STRING, pad STRING, n DOUBLE")
-    read.rebalance().transform(_slow).write_json(place.output / "ids")
+    slow_ids(job, place).write_json(place.output / "ids")
     return job
 
 
-def _check(place: Place) -> list[str]:
+def wanted() -> dict[str, int]:
+    """Every id of the input, and that it is there once."""
+    return {f"{number}-{line}": 1 for number in range(_FILES) for line in range(_LINES)}
+
+
+def check(place: Place) -> list[str]:
+    """The ids that were written against those that were read."""
     found: Counter[str] = Counter()
     found.update(one["id"] for one in json_rows((place.output / "ids").glob("part-*")))
-    wanted = {f"{number}-{line}": 1 for number in range(_FILES) for line in range(_LINES)}
-    return compare(found, wanted, "number of times that")
+    return compare(found, wanted(), "number of times that")
 
 
-EXAMPLE = Example("a job that is behind, with unaligned checkpoints", _make_input, _pipeline, _check)
+EXAMPLE = Example("a job that is behind, with unaligned checkpoints", make_input, _pipeline, check)

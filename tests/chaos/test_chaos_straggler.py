@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
-import threading
-from collections.abc import Iterator
 
 import pytest
 from lockgate_proto.messages import JobEventKind, JobState
 
+from examples.frame.slow import slowed
 from lockgate import Job, count, stragglers, sum_
 from lockgate.drill.observer import JobObserver
-from tests.chaos.ground import CONTINUE, PATIENCE_S, STOP, Ground
+from tests.chaos.ground import PATIENCE_S, Ground
 
 pytestmark = pytest.mark.chaos
 
 KEYS = 50
-STOPPED_S, RUNS_S = 0.16, 0.04
-
-
-@contextlib.contextmanager
-def slowed(pid: int) -> Iterator[None]:
-    """Everything in the process group gets a fifth of the time."""
-    done = threading.Event()
-
-    def run() -> None:
-        while not done.is_set():
-            os.killpg(pid, STOP)
-            done.wait(STOPPED_S)
-            os.killpg(pid, CONTINUE)
-            done.wait(RUNS_S)
-
-    thread = threading.Thread(target=run, name="slows", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def heavy_job(database: str) -> Job:

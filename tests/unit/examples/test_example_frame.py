@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lockgate_proto.messages import JobGraph
 
 from examples import __main__ as command
-from examples.frame import Example, Place, catalogue
+from examples.frame import Example, NotHere, Place, Scene, Step, Wrong, catalogue
 from examples.frame import run as running
 from examples.frame.example import compare
 from lockgate.errors import UserError
@@ -74,7 +76,44 @@ def test_a_result_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
         raise FileNotFoundError("words.db")
 
     example = Example("one line", lambda _: 0, lambda _: pytest.fail("no job is made"), check)
-    assert "words.db" in running._check(example, Place(tmp_path, tmp_path, 0))[0]
+    assert "words.db" in running._judge(example, Place(tmp_path, tmp_path, 0), print)[0]
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(("asked", "code"), [("all", 0), ("needy", 2)])
+def test_what_cannot_run_here_is_left_out_of_all_and_an_error_by_name(
+    asked: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(_: Place) -> list[str]:
+        raise NotHere("no database is installed")
+
+    monkeypatch.setattr(catalogue, "names", lambda: ("needy",))
+    monkeypatch.setattr(catalogue, "find", lambda _: dataclasses.replace(_example(), check=check))
+    assert command.main([asked]) == code
+    assert "no database is installed" in "".join(capsys.readouterr())
+
+
+def test_the_key_that_a_step_returns_and_what_it_finds_wrong_come_back(tmp_path: Path) -> None:
+    client: Any = None
+    scene = Scene(client, "before", Place(tmp_path, tmp_path, 0), print)
+    assert (
+        running._begun(Step(0.5, "hands over", lambda one: f"{one.key}-changed"), scene).result(10) == "before-changed"
+    )
+
+    def spot(_: Scene) -> None:
+        raise Wrong("it was not refused")
+
+    with pytest.raises(Wrong):
+        running._begun(Step(0.5, "looks", spot), scene).result(10)
+
+
+def test_what_is_told_of_a_result_is_shown_when_it_is_right(tmp_path: Path) -> None:
+    said: list[str] = []
+    place = Place(tmp_path, tmp_path, 0)
+    telling = dataclasses.replace(_example(), told=lambda _: "7 rows")
+    assert not running._judge(telling, place, said.append)
+    assert running._judge(dataclasses.replace(_example("it is wrong"), told=lambda _: "8 rows"), place, said.append)
+    assert said == ["  7 rows"]
 
 
 def test_compare_finds_what_is_missing_wrong_and_too_much() -> None:
