@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from ha import ports
 from ha.errors import ZooKeeperStartError
 
 logger = logging.getLogger(__name__)
@@ -91,12 +92,12 @@ def java_version(java: Path) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def free_port(bind: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind((bind, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_ports(count: int, bind: str = "127.0.0.1") -> tuple[int, ...]:
+    """TCP ports that nobody listens on at the moment. Raises ZooKeeperStartError."""
+    try:
+        return ports.choose(bind, count)
+    except ports.NoFreePort as error:
+        raise ZooKeeperStartError(str(error)) from error
 
 
 def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
@@ -158,7 +159,7 @@ class ZooKeeperServer:
         number: int = 0,
     ) -> None:
         self.data_dir = data_dir
-        self.port = port or free_port(bind)
+        self.port = port or free_ports(1, bind)[0]
         self.bind = bind
         self._tick_ms = tick_ms
         self._heap_mb = heap_mb
@@ -350,19 +351,19 @@ class ZooKeeperEnsemble:
     ) -> None:
         if count not in (1, 3):
             raise ZooKeeperStartError(f"an ensemble has 1 or 3 servers, not {count}")
-        members: tuple[Member, ...] = ()
-        if count == 3:
-            members = tuple(Member(number, free_port(), free_port()) for number in range(1, count + 1))
+        clients, peers, elections = (free := free_ports(3 * count, bind))[::3], free[1::3], free[2::3]
+        numbers = range(1, count + 1)
+        members = tuple(map(Member, numbers, peers, elections)) if count > 1 else ()
         self.servers = tuple(
             ZooKeeperServer(
                 folder / f"server-{number}",
-                port=port + number - 1 if port else 0,
+                port=port + number - 1 if port else clients[number - 1],
                 bind=bind,
                 tick_ms=tick_ms,
                 members=members,
                 number=number,
             )
-            for number in range(1, count + 1)
+            for number in numbers
         )
 
     @property

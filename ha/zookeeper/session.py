@@ -2,6 +2,7 @@
 
 - one client per session: an expired client would reconnect under a new session by itself, so it is stopped at once;
 - requests are refused while not connected: kazoo would queue them and send them whenever;
+- a handshake that nobody answers is given up long before the session is over;
 - no `client.retry`: it repeats after expiry what was meant for the old session;
 - every result of a transaction is looked at: `commit()` returns exceptions in a list instead of raising.
 """
@@ -52,6 +53,7 @@ _kazoo_logger.setLevel(logging.CRITICAL)  # it warns at every refused reconnect;
 
 _RECONNECT_DELAY_S = 0.05
 _RECONNECT_MAX_S = 0.2  # with jitter at most 0.25: after an outage the session is back before it can expire
+_HANDSHAKES = 4  # attempts to come back that fit into a session timeout, though nobody answers in them
 _CLOSE_S = 3.0
 
 _REFUSALS: dict[type[Exception], str] = {
@@ -82,6 +84,8 @@ class ZooKeeperSession:
             command_retry=KazooRetry(max_tries=0),
             logger=_kazoo_logger,
         )
+        connection = self._client._connection
+        connection._invoke = _impatient(self._client, connection._invoke, session_timeout_ms / 1000 / _HANDSHAKES)
         self._client.add_listener(self._on_kazoo)
         self._client.start_async()
 
@@ -225,6 +229,19 @@ class ZooKeeperSession:
             raise
         except (KazooException, KazooTimeoutError) as error:
             raise StoreUnavailable(f"ZooKeeper at {self._hosts} did not answer: {error!r}") from error
+
+
+def _impatient(client: Any, invoke: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
+    """A handshake whose wait is bounded when it is for a session that is there. Reaches into kazoo.
+
+    A server that is just starting takes a connection and may never answer in it. Kazoo waits for that a whole session
+    timeout, which is what the server gives the session to come back in: it would be over at the second attempt.
+    """
+
+    def bounded(timeout: float, *arguments: Any) -> Any:
+        return invoke(min(timeout, limit_s) if client._session_id else timeout, *arguments)
+
+    return bounded
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import socket
-from pathlib import Path
-
+import ha.ports
 from lockgate.local.errors import ClusterError
 
 HOST = "127.0.0.1"
@@ -13,13 +10,7 @@ HOST = "127.0.0.1"
 
 def is_free(port: int) -> bool:
     """True when a server could listen on the port now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True
+    return ha.ports.is_free(HOST, port)
 
 
 def require_free(port: int, owner: str, option: str) -> None:
@@ -32,25 +23,8 @@ def require_free(port: int, owner: str, option: str) -> None:
 
 
 def choose(count: int) -> tuple[int, ...]:
-    """Free ports for servers that must know theirs before they start.
-
-    They lie below the range that the system hands to outgoing connections, so that none of those takes one between
-    this look and the server's start.
-    """
-    upper = _first_ephemeral_port()
-    found: set[int] = set()
-    for _ in range(1000):
-        port = random.randrange(10_240, upper)
-        if port not in found and is_free(port):
-            found.add(port)
-        if len(found) == count:
-            return tuple(sorted(found))
-    raise ClusterError(f"no free port between 10240 and {upper} on {HOST}")
-
-
-def _first_ephemeral_port() -> int:
+    """Free ports for servers that must know theirs before they start; see ha.ports. Raises ClusterError."""
     try:
-        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
-    except (OSError, ValueError, IndexError):
-        first = 32_768
-    return first if first > 12_000 else 32_768
+        return ha.ports.choose(HOST, count)
+    except ha.ports.NoFreePort as error:
+        raise ClusterError(str(error)) from error

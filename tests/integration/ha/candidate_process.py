@@ -1,7 +1,7 @@
 """A coordinator reduced to its elector and an open port, as a process of its own, to be killed and frozen.
 
-`python candidate_process.py ZOOKEEPER CLUSTER NAME`: prints one JSON line per thing heard. Commands on standard input:
-`gone TOKEN`, `write KEY` (prints how it ended; under the first grant ever held), `release`.
+`python candidate_process.py ZOOKEEPER CLUSTER NAME SESSION_MS`: prints one JSON line per thing heard. Commands on
+standard input: `gone TOKEN`, `write KEY` (prints how it ended; under the first grant ever held), `release`.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Speaker:
 
 
 def main() -> None:
-    hosts, cluster, name = sys.argv[1:]
+    hosts, cluster, name, session_ms = sys.argv[1:]
     server = socket.create_server(("127.0.0.1", 0))
     me = LeaderRecord(coordinator_id=name, address=f"127.0.0.1:{server.getsockname()[1]}", pid=os.getpid())
     speaker = Speaker()
-    elector = Elector(connector(hosts, 2_000), cluster, me, speaker, on_broken=lambda: say("broken"))
+    elector = Elector(connector(hosts, int(session_ms)), cluster, me, speaker, on_broken=lambda: say("broken"))
     records = JobRecords(elector.store, cluster, settle_ms=15_000)
     elector.start()
     for line in sys.stdin:

@@ -18,7 +18,8 @@ from ha.session import Connector, Session
 from ha.zookeeper import connector as zookeeper_connector
 from ha.zookeeper.session import ZooKeeperSession
 
-WAIT_S = 15.0
+WAIT_S = 60.0
+SESSION_MS = 20_000  # no test waits for its end: what is to be over is ended by hand
 
 
 class Recorder:
@@ -161,7 +162,7 @@ def world(request: pytest.FixtureRequest, cluster_name: str) -> Iterator[World]:
         made = World(server.connector(), cluster_name, lambda session: server.expire(session.id), cut)
     else:
         address = request.getfixturevalue("zookeeper").address
-        made = World(zookeeper_connector(address, 4_000), cluster_name, _expire_for_real, _cut_for_real)
+        made = World(zookeeper_connector(address, SESSION_MS), cluster_name, _expire_for_real, _cut_for_real)
     try:
         yield made
     finally:

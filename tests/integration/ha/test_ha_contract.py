@@ -175,7 +175,7 @@ def test_a_session_survives_a_broken_connection(world: World, base: str) -> None
 
     session = world.connector.open(listen)
     world.sessions.append(session)
-    assert session.wait_connected(10_000)
+    assert session.wait_connected(round(WAIT_S * 1000))
     session.transact([Create(f"{base}/e", ephemeral=True)])
     before = session.id
     world.cut(session)
@@ -189,7 +189,7 @@ def test_an_expired_session_is_lost_for_good(world: World, base: str) -> None:
     lost = threading.Event()
     session = world.connector.open(lambda state, _: lost.set() if state is SessionState.LOST else None)
     world.sessions.append(session)
-    assert session.wait_connected(10_000)
+    assert session.wait_connected(round(WAIT_S * 1000))
     session.transact([Create(f"{base}/e", ephemeral=True)])
     world.expire(session)
     assert lost.wait(WAIT_S)

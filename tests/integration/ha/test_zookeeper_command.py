@@ -15,20 +15,25 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ha.zookeeper.server import ZooKeeperServer, free_port, is_serving
+from ha.zookeeper.server import ZooKeeperServer, free_ports, is_serving
 from lockgate.commands.health import health
 from lockgate.commands.zookeeper import zookeeper
 
 pytestmark = pytest.mark.integration
+
+PATIENCE_S = 60.0
 
 
 class Ensemble:
     """Three servers that know each other by host and ports."""
 
     def __init__(self, folder: Path) -> None:
-        self.ports = [free_port() for _ in range(3)]
+        free = free_ports(9)
+        self.ports = free[:3]
         self._folder = folder
-        self._members = ",".join(f"localhost:{free_port()}:{free_port()}" for _ in range(3))
+        self._members = ",".join(
+            f"localhost:{peer}:{election}" for peer, election in zip(free[3:6], free[6:], strict=True)
+        )
 
     def start(self, number: int) -> subprocess.Popen[str]:
         options = {
@@ -66,7 +71,7 @@ def ready_line(process: subprocess.Popen[str]) -> str:
 
 def wait_listening(port: int) -> None:
     """Until somebody accepts connections there."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
@@ -81,18 +86,18 @@ def test_three_servers_form_one_ensemble_that_outlives_one(
 ) -> None:
     for process, port in zip(running, ensemble.ports, strict=True):
         assert ready_line(process).startswith(f"lockgate zookeeper ready: address=0.0.0.0:{port} pid=")
-    probe = ["--zookeeper", f"127.0.0.1:{ensemble.ports[2]}"]
+    probe = ["--timeout", "60", "--zookeeper", f"127.0.0.1:{ensemble.ports[2]}"]
     assert CliRunner().invoke(health, probe, standalone_mode=False).return_value == 0
     running[0].send_signal(signal.SIGTERM)
-    assert running[0].wait(20) == 0
+    assert running[0].wait(PATIENCE_S) == 0
     assert not is_serving("127.0.0.1", ensemble.ports[0])
     again = ensemble.start(1)
     try:
         assert ready_line(again)  # it has joined the two that went on
-        assert is_serving("127.0.0.1", ensemble.ports[1])
+        assert is_serving("127.0.0.1", ensemble.ports[1], PATIENCE_S)
     finally:
         again.terminate()
-        assert again.wait(20) == 0
+        assert again.wait(PATIENCE_S) == 0
 
 
 def test_a_server_without_the_others_waits_and_is_not_ready(ensemble: Ensemble) -> None:
@@ -105,7 +110,7 @@ def test_a_server_without_the_others_waits_and_is_not_ready(ensemble: Ensemble) 
         assert alone.poll() is None
     finally:
         alone.terminate()
-        assert alone.wait(20) == 0
+        assert alone.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,6 @@ from click.testing import CliRunner
 from lockgate_proto.security import Credentials
 
 from coordinator.runtime.health import Health
-from ha.zookeeper.server import free_port
 from lockgate.commands.health import health
 from taskmanager.exchange.fencing import TokenFence
 from taskmanager.exchange.registry import GateRegistry
@@ -39,7 +39,7 @@ def coordinator() -> Iterator[tuple[Health, str]]:
 
 
 def ask(*words: str) -> tuple[int, str]:
-    answer = CliRunner().invoke(health, words, standalone_mode=False)
+    answer = CliRunner().invoke(health, ("--timeout", "60", *words), standalone_mode=False)
     assert answer.exception is None, answer.exception
     return answer.return_value, answer.output
 
@@ -82,7 +82,9 @@ def test_a_coordinator_is_alive_before_it_is_ready(coordinator: tuple[Health, st
 
 
 def test_nobody_there_is_not_ready() -> None:
-    code, said = ask(f"127.0.0.1:{free_port()}", "--timeout", "0.5")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        code, said = ask(f"127.0.0.1:{taken.getsockname()[1]}")
     assert code == 1
     assert "is not ready: " in said
 

@@ -13,7 +13,7 @@ import pytest
 from ha.errors import StoreUnavailable, ZooKeeperStartError
 from ha.zookeeper import connect
 from ha.zookeeper import server as server_module
-from ha.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer, find_java, free_port, jar_folder, java_version
+from ha.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer, find_java, jar_folder, java_version
 
 
 def java_home(folder: Path, release: str) -> Path:
@@ -108,5 +108,7 @@ def test_an_ensemble_has_one_or_three_servers(tmp_path: Path) -> None:
 
 
 def test_nobody_at_the_address_says_what_to_do() -> None:
-    with pytest.raises(StoreUnavailable, match=r"no ZooKeeper answers at .*lockgate zookeeper"):
-        connect(f"127.0.0.1:{free_port()}", timeout_ms=50)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        with pytest.raises(StoreUnavailable, match=r"no ZooKeeper answers at .*lockgate zookeeper"):
+            connect(f"127.0.0.1:{taken.getsockname()[1]}", timeout_ms=50)
