@@ -70,11 +70,13 @@ class CoordinatorList:
     def locate(self, deadline: Deadline) -> LeaderRecord:
         """See LeaderDirectory."""
         first_contact = Deadline(self._connect_ms)
+        nobody = True
         while True:
             record, reasons = self._ask_all(deadline)
             if record is not None:
                 return record
-            nobody = len(reasons) == len(self._addresses)
+            # Whoever has answered once is there: the last round may have been too short for an answer.
+            nobody = nobody and len(reasons) == len(self._addresses)
             if deadline.expired or (nobody and not self._met and first_contact.expired):
                 if nobody:
                     raise ClusterUnreachable(self._nobody(reasons), silent=True)

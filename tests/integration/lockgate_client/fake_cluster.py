@@ -15,6 +15,7 @@ from lockgate_proto.rpc import SERVER_OPTIONS, handler
 from lockgate_proto.security import Credentials
 
 SECRET = "the-secret-of-this-test"
+PATIENCE_MS = 60_000
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 from lockgate_proto import messages as m
 
 from lockgate.client import Client
-from tests.integration.lockgate_client.fake_cluster import Cluster
+from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, Cluster
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +28,7 @@ def hidden(cluster: Cluster) -> Cluster:
 
 @contextmanager
 def client_of(cluster: Cluster) -> Iterator[Client]:
-    with Client(cluster.addresses, patience_ms=5_000) as made:
+    with Client(cluster.addresses, patience_ms=PATIENCE_MS) as made:
         yield made
 
 
@@ -53,10 +53,10 @@ def test_a_watch_goes_on_at_the_next_leader(hidden: Cluster) -> None:
     with client_of(hidden) as client:
         client.submit("k", GRAPH)
         watch = client.watch("k")
-        assert isinstance(watch.poll(5_000), m.JobStatus)
-        assert leader.watched.acquire(timeout=5)
+        assert isinstance(watch.poll(PATIENCE_MS), m.JobStatus)
+        assert leader.watched.acquire(timeout=PATIENCE_MS / 1000)
         leader.send("die")
-        assert isinstance(watch.poll(5_000), m.JobStatus)
+        assert isinstance(watch.poll(PATIENCE_MS), m.JobStatus)
         assert standby.calls.count("Watch") == 1
         watch.close()
 
@@ -70,6 +70,6 @@ def test_one_address_for_all_coordinators_leads_to_the_advertised_one(cluster: C
             context.set_trailing_metadata((("lockgate-coordinator", leader.advertised),))
 
     balancer.fail = answer_for_the_leader
-    with Client([balancer.address], patience_ms=5_000) as client:
+    with Client([balancer.address], patience_ms=PATIENCE_MS) as client:
         assert client.submit("k", GRAPH).created
     assert balancer.calls.count("Submit") == 1  # refused there, then by the leader's own address

@@ -17,7 +17,7 @@ from ha.zookeeper.server import ZooKeeperServer
 from lockgate.client import Client, ClusterUnreachable
 from lockgate.client.deadline import Deadline
 from lockgate.client.through_zookeeper import ThroughZooKeeper
-from tests.integration.lockgate_client.fake_cluster import Cluster
+from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, Cluster
 
 pytestmark = pytest.mark.integration
 
@@ -41,7 +41,7 @@ def test_the_leader_is_waited_for_and_changes_are_seen() -> None:
     directory = ThroughZooKeeper(server.connector(), "c", "the test")
     late = threading.Timer(0.1, announce, [session, "c", m.LeaderRecord(1, "a:1")])
     late.start()
-    assert directory.locate(Deadline(5_000)).address == "a:1"
+    assert directory.locate(Deadline(PATIENCE_MS)).address == "a:1"
     late.join()
     directory.close()
 
@@ -50,7 +50,7 @@ def test_no_leader_and_no_zookeeper_are_told_apart() -> None:
     server = EmbeddedZooKeeper()
     directory = ThroughZooKeeper(server.connector(), "c", "the test")
     with pytest.raises(ClusterUnreachable, match="knows no leader of the cluster 'c'"):
-        directory.locate(Deadline(300))
+        directory.locate(Deadline(2_000))
     directory.close()
     server.stop()
     directory = ThroughZooKeeper(server.connector(), "c", "--zookeeper")
@@ -65,7 +65,7 @@ def test_a_client_follows_zookeeper_from_leader_to_leader(
     session = connect(zookeeper.address)
     try:
         announce(session, cluster_name, cluster.coordinators[0].record())
-        with Client(zookeeper=zookeeper.address, cluster=cluster_name, patience_ms=10_000) as client:
+        with Client(zookeeper=zookeeper.address, cluster=cluster_name, patience_ms=PATIENCE_MS) as client:
             client.submit("k", m.JobGraph("j", (m.Vertex("v"),)))
             cluster.lead(cluster.coordinators[1])
             cluster.coordinators[0].die()

@@ -9,7 +9,7 @@ import pytest
 from lockgate_proto import messages as m
 
 from lockgate.cli import run
-from tests.integration.lockgate_client.fake_cluster import Cluster, status
+from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, Cluster, status
 
 pytestmark = pytest.mark.integration
 
@@ -64,8 +64,9 @@ def test_submit_of_a_job_that_fails_at_once_shows_why(cluster: Cluster, capsys: 
 
 
 def test_a_job_that_fails_just_after_its_start_is_still_caught(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("lockgate.pipeline.submission.SETTLE_MS", PATIENCE_MS)
     cluster.coordinators[0].first_updates = [status("k", m.JobState.FAILED, error="no column `wrod`"), None]
     assert run(["submit", "p.py"]) == 1
     assert "no column `wrod`" in capsys.readouterr().err
@@ -90,7 +91,7 @@ def test_submit_of_a_job_that_waits_says_for_what_and_what_comes_next(
     waits: str,
     by_itself: str,
 ) -> None:
-    monkeypatch.setattr("lockgate.pipeline.submission.START_TIMEOUT_MS", 300)
+    monkeypatch.setattr("lockgate.pipeline.submission.START_TIMEOUT_MS", 3_000)
     cluster.coordinators[0].first_updates = [
         status("k", state, message="needs 2 slots, 0 free in 1 task managers", last_checkpoint=None)
     ]
