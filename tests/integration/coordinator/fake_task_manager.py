@@ -13,7 +13,7 @@ from lockgate_proto import messages as m
 from lockgate_proto.rpc import call
 from lockgate_proto.security import Credentials
 
-WAIT_S = 15.0
+WAIT_S = 60.0
 
 
 class FakeFleet:

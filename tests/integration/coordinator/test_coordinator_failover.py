@@ -23,7 +23,7 @@ from ha.embedded import EmbeddedZooKeeper
 from ha.paths import Paths
 from ha.records import JobRecords
 from ha.store import Create, Put
-from tests.integration.coordinator.conftest import Caller, Running, graph, leading
+from tests.integration.coordinator.conftest import Caller, Running, graph, leading, poll
 from tests.integration.coordinator.fake_task_manager import FakeFleet, FakeTaskManager
 
 pytestmark = pytest.mark.integration
@@ -178,6 +178,7 @@ def test_a_standby_sends_clients_and_task_managers_to_the_leader(
     leader = leading(new_coordinator())
     standby = new_coordinator()
     new_task_manager().connect(leader.address)
+    poll(lambda: standby.leadership.elector.leader is not None)
     api = caller(standby)
     for method, request in (
         ("Submit", m.SubmitRequest("job", graph())),
@@ -319,8 +320,8 @@ def test_a_leader_steps_down_when_a_task_manager_has_seen_a_later_one(
     one.connect(leader.address)
     assert one.status is grpc.StatusCode.FAILED_PRECONDITION
     assert "7" in one.details
+    poll(lambda: leader.leadership.elector.grant is not None and leader.leadership.elector.grant.token > 7)
     leading(leader)  # it contends again, above the token that was seen
-    one.wait(lambda: leader.leadership.elector.grant is not None and leader.leadership.elector.grant.token > 7)
 
 
 def test_an_outage_of_zookeeper_restarts_nothing(running: Start, server: EmbeddedZooKeeper) -> None:

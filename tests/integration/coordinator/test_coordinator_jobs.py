@@ -23,8 +23,8 @@ from coordinator.runtime.process import Coordinator
 from ha.embedded import EmbeddedZooKeeper
 from ha.paths import Paths
 from ha.records import JobRecords
-from tests.integration.coordinator.conftest import SECRET, Caller, graph, leading
-from tests.integration.coordinator.fake_task_manager import FakeTaskManager
+from tests.integration.coordinator.conftest import SECRET, Caller, graph, leading, poll
+from tests.integration.coordinator.fake_task_manager import WAIT_S, FakeTaskManager
 
 pytestmark = pytest.mark.integration
 
@@ -363,15 +363,16 @@ def test_health_and_reflection_tell_what_is_served(
 
     def health(one: Caller, name: str) -> int:
         stub = health_pb2_grpc.HealthStub(one._channel)
-        return int(stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=5).status)
+        return int(stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=WAIT_S).status)
 
     serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
     for name in ("", "lockgate.v1.JobService", "lockgate.v1.ControlService", "lockgate.v1.FollowService"):
         assert health(api, name) == health(standby, name) == serving
-    assert (health(api, "lockgate.leader"), health(standby, "lockgate.leader")) == (serving, not_serving)
+    poll(lambda: health(api, "lockgate.leader") == serving)  # told a moment after the term has begun
+    assert health(standby, "lockgate.leader") == not_serving
     stub = reflection_pb2_grpc.ServerReflectionStub(api._channel)
     asked = reflection_pb2.ServerReflectionRequest(list_services="")
-    (answer,) = stub.ServerReflectionInfo(iter([asked]), timeout=5)
+    (answer,) = stub.ServerReflectionInfo(iter([asked]), timeout=WAIT_S)
     assert "lockgate.v1.JobService" in {one.name for one in answer.list_services_response.service}
     assert leader.address
 
@@ -406,7 +407,7 @@ def test_a_fault_of_the_coordinator_breaks_off_one_job_only(
 def test_malformed_requests_are_told_so(api: Caller) -> None:
     method = api._channel.unary_unary("/lockgate.v1.JobService/Submit")
     with pytest.raises(grpc.RpcError) as caught:
-        method(b"\xff\xff\xff", timeout=5, metadata=SECRET.metadata())
+        method(b"\xff\xff\xff", timeout=WAIT_S, metadata=SECRET.metadata())
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "SubmitRequest" in caught.value.details()
 

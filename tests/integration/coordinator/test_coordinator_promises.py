@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,7 +27,7 @@ from ha.errors import StoreUnavailable
 from ha.paths import Paths
 from ha.records import JobRecords
 from ha.store import Put
-from tests.integration.coordinator.conftest import Caller, Running, graph, leading
+from tests.integration.coordinator.conftest import Caller, Running, graph, leading, poll
 from tests.integration.coordinator.fake_task_manager import WAIT_S, FakeTaskManager
 
 pytestmark = pytest.mark.integration
@@ -194,10 +193,8 @@ def test_an_acknowledged_cancel_survives_the_leader(
 
 def _until_given_up(api: Caller, server: EmbeddedZooKeeper) -> None:
     """Waits until the job is CANCELED and its records are gone."""
-    session, deadline = server.open(), time.monotonic() + WAIT_S
-    while session.get(Paths("default").job("job")) is not None or api.status("job").state is not JobState.CANCELED:
-        assert time.monotonic() < deadline, api.status("job")
-        time.sleep(0.02)
+    session = server.open()
+    poll(lambda: session.get(Paths("default").job("job")) is None and api.status("job").state is JobState.CANCELED)
 
 
 @pytest.mark.parametrize("durable_first", [True, False])
@@ -306,10 +303,7 @@ def test_a_job_that_has_ended_is_not_broken_off_by_a_fault_of_its_clean_up(
     monkeypatch.setattr(Persistence, "clean_up", mistaken)
     api("Cancel", m.CancelRequest("job"))
     assert api.state("job", JobState.CANCELED).error == ""
-    deadline = time.monotonic() + WAIT_S
-    while "a mistake in the clean-up" not in caplog.text:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    poll(lambda: "a mistake in the clean-up" in caplog.text)
     leader.leadership.dispatcher.call(lambda _: None)  # behind what the fault has led to
     assert api.status("job").state is JobState.CANCELED
     assert "broken off" not in caplog.text
