@@ -138,7 +138,7 @@ class FakeSnapshot:
 
     def persist(self) -> SubtaskState:
         """See Snapshot."""
-        self._world.persist_gate.wait(20)
+        self._world.persist_gate.wait(60)
         if self._world.fail_persist is not None:
             raise self._world.fail_persist
         return self._state

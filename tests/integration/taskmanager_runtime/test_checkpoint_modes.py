@@ -25,7 +25,7 @@ from lockgate_proto.messages import (
 from taskmanager.runtime.subtask_task import SubtaskTask
 from taskmanager.runtime.task_manager import TaskManager
 from tests.integration.taskmanager_runtime.fake_programs import World, expected, word_count_graph
-from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
+from tests.integration.taskmanager_runtime.scripted_coordinator import WAIT_S, Leader, ScriptedCoordinator
 
 pytestmark = pytest.mark.integration
 
@@ -106,9 +106,9 @@ def _counting(managers: list[TaskManager], leader: Leader) -> list[SubtaskTask]:
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"not in 20 s: {what}"
+        assert time.monotonic() < deadline, f"not in time: {what}"
         time.sleep(0.01)
 
 

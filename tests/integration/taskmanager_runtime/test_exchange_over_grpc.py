@@ -6,7 +6,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.integration
 
 ATTEMPT = AttemptId("job", "run", 1)
 TARGET = SubtaskId(ATTEMPT, "count", 0)
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def _source(index: int = 0) -> SubtaskId:
@@ -60,9 +60,15 @@ class Bench:
 
 
 @pytest.fixture
-def bench(credentials: Credentials) -> Iterator[Bench]:
+def wait_s() -> float:
+    """So long the receiver waits for a deployment; a test in which one arrives gives it more."""
+    return 0.3
+
+
+@pytest.fixture
+def bench(credentials: Credentials, wait_s: float) -> Iterator[Bench]:
     fence, registry, lost = TokenFence(), GateRegistry(), queue.Queue[str]()
-    server = ExchangeServer(credentials, fence, registry, wait_s=0.3)
+    server = ExchangeServer(credentials, fence, registry, wait_s=wait_s)
     address = server.start("127.0.0.1:0")
     gate = InputGate([ChannelId("words", 0), ChannelId("words", 1)], lost.put)
     registry.register(TARGET, gate)
@@ -86,6 +92,13 @@ def _take(gate: InputGate, count: int) -> list[object]:
     return taken
 
 
+def _until(condition: Callable[[], bool]) -> None:
+    pause, deadline = threading.Event(), time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        pause.wait(0.01)
+
+
 def _rows(taken: list[object]) -> list[int]:
     return [value for one in taken if isinstance(one, pa.Table) for value in one.column("v").to_pylist()]
 
@@ -99,7 +112,7 @@ def test_elements_arrive_in_order(bench: Bench) -> None:
     taken = _take(bench.gate, 4)
     assert [type(one).__name__ for one in taken] == ["Table", "Barrier", "Table", "EndOfInput"]
     assert _rows(taken) == [1, 2]
-    assert output.is_accepted
+    _until(lambda: output.is_accepted)  # told on the way back, which nothing else waits for
 
 
 def test_many_small_tables_and_one_large_one_arrive_complete(bench: Bench) -> None:
@@ -162,9 +175,7 @@ def test_a_blocked_sender_ends_on_cancel(bench: Bench) -> None:
 
     with futures.ThreadPoolExecutor(1) as pool:
         flooding = pool.submit(flood)
-        with pytest.raises(futures.TimeoutError):
-            flooding.result(0.3)
-        assert bench.gate.queued_bytes() == 16 * 1024 * 1024
+        _until(lambda: bench.gate.queued_bytes() == 16 * 1024 * 1024 and not output.has_room())
         output.cancel()
         assert isinstance(flooding.exception(WAIT_S), ChannelClosed)
     assert bench.output_lost.empty()
@@ -206,6 +217,7 @@ def test_a_sender_blocked_by_a_slow_receiver_waits_on_once_its_channel_is_taken(
     output.start()
     output.send(Barrier(1))
     _take(bench.gate, 1)
+    _until(lambda: output.is_accepted)
     bench.gate.hold(0)
     block = pa.table({"v": list(range(131_072))})  # 1 MiB; the queues on both sides hold 24 of them
 
@@ -216,8 +228,9 @@ def test_a_sender_blocked_by_a_slow_receiver_waits_on_once_its_channel_is_taken(
                 output.send(block)
 
         flooding = pool.submit(flood)
+        _until(lambda: not output.has_room())
         with pytest.raises(futures.TimeoutError):
-            flooding.result(0.8)
+            flooding.result(0.8)  # longer than a channel that was not taken is waited for
         bench.gate.release([0])
         received = 0
         while received < 60 * 131_072:
@@ -275,6 +288,7 @@ def test_the_same_channel_twice_is_refused(bench: Bench) -> None:
     assert "has opened this channel before" in bench.output_lost.get(timeout=WAIT_S)
 
 
+@pytest.mark.parametrize("wait_s", [WAIT_S])
 def test_a_deployment_that_is_just_arriving_is_waited_for(bench: Bench) -> None:
     late = SubtaskId(ATTEMPT, "count", 1)
     output = bench.output(ChannelOpen(1, _source(), late))

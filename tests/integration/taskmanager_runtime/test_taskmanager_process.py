@@ -47,6 +47,8 @@ from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, S
 
 pytestmark = pytest.mark.integration
 
+PATIENCE_S = 120.0
+
 PROGRAM = """
 import logging, sys
 from lockgate_proto.security import Credentials
@@ -69,7 +71,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(zookeeper: ZooKeeperServer, cluster_name: str, tmp_path: Path) -> Iterator[Start]:
     made: list[subprocess.Popen[str]] = []
 
-    def begin(address: str = zookeeper.address, patience_ms: int = 30_000) -> subprocess.Popen[str]:
+    def begin(address: str = zookeeper.address, patience_ms: int = 120_000) -> subprocess.Popen[str]:
         work = tmp_path / "work"
         work.mkdir()
         arguments = [address, cluster_name, str(work), "a secret of this test", str(patience_ms)]
@@ -175,7 +177,7 @@ def test_the_process_runs_a_word_count_and_stops_on_sigterm(
 
     session.close()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert len(coordinator.received(Goodbye)) == 1
 
 
@@ -186,13 +188,13 @@ def test_the_process_ends_when_its_jvm_does(process: subprocess.Popen[str], tmp_
     jvm = [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
     assert len(jvm) == 1
     os.kill(jvm[0], signal.SIGKILL)
-    assert process.wait(timeout=20) == 1
+    assert process.wait(PATIENCE_S) == 1
     assert "this task manager ends, too" in (tmp_path / "log").read_text()
 
 
 def test_without_zookeeper_the_process_is_not_ready_and_ends_with_a_sentence(start: Start, tmp_path: Path) -> None:
     process = start("127.0.0.1:1", 500)
-    assert process.wait(120) == 2
+    assert process.wait(PATIENCE_S) == 2
     assert process.stdout is not None
     assert process.stdout.read() == "", "it was never ready"
     errors = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("error: ")]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable
 
 import pytest
 from lockgate_proto.messages import DrainSources, FirstRecord, Register, SubtaskId, SubtaskPhase
 
+from taskmanager.runtime import control_client
 from taskmanager.runtime.task_manager import TaskManager
 from tests.integration.taskmanager_runtime.fake_programs import World, expected, word, word_count_graph
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
@@ -81,8 +81,10 @@ def test_a_drain_does_not_carry_event_time_past_the_source_that_is_behind(
 
 
 def test_a_new_attempt_goes_on_from_the_checkpoint_and_nothing_is_lost_or_doubled(
-    new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, world: World
+    new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for pause in ("FIRST_PAUSE_S", "LONGEST_PAUSE_S"):  # a new leader is not to wait for the end of any
+        monkeypatch.setattr(control_client, pause, 3600.0)
     leader, managers = _leader(new_coordinator, new_task_manager)
     world.limit = 400
     leader.deploy(1)
@@ -95,7 +97,6 @@ def test_a_new_attempt_goes_on_from_the_checkpoint_and_nothing_is_lost_or_double
     leader.wait_acks(2)  # the leader dies before it completes 2
 
     leader.coordinator.die()
-    started = time.monotonic()
     successor = new_coordinator(token=2)
     for one in managers:
         one.on_leader(successor.record)
@@ -104,9 +105,6 @@ def test_a_new_attempt_goes_on_from_the_checkpoint_and_nothing_is_lost_or_double
     second = Leader(successor, word_count_graph(), ("tm-0", "tm-1"))
     second.deploy(2, states, 1)
     successor.wait_for(FirstRecord)
-    took = time.monotonic() - started
     second.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED)
     second.checkpoint(3, terminal=True)
     assert world.visible == expected(1000, 2)
-    assert took < 2.0, f"from the new leader to the first record {took:.3f} s"
-    print(f"takeover to first record: {took * 1000:.1f} ms")
