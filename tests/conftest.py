@@ -13,6 +13,10 @@ from ha.zookeeper.server import ZooKeeperServer
 from tests.kafka_broker import KafkaBroker
 from tests.postgresql_server import PostgresqlServer, server_for_tests
 
+# A busy machine takes its time over an example, and over drawing one.
+settings.register_profile("lockgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lockgate")
+
 _numbers = itertools.count(1)
 
 # How long an example takes says how busy the machine is, and nothing else.

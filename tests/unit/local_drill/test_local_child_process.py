@@ -15,7 +15,7 @@ import pytest
 from lockgate.local.errors import ClusterError
 from lockgate.local.process import ChildProcess
 
-WAIT_S = 20
+WAIT_S = 60
 Starter = Callable[[str], ChildProcess]
 READY = "print('lockgate coordinator ready: id=c-0 address=127.0.0.1:7070 pid=' + str(os.getpid()), flush=True)"
 

@@ -83,9 +83,9 @@ def test_the_fence_refuses_what_is_older_than_the_highest_seen() -> None:
 def test_a_gate_is_found_at_once_or_when_its_deployment_arrives() -> None:
     registry, gate = GateRegistry(), InputGate([])
     with futures.ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(registry.wait_for, _subtask(), 10)
+        waiting = pool.submit(registry.wait_for, _subtask(), 60)
         registry.register(_subtask(), gate)
-        assert waiting.result(5) is gate
+        assert waiting.result(60) is gate
     assert registry.wait_for(_subtask(), 0) is gate
 
 
@@ -100,7 +100,7 @@ def test_waiting_ends_when_a_newer_attempt_arrives() -> None:
         waiting = pool.submit(registry.wait_for, _subtask(1), 60)
         registry.register(_subtask(2), InputGate([]))
         with pytest.raises(ChannelRefused, match="replaced by attempt 2"):
-            waiting.result(5)
+            waiting.result(60)
 
 
 def test_an_unregistered_gate_is_not_found() -> None:
@@ -116,4 +116,4 @@ def test_waiting_ends_when_the_registry_closes() -> None:
         waiting = pool.submit(registry.wait_for, _subtask(), 60)
         registry.close()
         with pytest.raises(ChannelRefused):
-            waiting.result(5)
+            waiting.result(60)

@@ -13,7 +13,7 @@ from taskmanager.exchange.elements import ChannelId
 from taskmanager.exchange.errors import ChannelClosed
 from taskmanager.exchange.gate import InputGate
 
-SOON_S = 5.0
+SOON_S = 60.0
 
 
 def _gate(channels: int = 2, **bounds: int) -> InputGate:

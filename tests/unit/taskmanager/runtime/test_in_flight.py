@@ -94,7 +94,7 @@ def test_an_upload_that_waits_for_barriers_ends_when_the_checkpoint_is_given_up(
         waiting = pool.submit(taken.persist)
         flight.drop(1)
         with pytest.raises(Canceled, match="checkpoint 1 was given up"):
-            waiting.result(5)
+            waiting.result(60)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,14 +119,14 @@ def test_a_full_channel_takes_what_is_on_its_way_while_its_barrier_is_awaited() 
         with pytest.raises(futures.TimeoutError):
             blocked.result(0.05)
         recording = gate.record(1, frozenset({1}))
-        blocked.result(5)
+        blocked.result(60)
         gate.put(0, URGENT)
         again = pool.submit(gate.put, 0, _table(3))
         with pytest.raises(futures.TimeoutError):
             again.result(0.05)
         gate.close()
         with pytest.raises(ChannelClosed):
-            again.result(5)
+            again.result(60)
     assert recording.recording.is_complete
 
 

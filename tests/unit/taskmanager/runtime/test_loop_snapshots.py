@@ -74,7 +74,7 @@ def test_the_upload_waits_until_the_barrier_has_come_back(tmp_path: Path) -> Non
         assert not upload.done()
         head.put(2, _table(7))
         head.put(2, Barrier(1))
-        assert [one.rows for one in upload.result(5)] == [1]
+        assert [one.rows for one in upload.result(60)] == [1]
 
 
 def test_what_circles_on_disk_is_in_the_log_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

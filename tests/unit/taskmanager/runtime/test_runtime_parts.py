@@ -215,7 +215,7 @@ class _Snapshot:
 
     def persist(self) -> SubtaskState:
         if self._gate is not None:
-            self._gate.wait(10)
+            self._gate.wait(60)
         if self._error is not None:
             raise self._error
         self.is_persisted = True
@@ -249,7 +249,7 @@ def test_a_dropped_upload_that_has_not_begun_never_does() -> None:
         uploads.start(2)
         uploads.drop(2)
         gate.set()
-        assert uploads.close(10)
+        assert uploads.close(60)
     assert [one.checkpoint_id for one in told] == [1]
     assert not second.is_persisted
     assert second.is_released
@@ -263,7 +263,7 @@ def test_a_frozen_state_that_is_not_wanted_is_let_go_of() -> None:
         uploads.keep(2, left)
         uploads.drop(1)
         assert (dropped.is_released, left.is_released) == (True, False)
-        assert uploads.close(10)
+        assert uploads.close(60)
     assert left.is_released
 
 

@@ -11,7 +11,7 @@ import pytest
 from taskmanager.runtime import start as module
 from taskmanager.runtime.start import Start
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class Exit:

@@ -14,7 +14,7 @@ from taskmanager.exchange.elements import ChannelId, Element
 from taskmanager.runtime.subtask_task import SubtaskTask
 from taskmanager.task.program import Batch, ProgramContext
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Alarmed:

@@ -23,7 +23,7 @@ class _Slow:
     def persist(self) -> SubtaskState:
         """See taskmanager.task.program.Snapshot."""
         self.begun.set()
-        assert self.may_write.wait(10)
+        assert self.may_write.wait(60)
         self.file.parent.mkdir()
         self.file.write_text("state")
         return SubtaskState()
@@ -43,11 +43,11 @@ def test_an_upload_that_ends_after_its_checkpoint_was_given_up_leaves_no_file(
         for number, snapshot in ((1, one), (2, other)):
             uploads.keep(number, snapshot)
             uploads.start(number)
-        assert one.begun.wait(10)
+        assert one.begun.wait(60)
         if is_acknowledged:  # from then on only the leader removes it
             uploads.acknowledged(1)
         uploads.drop(1)
         one.may_write.set()
         other.may_write.set()
-        assert uploads.close(10) or other.begun.is_set()
+        assert uploads.close(60) or other.begun.is_set()
     assert one.file.exists() is is_acknowledged

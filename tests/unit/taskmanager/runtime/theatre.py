@@ -12,7 +12,7 @@ from lockgate_proto.messages import AttemptId, Edge, JobGraph, Partitioning, Pre
 
 from taskmanager.task.program import Batch, Emission, Exhausted, Poll, ProgramContext
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 EMPTY = pa.schema([("word", pa.string())]).empty_table()
 
 

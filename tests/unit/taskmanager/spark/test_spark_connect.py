@@ -31,7 +31,7 @@ class Client:
     def get_configs(self, *_names: str) -> None:
         self.asked.release()
         if self.hangs:
-            self.closed.wait(10)
+            self.closed.wait(60)
             raise ValueError("Cannot invoke RPC on closed channel!")
         if self.error is not None:
             raise self.error
@@ -42,7 +42,7 @@ class Client:
 
     def await_questions(self, count: int) -> None:
         for _ in range(count):
-            assert self.asked.acquire(timeout=10)
+            assert self.asked.acquire(timeout=60)
 
 
 class Unavailable(PySparkException):
@@ -73,7 +73,7 @@ def test_a_session_that_the_server_has_forgotten_is_lost_at_once(client: Client,
     watch.start(lost.put)
     client.await_questions(2)
     client.error = PySparkException("[INVALID_HANDLE.SESSION_CHANGED] The handle 1 is invalid. SQLSTATE: HY000")
-    assert lost.get(timeout=10) == (
+    assert lost.get(timeout=60) == (
         f"the Spark Connect server {WHERE} has lost the session (it was started anew, or has ended it)"
     )
 
@@ -85,7 +85,7 @@ def test_a_silent_server_is_waited_for_and_then_lost(
     monkeypatch.setattr(module, "SILENCE_S", 0.1)
     client.error = Unavailable("no")
     watch.start(lost.put)
-    assert lost.get(timeout=10) == f"the Spark Connect server {WHERE} has not answered for 0.1 s"
+    assert lost.get(timeout=60) == f"the Spark Connect server {WHERE} has not answered for 0.1 s"
     assert caplog.text.count(f"{WHERE} does not answer; waiting") == 1
 
 
@@ -119,7 +119,7 @@ def test_an_end_of_ones_own_is_no_loss(client: Client, watch: ServerWatch) -> No
     watch.close()
     for thread in threading.enumerate():
         if thread.name.startswith("spark-connect-"):
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
     assert lost.empty()
 

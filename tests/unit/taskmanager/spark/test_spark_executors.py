@@ -108,7 +108,7 @@ def test_what_can_run_nothing_any_more_is_lost(
     session.jobs, session.is_stopped = jobs, is_stopped
     lost = threading.Event()
     Executors(session).watch(lost.set)
-    assert lost.wait(10)
+    assert lost.wait(60)
     assert words in caplog.text
 
 
@@ -137,6 +137,6 @@ def test_with_dynamic_allocation_nobody_is_missed_while_no_job_runs() -> None:
     executors = Executors(session)
     executors.watch(lost.set)
     for _ in range(10):  # each after 5 ms
-        assert looks.acquire(timeout=10)
+        assert looks.acquire(timeout=60)
     executors.close()
     assert not lost.is_set()

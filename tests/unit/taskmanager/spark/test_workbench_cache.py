@@ -11,7 +11,7 @@ from taskmanager.spark.workbench import Workbench, WorkbenchCache
 
 VERTEX, OTHER = ("run", "graph", "count"), ("run", "graph", "read")
 FOREVER_S = 60.0  # a test that really waits for so long has failed
-WAIT_S = 10.0
+WAIT_S = 40.0
 
 
 class Bench(Workbench):
