@@ -172,6 +172,7 @@ class CheckpointCoordinator:
             effects = self._drained(now_ms)
         elif isinstance(event, LastOneDropped):
             self._last_id = 0
+            self._savepoints = deque(one for one in self._savepoints if not one.last)  # it may not have begun yet
         elif isinstance(event, InputExhausted):
             self._exhausted = True
             self._terminal_kind = CheckpointKind.SAVEPOINT if event.is_savepoint else CheckpointKind.CHECKPOINT

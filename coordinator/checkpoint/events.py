@@ -139,7 +139,10 @@ class InputExhausted:
 
 @dataclass(frozen=True, slots=True)
 class LastOneDropped:
-    """Others may follow the checkpoint that was to be the last of its attempt. From the JobMaster only."""
+    """Others may follow the checkpoint that was to be the last of its attempt, or that one need not begin any more.
+
+    From the JobMaster only, which has answered its own request itself.
+    """
 
 
 CheckpointEvent = (

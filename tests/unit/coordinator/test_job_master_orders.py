@@ -570,3 +570,23 @@ def test_a_rescale_whose_messages_would_be_too_large_is_refused_and_the_job_goes
     assert driver.state is JobState.RUNNING
     driver.tick(5_000)
     assert driver.of(effects.PersistCheckpointId), "checkpoints go on"
+
+
+def test_checkpoints_go_on_when_a_rescale_proves_impossible_before_its_own_snapshot_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Driver(word_count(checkpoints=CheckpointOptions(max_concurrent=2))).run()
+    first, second = driver.trigger(), driver.trigger()
+    ask(driver)
+    monkeypatch.setattr(deploy_size.check_size, "__defaults__", (10,))
+    driver.acknowledge(first)
+    driver.persisted(driver.one(effects.PersistCheckpoint))  # fresh enough, so the rescale is tried from it
+    assert "goes on as before" in driver.one(effects.AnswerRescale).error
+    driver.acknowledge(second)
+    driver.persisted(driver.one(effects.PersistCheckpoint))
+    if not driver.of(effects.PersistCheckpointId):
+        driver.tick(1_000)
+    third, _ = snapshot(driver)
+    driver.commit(third.checkpoint_id)
+    driver.tick(1_000)
+    assert driver.of(effects.PersistCheckpointId), "the third was not the last one of the attempt"
