@@ -255,7 +255,7 @@ class InputGate:
     def record(self, checkpoint_id: int, delivered: frozenset[int]) -> RunningRecording:
         """Keeps, for an unaligned checkpoint, what is queued and what comes on each channel until its barrier.
 
-        delivered: channels whose barrier has been taken.
+        delivered: channels whose barrier has been taken. A closed gate gives one that is cancelled already.
         """
         with self._lock:
             recording = ChannelRecording(checkpoint_id, len(self._channels), delivered)
@@ -264,7 +264,9 @@ class InputGate:
                     recording.arrived(number, element, size)
                 channel.not_full.notify_all()
             running = RunningRecording(recording)
-            if not running.end_if_over():
+            if self._closed:
+                running.cancel()
+            elif not running.end_if_over():
                 self._recordings[checkpoint_id] = running
             return running
 

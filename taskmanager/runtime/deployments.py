@@ -11,7 +11,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent import futures
 from typing import Any
 
 from lockgate_proto.messages import (
@@ -38,6 +37,7 @@ from taskmanager.exchange.fencing import TokenFence
 from taskmanager.exchange.peers import PeerChannels
 from taskmanager.exchange.registry import GateRegistry
 from taskmanager.runtime import faults
+from taskmanager.runtime.background import BackgroundThreads
 from taskmanager.runtime.failures import cause_of, text_of
 from taskmanager.runtime.subtask_task import SubtaskTask
 from taskmanager.runtime.wiring import Wiring
@@ -59,8 +59,8 @@ class DeployedAttempt:
         self.graph = graph
         self.tasks: dict[SubtaskId, SubtaskTask] = {}
         self.live: set[SubtaskId] = set()
-        self.uploads = futures.ThreadPoolExecutor(max(2, subtask_count), thread_name_prefix="upload")
-        self.discoveries = futures.ThreadPoolExecutor(2, thread_name_prefix="discover")
+        self.uploads = BackgroundThreads(max(2, subtask_count), "upload")
+        self.discoveries = BackgroundThreads(2, "discover")
 
     def release(self) -> None:
         """Gives the background threads back; what has not begun never will."""

@@ -50,7 +50,7 @@ from taskmanager.runtime.output_set import OutputSet
 from taskmanager.runtime.pace import BatchPace
 from taskmanager.runtime.uploads import SnapshotUploads
 from taskmanager.runtime.wall_clock import unix_ms, wait_until
-from taskmanager.state.filesystem import locate, remove_folder
+from taskmanager.state.backend import remove_checkpoint
 from taskmanager.task import effects as do
 from taskmanager.task import events as on
 from taskmanager.task.machine import SubtaskMachine
@@ -438,7 +438,7 @@ class SubtaskTask:
     def _discard(self, checkpoint_id: int) -> None:
         """Removes what a checkpoint that was given up has left; ids are never used again."""
         try:
-            remove_folder(locate(self._context.checkpoint_directory).child(f"chk-{checkpoint_id}"))
+            remove_checkpoint(self._context.checkpoint_directory, checkpoint_id)
         except (OSError, ValueError) as error:
             log.info("%s: checkpoint %d was given up, and its files stay: %s", self._name, checkpoint_id, error)
 

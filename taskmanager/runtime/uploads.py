@@ -55,12 +55,7 @@ class SnapshotUploads:
             snapshot.release()
         if checkpoint_id not in self._running:
             return
-        upload, running = self._running[checkpoint_id]
-        _cancel(upload, running)
-        if upload.cancelled() or checkpoint_id in self._acknowledged:
-            return
-        # The leader removed the folder when it gave the checkpoint up; this upload may have written to it since.
-        upload.add_done_callback(lambda _: self._discard(checkpoint_id))
+        self._give_up(checkpoint_id, *self._running[checkpoint_id])
 
     def acknowledged(self, checkpoint_id: int) -> None:
         """The leader is being told that it is durable: from now on only the leader may remove it."""
@@ -71,9 +66,17 @@ class SnapshotUploads:
         for snapshot in self._frozen.values():
             snapshot.release()
         self._frozen.clear()
-        for running in self._running.values():
-            _cancel(*running)
+        for checkpoint_id, running in self._running.items():
+            self._give_up(checkpoint_id, *running)
         return not futures.wait([upload for upload, _ in self._running.values()], timeout_s).not_done
+
+    def _give_up(self, checkpoint_id: int, upload: futures.Future[None], snapshot: Snapshot) -> None:
+        """Nobody will be told that it is stored, unless that has happened."""
+        if upload.cancel():  # one that runs releases what it holds itself
+            snapshot.release()
+        elif checkpoint_id not in self._acknowledged:
+            # The leader removed the files when it gave the checkpoint up, or the job; this may have written some since.
+            upload.add_done_callback(lambda _: self._discard(checkpoint_id))
 
     def _persist(self, checkpoint_id: int, snapshot: Snapshot, channels: FrozenChannels | None) -> None:
         started = time.monotonic()
@@ -90,9 +93,3 @@ class SnapshotUploads:
             self._done(UploadFailed(checkpoint_id, text_of(error)))
         else:
             self._done(UploadDone(checkpoint_id, state, round((time.monotonic() - started) * 1000)))
-
-
-def _cancel(upload: futures.Future[None], snapshot: Snapshot) -> None:
-    """Only an upload that has not begun can be cancelled; one that runs releases what it holds itself."""
-    if upload.cancel():
-        snapshot.release()

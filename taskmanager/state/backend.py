@@ -84,6 +84,13 @@ class FileBackend:
         return _FileWriter(self._directory, checkpoint_id, self._prefix)
 
 
+def remove_checkpoint(directory: str, checkpoint_id: int) -> None:
+    """Deletes what a FileBackend there has stored for a checkpoint that never became complete. Raises OSError."""
+    root = filesystem.locate(directory)
+    filesystem.remove_folder(root.child(f"chk-{checkpoint_id}"))
+    filesystem.remove_files(root.child(SHARED_FOLDER), f"{checkpoint_id}-")
+
+
 def make_backend(choice: StateBackend | None, directory: str, prefix: str) -> Backend:
     """The backend a job graph asks for; `filesystem` in the checkpoint directory when it asks for none."""
     backend = choice.backend if choice else None

@@ -146,6 +146,14 @@ def remove_folder(location: Location) -> None:
             location.fs.delete_dir(location.path)
 
 
+def remove_files(folder: Location, prefix: str) -> None:
+    """Deletes the files of a folder whose names begin so; none, and no folder, is fine. Raises OSError."""
+    found = folder.fs.get_file_info(pafs.FileSelector(folder.path, allow_not_found=True))
+    for one in found:
+        if one.type == pafs.FileType.File and one.base_name.startswith(prefix):
+            folder.fs.delete_file(one.path)
+
+
 def exists(location: Location) -> bool:
     """True when a file or folder is there."""
     return bool(location.fs.get_file_info(location.path).type != pafs.FileType.NotFound)

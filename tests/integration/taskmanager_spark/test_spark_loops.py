@@ -32,7 +32,9 @@ from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, S
 pytestmark = pytest.mark.integration
 
 ROWS, LAPS = 300, 25
-ROWS_PER_SECOND = 300.0  # the source goes on for a while: however fast the machine is, a snapshot finds records circling
+ROWS_PER_SECOND = (
+    300.0  # the source goes on for a while: however fast the machine is, a snapshot finds records circling
+)
 
 
 @pytest.fixture

@@ -131,6 +131,13 @@ def test_close_ends_everything_and_tells_the_senders() -> None:
         gate.connect(0)
 
 
+def test_what_is_recorded_on_a_closed_gate_is_given_up_at_once() -> None:
+    gate = _gate()
+    gate.close()
+    gate.close()
+    assert gate.record(5, frozenset()).wait() is None, "nobody would end it: its upload would wait for ever"
+
+
 def test_a_cancelled_sender_gives_up_while_it_waits_for_room() -> None:
     gate = _gate(1, max_elements=1)
     gate.put(0, _table(1))

@@ -10,7 +10,7 @@ import pytest
 from lockgate_proto.messages import SubtaskState
 
 from taskmanager.runtime.uploads import SnapshotUploads
-from taskmanager.state.filesystem import locate, remove_folder
+from taskmanager.state.backend import remove_checkpoint
 
 
 class _Slow:
@@ -18,14 +18,16 @@ class _Slow:
 
     def __init__(self, folder: Path, number: int) -> None:
         self.file = folder / f"chk-{number}" / "a.state"
+        self.shared = folder / "shared" / f"{number}-a.state"
         self.begun, self.may_write = threading.Event(), threading.Event()
 
     def persist(self) -> SubtaskState:
         """See taskmanager.task.program.Snapshot."""
         self.begun.set()
         assert self.may_write.wait(60)
-        self.file.parent.mkdir()
-        self.file.write_text("state")
+        for file in (self.file, self.shared):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text("state")
         return SubtaskState()
 
     def release(self) -> None:
@@ -38,7 +40,7 @@ def test_an_upload_that_ends_after_its_checkpoint_was_given_up_leaves_no_file(
 ) -> None:
     told: list[object] = []
     with futures.ThreadPoolExecutor(1) as pool:
-        uploads = SnapshotUploads(pool, told.append, lambda n: remove_folder(locate(f"{tmp_path}/chk-{n}")))
+        uploads = SnapshotUploads(pool, told.append, lambda n: remove_checkpoint(str(tmp_path), n))
         one, other = _Slow(tmp_path, 1), _Slow(tmp_path, 2)
         for number, snapshot in ((1, one), (2, other)):
             uploads.keep(number, snapshot)
@@ -51,3 +53,23 @@ def test_an_upload_that_ends_after_its_checkpoint_was_given_up_leaves_no_file(
         other.may_write.set()
         assert uploads.close(60) or other.begun.is_set()
     assert one.file.exists() is is_acknowledged
+    assert one.shared.exists() is is_acknowledged
+
+
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+def test_an_upload_that_outlives_its_subtask_leaves_no_file(tmp_path: Path, is_acknowledged: bool) -> None:
+    with futures.ThreadPoolExecutor(1) as pool:
+        uploads = SnapshotUploads(pool, lambda _: None, lambda n: remove_checkpoint(str(tmp_path), n))
+        late, older = _Slow(tmp_path, 5), tmp_path / "shared" / "55-a.state"
+        uploads.keep(5, late)
+        uploads.start(5)
+        assert late.begun.wait(60)
+        if is_acknowledged:
+            uploads.acknowledged(5)
+        assert not uploads.close(0)
+        older.parent.mkdir()
+        older.write_text("of another checkpoint")
+        late.may_write.set()
+    assert late.file.exists() is is_acknowledged
+    assert late.shared.exists() is is_acknowledged
+    assert older.exists()

@@ -1,0 +1,77 @@
+"""BackgroundThreads: calls in order, some at a time, and none that keeps the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from taskmanager.runtime.background import BackgroundThreads
+
+_HUNG = """
+import threading
+from taskmanager.runtime.background import BackgroundThreads
+
+threads, begun = BackgroundThreads(1, "upload"), threading.Event()
+
+def hang():
+    begun.set()
+    threading.Event().wait()
+
+threads.submit(hang)
+begun.wait()
+threads.shutdown(wait=False, cancel_futures=True)
+"""
+
+
+def test_calls_run_in_order_and_answer() -> None:
+    threads = BackgroundThreads(1, "t")
+    done: list[int] = []
+    futures = [threads.submit(done.append, number) for number in range(50)]
+    failed = threads.submit(int, "x")
+    assert [one.result(60) for one in futures] == [None] * 50
+    assert done == list(range(50))
+    with pytest.raises(ValueError, match="invalid literal"):
+        failed.result(60)
+    assert threads.submit(int, "7").result(60) == 7, "its threads had nothing left to do and ended"
+
+
+def test_no_more_run_at_a_time_than_was_said_and_no_fewer() -> None:
+    threads, both, go = BackgroundThreads(2, "t"), threading.Barrier(3), threading.Event()
+
+    def call() -> None:
+        both.wait(60)
+        go.wait(60)
+
+    futures = [threads.submit(call) for _ in range(2)]
+    third = threads.submit(int)
+    both.wait(60)
+    assert not third.running()
+    assert third.cancel()
+    go.set()
+    for one in futures:
+        one.result(60)
+
+
+def test_after_the_end_what_waits_never_begins_and_nothing_more_is_taken() -> None:
+    threads, begun, go = BackgroundThreads(1, "t"), threading.Event(), threading.Event()
+
+    def call() -> None:
+        begun.set()
+        go.wait(60)
+
+    running, waiting = threads.submit(call), threads.submit(int)
+    assert begun.wait(60)
+    threads.shutdown(wait=False, cancel_futures=True)
+    assert waiting.cancelled()
+    with pytest.raises(RuntimeError, match="nothing any more"):
+        threads.submit(int)
+    go.set()
+    threads.shutdown(wait=True)
+    assert running.done()
+
+
+def test_a_call_that_hangs_does_not_keep_the_process() -> None:
+    assert subprocess.run([sys.executable, "-c", _HUNG], check=False, timeout=120).returncode == 0
