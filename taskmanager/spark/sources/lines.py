@@ -99,6 +99,8 @@ class LineSource:
                 pieces.append(piece)
             size += used
             if split.end < 0 or self._splits[split.split].offset < split.end:
+                if self._by_split and not piece:
+                    continue  # a line that is still being written, or but a header: others need not wait for it
                 going_on = split.split
                 if self._by_split:
                     self._let_others_read(going_on)

@@ -278,3 +278,26 @@ def test_compressed_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(b"x")
     with pytest.raises(UserError, match=r"a\.gz is compressed"):
         discover(text(tmp_path), ())
+
+
+@pytest.mark.parametrize("begun", ["torn line without its end", "n,s\n"])
+def test_a_file_with_nothing_to_give_yet_keeps_no_other_waiting(tmp_path: Path, begun: str) -> None:
+    """Either a line that is still being written, or nothing but a header; read a file at a time, for event time."""
+    (tmp_path / "a").write_text(begun)
+    (tmp_path / "b").write_text("n,s\n" * (begun == "n,s\n") + "1,x\n" * 3)
+    options = {"header": "true"} if begun == "n,s\n" else {}
+    kind = FileFormat.CSV if options else FileFormat.TEXT
+    source = FileSource(str(tmp_path), kind, schema="n INT, s STRING", options=options, continuous=True)
+    reader = LineSource(source, ("n", "s"), by_split=True)
+    reader.spec()
+    reader.assign((SplitState("a", 0, -1), SplitState("b", 0, -1)), complete=False)
+    batch = reader.read(1000, 0)
+    assert isinstance(batch, Reading)
+    assert (b"".join(batch.content), batch.split) == (b"1,x\n" * 3, "b")
+    assert isinstance(reader.read(1000, 0), Idle)
+    with (tmp_path / "a").open("a") as file:
+        file.write("2,y\n")
+    batch = reader.read(1000, 10_000)
+    assert isinstance(batch, Reading)
+    assert batch.content == [(begun.removesuffix("n,s\n") + "2,y\n").encode()]
+    assert batch.split == "a"
