@@ -19,10 +19,6 @@ settings.load_profile("lockgate")
 
 _numbers = itertools.count(1)
 
-# How long an example takes says how busy the machine is, and nothing else.
-settings.register_profile("lockgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("lockgate")
-
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:

@@ -119,7 +119,7 @@ class LedgerJob:
         pipeline = dataclasses.replace(self._pipeline, folder=self._field.fetch(self._pipeline.folder))
         records = _read_ledger(pipeline)
         assert records.is_exact, f"{self.key}: {records}"
-        assert not check_totals(pipeline.partitions, pipeline.rows, pipeline.read_totals())
+        assert not check_totals([pipeline.rows] * pipeline.partitions, pipeline.read_totals())
         counted = {one.operator_id: one.records_in for one in status.operators}
         assert counted["ledger"] == self._pipeline.partitions * self._pipeline.rows
         return status
@@ -133,7 +133,7 @@ class LedgerJob:
 
 def _read_ledger(pipeline: DrillPipeline) -> RecordCheck:
     for last_try in (False, True):
-        oracle = LedgerOracle(pipeline.partitions, pipeline.rows)
+        oracle = LedgerOracle([pipeline.rows] * pipeline.partitions)
         try:
             pipeline.read_ledger(oracle)
             break

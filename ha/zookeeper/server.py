@@ -187,7 +187,7 @@ class ZooKeeperServer:
         """What the server writes to its error output."""
         return self.data_dir / "zookeeper.log"
 
-    def start(self, timeout_ms: int = 20_000) -> None:
+    def start(self, timeout_ms: int = 60_000) -> None:
         """Starts the process and waits until it serves. Raises ZooKeeperStartError with one sentence for the user."""
         self.launch()
         self.wait_serving(timeout_ms)
@@ -220,7 +220,7 @@ class ZooKeeperServer:
             )
         logger.info("ZooKeeper started: address=%s pid=%s data=%s", self.address, self._process.pid, self.data_dir)
 
-    def wait_serving(self, timeout_ms: float = 20_000) -> None:
+    def wait_serving(self, timeout_ms: float = 60_000) -> None:
         """Waits until it serves; with an infinite limit, as long as it runs. Raises ZooKeeperStartError."""
         process, deadline = self._process, time.monotonic() + timeout_ms / 1000
         if process is None:
@@ -371,7 +371,7 @@ class ZooKeeperEnsemble:
         """`host:port,host:port` for clients."""
         return ",".join(one.address for one in self.servers)
 
-    def start(self, timeout_ms: int = 30_000) -> None:
+    def start(self, timeout_ms: int = 60_000) -> None:
         """Starts every server and waits until all serve. On failure none is left behind. Raises ZooKeeperStartError."""
         try:
             for one in self.servers:

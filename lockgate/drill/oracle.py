@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,20 +16,21 @@ Integers = npt.NDArray[np.int64]
 class LedgerOracle:
     """Counts every record of an append-only ledger against the input.
 
-    The input is `partitions` x `rows` records (partition, sequence), sequence from 0 in each partition.
+    The input is records (partition, sequence), both from 0; rows: so many there are of each partition.
     """
 
-    def __init__(self, partitions: int, rows: int) -> None:
-        self._partitions = partitions
-        self._rows = rows
-        self._seen: Integers = np.zeros(partitions * rows, dtype=np.int64)
+    def __init__(self, rows: Sequence[int]) -> None:
+        self._rows: Integers = np.asarray(rows, dtype=np.int64)
+        self._first: Integers = np.cumsum(self._rows) - self._rows  # a partition's place among all records
+        self._seen: Integers = np.zeros(int(self._rows.sum()), dtype=np.int64)
         self._strangers = 0
 
     def add(self, partition: Integers, sequence: Integers) -> None:
         """Takes some rows of the ledger: two columns of the same length."""
-        known = (partition >= 0) & (partition < self._partitions) & (sequence >= 0) & (sequence < self._rows)
+        known = (partition >= 0) & (partition < self._rows.size) & (sequence >= 0)
+        known[known] = sequence[known] < self._rows[partition[known]]
         self._strangers += int(np.count_nonzero(~known))
-        places = partition[known] * self._rows + sequence[known]
+        places = self._first[partition[known]] + sequence[known]
         self._seen += np.bincount(places, minlength=self._seen.size)
 
     def check(self) -> RecordCheck:
@@ -48,13 +49,16 @@ class Total:
     last: int
 
 
-def check_totals(partitions: int, rows: int, found: Mapping[int, Total]) -> tuple[str, ...]:
-    """Sentences on every partition whose aggregate differs from the input's. Empty when all are right."""
-    wanted = Total(rows, rows * (rows - 1) // 2, rows - 1)
+def check_totals(rows: Sequence[int], found: Mapping[int, Total]) -> tuple[str, ...]:
+    """Sentences on every partition whose aggregate differs from the input's. Empty when all are right.
+
+    rows: so many there are of each partition; one without any has no aggregate.
+    """
+    wanted = {number: Total(n, n * (n - 1) // 2, n - 1) for number, n in enumerate(rows) if n}
     problems = [
-        f"partition {number}: the aggregate says {found.get(number)}, the input {wanted}"
-        for number in range(partitions)
-        if found.get(number) != wanted
+        f"partition {number}: the aggregate says {found.get(number)}, the input {total}"
+        for number, total in wanted.items()
+        if found.get(number) != total
     ]
-    problems += [f"partition {number} was never in the input" for number in sorted(set(found) - set(range(partitions)))]
+    problems += [f"partition {number} was never in the input" for number in sorted(set(found) - set(wanted))]
     return tuple(problems)

@@ -37,7 +37,8 @@ _TABLE = "totals"
 class DrillPipeline:
     """generator -> SQL -> exchange by partition -> (transactional ledger | keyed totals -> SQL upsert).
 
-    folder: where the outputs go, on a disk that task managers and drill share; rate: rows a second and partition.
+    folder: where the outputs go, on a disk that task managers and drill share; rows: of each partition, 0 for no end;
+    rate: rows a second and partition.
     """
 
     folder: Path

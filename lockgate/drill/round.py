@@ -128,6 +128,9 @@ class Round:
             return assemble(self._target, victim.pid, before, observer.events)
 
         survived = observer.wait_for(lambda: is_survived(seen()), _SURVIVAL_LIMIT_S)
+        if not survived and _state(observer) == JobState.FINISHED:
+            self._say("  too late: there was no input left to go on with; this kill does not count")
+            return False
         account.kills.append(seen())
         self._say("  " + describe_kill(account.kills[-1]))
         if not survived:
@@ -144,11 +147,12 @@ class Round:
             account.problems.append(f"the job has not finished: {_story(observer)}")
 
     def _take_stock(self, pipeline: DrillPipeline, observer: JobObserver, account: Account) -> None:
-        oracle = LedgerOracle(pipeline.partitions, pipeline.rows)
+        rows = [pipeline.rows] * pipeline.partitions
+        oracle = LedgerOracle(rows)
         try:
             pipeline = dataclasses.replace(pipeline, folder=self._arena.fetch(pipeline.folder))
             pipeline.read_ledger(oracle)
-            account.problems += check_totals(pipeline.partitions, pipeline.rows, pipeline.read_totals())
+            account.problems += check_totals(rows, pipeline.read_totals())
         except (OSError, pa.ArrowException, sqlite3.Error) as error:
             account.problems.append(f"the job's output cannot be read: {error}")
         account.records = oracle.check()

@@ -28,7 +28,7 @@ from lockgate.local.process import ChildProcess
 
 log = logging.getLogger(__name__)
 
-_REGISTRATION_LIMIT_S = 30.0
+_REGISTRATION_LIMIT_S = 120.0
 
 
 def child_command(role: str, spec: Mapping[str, Any]) -> list[str]:
@@ -290,6 +290,8 @@ class LocalCluster:
     def _on_end(self, child: ChildProcess) -> None:
         role = child.name.rpartition("-")[0]
         child.close()
+        with self._condition:
+            self._announced.discard(child.pid)  # the system may give it to the next one, which is not ready yet
         log.info("%s (pid %d) ended with exit code %s", child.name, child.pid, child.exit_code)
         if not self._is_complete:
             if not self._is_stopping:

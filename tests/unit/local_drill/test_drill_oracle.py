@@ -13,7 +13,7 @@ def _whole_input(partitions: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check(partition: np.ndarray, sequence: np.ndarray, partitions: int = 3, rows: int = 100) -> RecordCheck:
-    oracle = LedgerOracle(partitions, rows)
+    oracle = LedgerOracle([rows] * partitions)
     middle = len(partition) // 2
     oracle.add(partition[:middle], sequence[:middle])  # as from two files
     oracle.add(partition[middle:], sequence[middle:])
@@ -60,7 +60,20 @@ def test_records_that_were_never_in_the_input_count_as_too_many() -> None:
 
 
 def test_an_empty_ledger_has_lost_everything() -> None:
-    assert LedgerOracle(2, 10).check() == RecordCheck(20, 20, 0)
+    assert LedgerOracle([10, 10]).check() == RecordCheck(20, 20, 0)
+
+
+def test_partitions_may_be_of_different_lengths() -> None:
+    def check(partition: list[int], sequence: list[int]) -> RecordCheck:
+        oracle = LedgerOracle([2, 0, 3])
+        oracle.add(np.array(partition), np.array(sequence))
+        return oracle.check()
+
+    assert check([2, 0, 2, 0, 2], [2, 0, 0, 1, 1]) == RecordCheck(5, 0, 0)
+    assert check([2, 0, 2, 0], [1, 0, 0, 1]) == RecordCheck(5, 1, 0), "the last one of the longest"
+    assert check([2, 0, 2, 0, 2, 0], [2, 0, 0, 1, 1, 2]) == RecordCheck(5, 0, 1), "beyond the end of a shorter one"
+    assert check([2, 0, 2, 0, 2, 1], [2, 0, 0, 1, 1, 0]) == RecordCheck(5, 0, 1), "of one that is empty"
+    assert check_totals([2, 0, 3], {0: Total(2, 1, 1), 2: Total(3, 3, 2)}) == ()
 
 
 def test_nothing_expected_is_no_pass() -> None:
@@ -68,11 +81,11 @@ def test_nothing_expected_is_no_pass() -> None:
 
 
 def test_right_totals_raise_no_problem() -> None:
-    assert check_totals(2, 4, {0: Total(4, 6, 3), 1: Total(4, 6, 3)}) == ()
+    assert check_totals([4, 4], {0: Total(4, 6, 3), 1: Total(4, 6, 3)}) == ()
 
 
 def test_every_wrong_missing_or_foreign_total_is_named() -> None:
-    problems = check_totals(3, 4, {0: Total(4, 6, 3), 1: Total(5, 6, 3), 7: Total(1, 0, 0)})
+    problems = check_totals([4, 4, 4], {0: Total(4, 6, 3), 1: Total(5, 6, 3), 7: Total(1, 0, 0)})
     assert [problem.split(":")[0] for problem in problems] == [
         "partition 1",
         "partition 2",

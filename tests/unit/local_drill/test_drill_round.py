@@ -25,6 +25,7 @@ class Stage:
         self.status: JobStatus | None = JobStatus("drill", state=state)
         self.becomes = state
         self.is_whole = is_whole
+        self.after_kill: JobState | None = None
         self.events: tuple[JobEvent, ...] = ()
         self.client = self
 
@@ -54,6 +55,7 @@ class Stage:
     def kill(self, victim: Victim) -> int:
         """See Arena."""
         self.story.append(f"kill {victim.pid}")
+        self.becomes = self.after_kill or self.becomes
         return 1
 
 
@@ -108,3 +110,17 @@ def test_no_kill_when_the_input_has_become_too_short_during_the_pause() -> None:
     assert stage.story[2][0] == "pause"
     assert "kill 4711" not in stage.story
     assert account.problems == []
+
+
+@pytest.mark.parametrize(
+    ("state", "counted", "problems"),
+    [(JobState.FINISHED, 0, 0), (JobState.FAILED, 1, 1), (JobState.RUNNING, 1, 1)],
+)
+def test_a_kill_that_the_end_of_the_input_has_overtaken_does_not_count(
+    state: JobState, counted: int, problems: int
+) -> None:
+    stage = Stage()
+    stage.after_kill = state
+    account = one_kill(stage)
+    assert "kill 4711" in stage.story
+    assert (len(account.kills), len(account.problems)) == (counted, problems)
