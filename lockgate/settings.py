@@ -199,11 +199,6 @@ def load_settings(
         raise SettingsError(_explain(error, given, env_values, path)) from error
 
 
-def config_path(config: str | os.PathLike[str] | None = None) -> Path | None:
-    """The settings file that `load_settings` would read, or None."""
-    return _config_path(config, os.environ)
-
-
 def absolute(path: str) -> str:
     """A local path made absolute (`~` expanded); a URI stays as it is."""
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))

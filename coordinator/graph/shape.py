@@ -19,7 +19,6 @@ from lockgate_proto.messages import (
     Operator,
     PythonSink,
     PythonSource,
-    PythonTransform,
     SocketSource,
     SqlSink,
     Vertex,
@@ -28,7 +27,6 @@ from lockgate_proto.messages import (
 
 SOURCES = (FileSource, GeneratorSource, PythonSource, SocketSource, KafkaSource)
 KEYED = (KeyedAggregate, KeyedProcess, Deduplicate, IntervalJoin)
-_PICKLED = (PythonTransform, KeyedProcess, ForeachBatchSink, PythonSource, PythonSink)
 SINKS = (FileSink, SqlSink, ConsoleSink, ForeachBatchSink, PythonSink, KafkaSink)
 
 
@@ -85,12 +83,6 @@ def vertex_shapes(graph: JobGraph) -> tuple[VertexShape, ...]:
         )
         for vertex in graph.vertices
     )
-
-
-def has_pickled_code(graph: JobGraph) -> bool:
-    """True when the graph carries Python functions, which only authenticated clients may submit."""
-    kinds = (operator.kind for vertex in graph.vertices for operator in vertex.operators)
-    return any(isinstance(kind, _PICKLED) for kind in kinds)
 
 
 def poll_interval_ms(source: Operator) -> int | None:

@@ -155,11 +155,6 @@ class SlotPool:
         )
 
     @property
-    def total_slots(self) -> int:
-        """Slots of all registered task managers."""
-        return sum(one.slots for one in self._task_managers.values())
-
-    @property
     def free_slots(self) -> int:
         """Slots that no job holds."""
         return sum(one.free for one in self._task_managers.values())

@@ -125,8 +125,8 @@ class Attempt:
             times.append(self.deployed_ms + DEPLOY_TIMEOUT_MS)
         return min((at for at in times if at is not None), default=None)
 
-    def all_committed(self, checkpoint_id: int, deadline_ms: int) -> bool:
-        """True when every subtask has made this checkpoint visible. The first call sets the deadline for it."""
+    def await_commits(self, checkpoint_id: int, deadline_ms: int) -> bool:
+        """Has every subtask a deadline to make this checkpoint visible, from the first call on; True when all have."""
         if self._commit_deadline_ms is None:
             self._commit_deadline_ms = deadline_ms
         return not self._not_committed(checkpoint_id)

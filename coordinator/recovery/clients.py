@@ -178,7 +178,7 @@ class Steered(ABC):
         assert self._snapshots is not None
         taken, attempt = self._snapshots.terminal_id, self._attempt
         deadline_ms = now_ms + self._options.timeout_ms
-        if attempt is None or (taken and not attempt.all_committed(taken, deadline_ms)):
+        if attempt is None or (taken and not attempt.await_commits(taken, deadline_ms)):
             return
         if not taken:  # a checkpoint could begin, and show what came after the savepoint
             self._tear_down("the job is stopped", now_ms)

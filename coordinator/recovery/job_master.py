@@ -426,7 +426,7 @@ class JobMaster(Closing):
         self._proceed_orders(now_ms)
         if self._state is JobState.FINISHING and snapshots.terminal_id and self._ending is None:
             deadline_ms = now_ms + self._options.timeout_ms
-            if attempt.all_committed(snapshots.terminal_id, deadline_ms):
+            if attempt.await_commits(snapshots.terminal_id, deadline_ms):
                 self._end("FINISHED", "", now_ms)
 
     def _next_wake_ms(self) -> int | None:

@@ -15,14 +15,12 @@ import logging
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 from lockgate_proto import rpc
 from lockgate_proto.messages import (
-    AcknowledgeCheckpoint,
     CoordinatorMessage,
     Goodbye,
     Heartbeat,
@@ -30,12 +28,12 @@ from lockgate_proto.messages import (
     Register,
     Registered,
     SubtaskCounters,
-    SubtaskId,
     TaskManagerMessage,
 )
 from lockgate_proto.security import Credentials
 
 from taskmanager.exchange.fencing import TokenFence
+from taskmanager.runtime.recent import RecentMessages
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +42,6 @@ LONGEST_PAUSE_S = 0.5
 SILENCE_BEATS = 6  # a leader that has sent heartbeats and is silent for so many of them is left
 CLOSE_WAIT_S = 1.0
 GOODBYE_WAIT_S = 5.0  # an idle leader takes a millisecond; meanwhile everything here goes on
-REPEAT_S = 10.0  # a leader that has not heard from here for longer counts this task manager as lost
-REPEATED = 1_000
 # What trying again does not mend: somebody has to change a setting (a duplicate id, a wrong secret).
 REFUSALS = frozenset(
     {
@@ -124,7 +120,7 @@ class ControlClient:
         self._connection: LeaderConnection | None = None
         self._is_stopping = False
         self._stop_beating = threading.Event()
-        self._recent: deque[tuple[float, int, Any]] = deque(maxlen=REPEATED)  # when, under which token, body
+        self._recent = RecentMessages()
         self._heard_beat_at = 0.0  # of the present connection; 0: none yet
         self._told_refusal = ""  # the refusal that was logged last; "" since a leader took this task manager
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
@@ -155,33 +151,15 @@ class ControlClient:
     def send(self, body: Any) -> None:
         """Sends a body to the leader, now or when it is back. Never blocks, from any thread."""
         with self._changed:
-            self._remember(body)
+            self._recent.said(body, self._fence.highest, time.monotonic())
             connection = self._connection
             if connection is not None:
                 connection.send(TaskManagerMessage(self._fence.highest, self._id, body))
 
-    def _remember(self, body: Any) -> None:
-        if isinstance(body, Heartbeat):
-            return
-        if isinstance(body, AcknowledgeCheckpoint):  # may carry state; an older one is of no use any more
-            self._recent = deque((one for one in self._recent if not _is_ack_of(one[2], body.subtask)), REPEATED)
-        now = time.monotonic()
-        while self._recent and now - self._recent[0][0] > REPEAT_S:
-            self._recent.popleft()
-        self._recent.append((now, self._fence.highest, body))
-
     def _greet(self, connection: LeaderConnection) -> None:
         """Register first, then what this same leader was told of late."""
-        bodies: list[Any] = [self._register()]
-        oldest = time.monotonic() - REPEAT_S
-        bodies += [body for at, token, body in self._recent if token == connection.record.token and at >= oldest]
-        for body in bodies:
+        for body in (self._register(), *self._recent.to_repeat(connection.record.token, time.monotonic())):
             connection.send(TaskManagerMessage(self._fence.highest, self._id, body))
-
-    def is_connected(self) -> bool:
-        """True while there is a stream (the leader may not have answered yet)."""
-        with self._changed:
-            return self._connection is not None
 
     def leave(self) -> None:
         """Says good-bye and waits until the leader has ended the stream for it, GOODBYE_WAIT_S at most.
@@ -294,6 +272,8 @@ class ControlClient:
         elif isinstance(message.body, Heartbeat):
             self._heard_beat_at = time.monotonic()
         else:
+            with self._changed:
+                self._recent.heard(message.body)
             try:
                 self._deliver(message.body)
             except Exception:
@@ -317,10 +297,6 @@ class ControlClient:
             log.warning("the leader at %s is silent, the stream is given up", connection.record.address)
             self._heard_beat_at = 0.0
             connection.abort()
-
-
-def _is_ack_of(body: Any, subtask: SubtaskId | None) -> bool:
-    return isinstance(body, AcknowledgeCheckpoint) and body.subtask == subtask
 
 
 def _is_same(one: LeaderRecord, other: LeaderRecord) -> bool:

@@ -115,11 +115,6 @@ class SubtaskMachine:
         return self._state in LIVE
 
     @property
-    def is_exhausted(self) -> bool:
-        """True when the input has ended and everything is flushed."""
-        return self._state is LifeCycle.EXHAUSTED
-
-    @property
     def has_reached_sink(self) -> bool:
         """True once this attempt's first rows at a sink were reported."""
         return self._reached_sink

@@ -54,7 +54,7 @@ from lockgate_proto.messages import (
 )
 
 from coordinator.graph.normalize import DEFAULT_EXPONENTIAL, normalize
-from coordinator.graph.shape import has_pickled_code, poll_interval_ms, slots_needed
+from coordinator.graph.shape import poll_interval_ms, slots_needed
 from coordinator.graph.validate import validate
 from tests.unit.coordinator.jobs import COUNT, FILES, tiny, word_count
 
@@ -524,10 +524,6 @@ def test_sources_and_sinks_get_their_defaults() -> None:
 
 def test_shape_questions() -> None:
     assert slots_needed(two(Edge("left", "right", Partitioning.REBALANCE), 2, 5)) == 5
-    assert not has_pickled_code(word_count())
-    assert has_pickled_code(with_kind(PythonTransform(function=b"x")))
-    assert has_pickled_code(keyed(PROCESS))
-    assert not has_pickled_code(keyed(Deduplicate(("word",))))
 
 
 TIME = EventTime(expression="at", out_of_orderness_ms=1000)

@@ -115,7 +115,7 @@ def test_end_of_input_before_any_record_starts_flushes_and_exhausts() -> None:
     machine = _inner()
     assert machine.handle(on.InputExhausted(), 0) == [RUNNING, do.Flush()]
     assert machine.handle(on.Flushed(), 0) == [do.ForwardEnd(), do.Report(SubtaskPhase.SUBTASK_EXHAUSTED)]
-    assert machine.is_exhausted
+    assert machine.state is LifeCycle.EXHAUSTED
 
 
 def test_end_of_input_twice_flushes_once() -> None:
