@@ -27,6 +27,8 @@ from tests.simulation.scenarios import (
 from tests.simulation.simulation import Scenario, simulate
 from tests.simulation.world import Violation
 
+pytestmark = pytest.mark.timeout(1800)  # nothing here can hang for real, and a slow machine takes its time
+
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = int(os.environ.get("LOCKGATE_SIMULATION_SEEDS", "400"))
 CHUNK = 50

@@ -16,16 +16,17 @@ from lockgate_proto.security import Credentials
 
 from coordinator.runtime.follow import Follower
 from coordinator.runtime.settings import CoordinatorSettings
+from lockgate.local.ports import choose
 
 pytestmark = pytest.mark.integration
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class CutOffLeader:
     """Beats as the leader of token 1, whoever leads by now, and notes who asked it under which token."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int) -> None:
         self.requests: queue.Queue[FollowRequest] = queue.Queue()
         self._over = threading.Event()
         self._pool = ThreadPoolExecutor(4, "cut-off-leader")
@@ -48,7 +49,7 @@ class CutOffLeader:
 
 @pytest.fixture
 def former() -> Iterator[CutOffLeader]:
-    leader = CutOffLeader()
+    leader = CutOffLeader(*choose(1))  # one that nobody takes while a test has stopped it
     yield leader
     leader.stop()
 

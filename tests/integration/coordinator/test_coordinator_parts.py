@@ -22,7 +22,7 @@ from coordinator.runtime.settings import CoordinatorSettings
 from coordinator.runtime.watch import KEPT_EVENTS, WatchEnd, WatchHub
 from coordinator.runtime.workers import KeyedWorkers
 
-WAIT_S = 10.0
+WAIT_S = 40.0
 
 
 # -- actor ------------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_closing_fails_what_waits() -> None:
 def test_however_many_keys_hang_the_others_go_on_and_the_end_comes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(keyed_workers, "_CLOSE_S", 0.2)
+    monkeypatch.setattr(keyed_workers, "_CLOSE_S", 1.0)
     workers, gate, seen = KeyedWorkers("test-worker"), threading.Event(), []
     try:
         hung = [workers.submit(f"hung-{n}", gate.wait) for n in range(50)]
@@ -119,7 +119,7 @@ def test_however_many_keys_hang_the_others_go_on_and_the_end_comes(
         assert seen == [(n, k) for n in range(20) for k in range(3)]
         began = time.monotonic()
         workers.close()
-        assert time.monotonic() - began < WAIT_S / 2  # for all of them together
+        assert time.monotonic() - began < 25  # for all of them together: one after another would take 50 s
         assert "hung-0, hung-1, hung-10," in caplog.text
         assert "good" not in caplog.text
         for one in (*hung, behind):
