@@ -51,7 +51,7 @@ from tests.integration.taskmanager_spark.graphs import HASH, WORDS, count_by, gr
 
 pytestmark = pytest.mark.integration
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 SECRET = Credentials(secret="a secret of this test")
 
 
@@ -326,6 +326,7 @@ def test_a_deployment_by_the_leader_finds_what_its_advice_has_made(
 ) -> None:
     """Wired as in the process, and over the wire: one message's graph gives the key of the other one's plans."""
     monkeypatch.setattr(rehearsal, "SAMPLES", 0)
+    monkeypatch.setattr(rehearsal, "STOP_S", WAIT_S)
     caplog.set_level("INFO", logger=rehearsal.__name__)
     rows = sql("SELECT CAST(sequence % 3 AS STRING) AS word FROM input")
     wanted = graph(

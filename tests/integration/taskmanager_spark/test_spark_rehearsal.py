@@ -17,7 +17,7 @@ from tests.integration.taskmanager_spark.graphs import graph, sql, vertex
 
 pytestmark = pytest.mark.integration
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 BUSY: Running = (AttemptId("busy", "run", 1),)
 New = Callable[..., Rehearsal]
 
@@ -30,6 +30,7 @@ def new(
     monkeypatch.setattr(rehearsal, "FIRST_AFTER_S", 0.0)
     monkeypatch.setattr(rehearsal, "BUSY_PAUSE_S", 0.0)
     monkeypatch.setattr(rehearsal, "SAMPLES", 1)
+    monkeypatch.setattr(rehearsal, "STOP_S", WAIT_S)  # a slow machine takes its time to start the Python worker
     caplog.set_level("INFO", logger=rehearsal.__name__)
     made: list[Rehearsal] = []
 

@@ -39,6 +39,7 @@ def new(theatre: Theatre, running: list[AttemptId], tmp_path: Path, monkeypatch:
     """Starts a rehearsal that knows these jobs."""
     made: list[Rehearsal] = []
     monkeypatch.setattr(rehearsal, "BUSY_PAUSE_S", 0.0)
+    monkeypatch.setattr(rehearsal, "STOP_S", WAIT_S)
 
     def make(*jobs: PrepareJob, first_after_s: float = NEVER_S, samples: int = 0) -> Rehearsal:
         monkeypatch.setattr(rehearsal, "FIRST_AFTER_S", first_after_s)
