@@ -38,7 +38,7 @@ from lockgate_proto.messages import (
 from lockgate_proto.security import Credentials
 
 T = TypeVar("T")
-WAIT_S = 60.0
+WAIT_S = 240.0
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def told(engine):
 SparkEngine.warm_up = told
 sys.exit(run(TaskManagerSettings("127.0.0.1:1", sys.argv[1], "stopped", credentials=Credentials(secret="s"))))
 """
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

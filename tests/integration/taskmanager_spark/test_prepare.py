@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.integration
+PATIENCE_S = 900.0  # the archive is made by one thread of the JVM, which a busy machine gives little time
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(4 * PATIENCE_S)]
 
 _MAPS = """
 import sys
@@ -30,7 +31,7 @@ def _run(*command: str, cache: Path) -> str:
         env={**os.environ, "XDG_CACHE_HOME": str(cache)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

@@ -29,7 +29,7 @@ from taskmanager.runtime.task_manager import TaskManager
 from taskmanager.spark.engine import SparkEngine
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]  # each lap is a Spark job
 
 ROWS, LAPS = 300, 25
 ROWS_PER_SECOND = (
