@@ -1,7 +1,8 @@
 """A RocksDB database of which a copy is made at barriers, a little later, by another thread.
 
 From a barrier until the copy is made, writes are held back in memory, so that the copy is what the database was at the
-barrier. Reading sees them.
+barrier. Reading sees them. Afterwards they go to the database little by little, with the writes that follow: all at
+once they would hold up the stream for as long as all the batches took that they are from.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import shutil
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from taskmanager.state.database_copy import DatabaseCopy
 from taskmanager.state.rocksdb import Database
 
 _HELD_ROWS = 200_000  # held back at most; beyond that the copy is waited for
+_ROWS_A_WRITE = 5_000  # of those held back, with each write that follows, and as many as that one has
 
 
 class HeldDatabase:
@@ -47,11 +50,13 @@ class HeldDatabase:
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Writes values, and removes the keys that have None."""
         self._settle(is_needed=len(self._held) > _HELD_ROWS)
-        if self._copy is None:
+        if self._copy is None and not self._held:
             self._apply(changes)
-        else:
-            self._order += (name for name in changes if name not in self._held)
-            self._held.update(changes)
+            return
+        self._order += (name for name in changes if name not in self._held)
+        self._held.update(changes)
+        if self._copy is None:
+            self._catch_up(len(changes) + _ROWS_A_WRITE)
 
     def names(self, start: bytes, end: bytes, limit: int) -> list[bytes]:
         """Keys from `start` to before `end`, in order; the first `limit` of them."""
@@ -71,8 +76,9 @@ class HeldDatabase:
         return sorted(taken)[:limit]
 
     def copy(self) -> DatabaseCopy:
-        """What is there now, to be made by whoever stores it. Microseconds, unless the one before is not made yet."""
+        """What is there now, to be made by whoever stores it. Microseconds, unless much is held back still."""
         self._settle(is_needed=True)
+        self._catch_up(len(self._held))
         self._copies += 1
         self._copy = DatabaseCopy(self._database, self._folder / f"copy-{self._copies}")
         return self._copy
@@ -92,10 +98,11 @@ class HeldDatabase:
             self._order.sort()  # of two parts that are in order, or nearly: one pass
             self._sorted = len(self._order)
         found = self._order[bisect_left(self._order, start) : bisect_left(self._order, end)]
-        return [name for name in found if self._held[name] is not None]
+        # Those that were written out are there still, and twice when they were held back again.
+        return [name for name in dict.fromkeys(found) if self._held.get(name) is not None]
 
     def _settle(self, *, is_needed: bool) -> None:
-        """Writes what was held back, if the copy is made. is_needed: makes it, unless that fails, and then writes."""
+        """Forgets the copy, if it is made. is_needed: makes it, unless that fails."""
         copy = self._copy
         if copy is None:
             return
@@ -104,6 +111,13 @@ class HeldDatabase:
                 copy.make()
         if copy.is_settled:
             self._copy = None
+
+    def _catch_up(self, rows: int) -> None:
+        """Writes some of what was held back, the oldest first."""
+        if rows < len(self._held):
+            oldest = list(islice(self._held, rows))
+            self._apply({name: self._held.pop(name) for name in oldest})
+        elif self._held:
             self._apply(self._held)
             self._held, self._order, self._sorted = {}, [], 0
 
