@@ -35,11 +35,11 @@ from lockgate_proto.messages import (
     SubtaskState,
     Vertex,
 )
+from lockgate_proto.splits import UNBOUNDED
 
 from coordinator.recovery.in_flight import back_edge
 
 SubtaskKey = tuple[str, int]
-UNBOUNDED = -1
 KEYED = frozenset({StateKind.KEYED_STATE, StateKind.ROCKSDB_STATE})
 """Kinds of state that lie by key group."""
 

@@ -28,10 +28,11 @@ from lockgate_proto.messages import (
     SubtaskState,
     Vertex,
 )
+from lockgate_proto.splits import UNBOUNDED
 
 from coordinator.graph.shape import poll_interval_ms
 from coordinator.graph.story import Story
-from coordinator.recovery.redistribute import UNBOUNDED, by_size, rest, source_state
+from coordinator.recovery.redistribute import by_size, rest, source_state
 
 DISCOVERY_TIMEOUT_MS = 60_000
 """A task manager that has not listed a source's splits by then is stuck; another attempt may do better."""

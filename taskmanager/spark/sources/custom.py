@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import pandas as pd
 import pyarrow as pa
 from lockgate_proto.messages import PythonSource, SplitState
+from lockgate_proto.splits import UNBOUNDED
 
 from taskmanager.spark.chain import loaded
 from taskmanager.spark.errors import explained
@@ -21,7 +22,6 @@ from taskmanager.task.program import Exhausted, Idle, ProgramError, Unavailable,
 LOG = logging.getLogger(__name__)
 
 _FIRST_ROW_BYTES = 100  # until rows were seen
-UNBOUNDED = -1
 
 
 class ConnectorFailed(Unavailable):

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from lockgate_proto.messages import KafkaSource, KafkaStart, SplitState
+from lockgate_proto.splits import UNBOUNDED
 
 from taskmanager.spark.kafka_client import Kafka
 from taskmanager.spark.leaf import Form, LeafSpec
@@ -21,7 +22,6 @@ from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
 
 LOG = logging.getLogger(__name__)
-UNBOUNDED = -1
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from lockgate_proto.messages import FileFormat, FileSource, SplitState
+from lockgate_proto.splits import UNBOUNDED
 
 from taskmanager.state.filesystem import WRONG_PATH, Location, locate
 from taskmanager.task.program import ProgramError, UserError
@@ -74,7 +75,7 @@ def discover(source: FileSource, known: Iterable[str]) -> tuple[tuple[SplitState
                 f"{source.path}: the file {one.name} is compressed, so it cannot be read from an offset;"
                 " unpack it, or leave it out with an include pattern"
             )
-    return tuple(SplitState(split=one.name, end=-1 if source.continuous else one.size) for one in fresh), (
+    return tuple(SplitState(split=one.name, end=UNBOUNDED if source.continuous else one.size) for one in fresh), (
         not source.continuous
     )
 

@@ -11,12 +11,12 @@ import socket
 from collections.abc import Collection, Sequence
 
 from lockgate_proto.messages import SocketSource, SplitState
+from lockgate_proto.splits import UNBOUNDED
 
 from taskmanager.spark.leaf import Form, LeafSpec
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
 
-UNBOUNDED = -1
 LONGEST_LINE_BYTES = 16 << 20
 _CONNECT_TIMEOUT_S = 5.0
 _QUIET_MS = 20
