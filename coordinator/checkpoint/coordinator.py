@@ -57,6 +57,7 @@ from coordinator.checkpoint.events import (
 from coordinator.checkpoint.handles import (
     NothingToTakeOver,
     completed_handles,
+    diffs,
     is_incremental,
     size_bytes,
     written_bytes,
@@ -354,6 +355,7 @@ class CheckpointCoordinator:
             self._full_next = True  # a full one needs nothing of what is not there
             return self._abort(pending, str(error), now_ms, counts=pending.completed_id == 0)
         pending.move(PendingState.PERSISTING, now_ms)
+        diff_values, diff_saved_bytes = diffs(metadata.subtasks, pending.checkpoint_id)
         record = CompletedCheckpoint(
             checkpoint_id=pending.checkpoint_id,
             pointer=f"{self._setting.directory}/chk-{pending.checkpoint_id}/_metadata",
@@ -368,6 +370,8 @@ class CheckpointCoordinator:
             written_bytes=written_bytes(metadata.subtasks, pending.checkpoint_id),
             unaligned=pending.unaligned,
             channel_state_bytes=pending.channel_state_bytes,
+            diff_values=diff_values,
+            diff_saved_bytes=diff_saved_bytes,
         )
         return [PersistCheckpoint(metadata, record)]
 

@@ -55,6 +55,12 @@ def written_bytes(states: Sequence[SubtaskState], checkpoint_id: int) -> int:
     return sum(one.size_bytes for one in all_handles(states) if one.checkpoint_id in (0, checkpoint_id))
 
 
+def diffs(states: Sequence[SubtaskState], checkpoint_id: int) -> tuple[int, int]:
+    """How many values this checkpoint itself has written as differences, and how many bytes that has saved."""
+    mine = [one for one in all_handles(states) if one.checkpoint_id == checkpoint_id]
+    return sum(one.diff_values for one in mine), sum(one.diff_saved_bytes for one in mine)
+
+
 def is_incremental(states: Sequence[SubtaskState], checkpoint_id: int) -> bool:
     """True when it refers to what earlier checkpoints have written."""
     return any(handle.checkpoint_id not in (0, checkpoint_id) for handle in all_handles(states))

@@ -62,7 +62,12 @@ def option_problems(graph: JobGraph) -> Iterator[str]:
             f"the cluster reaches."
         )
     if isinstance(backend, RocksdbBackend):
-        yield from _rocksdb(backend, choice.full_every)
+        yield from _rocksdb(backend, choice)
+    elif choice.binary_diff and choice.full_every <= 1:
+        yield (
+            "The state backend's binary_diff is set and its full_every is not: differences are stored in the snapshots "
+            "between two full ones, so set full_every, to 10 for example, or leave binary_diff out."
+        )
 
 
 def _memory(backend: MemoryBackend, graph: JobGraph) -> Iterator[str]:
@@ -78,16 +83,21 @@ def _memory(backend: MemoryBackend, graph: JobGraph) -> Iterator[str]:
         )
 
 
-def _rocksdb(backend: RocksdbBackend, full_every: int) -> Iterator[str]:
+def _rocksdb(backend: RocksdbBackend, choice: StateBackend) -> Iterator[str]:
     if not backend.memory_bytes >= 0 or 0 < backend.memory_bytes < MIN_ROCKSDB_BYTES:
         yield (
             f"The rocksdb backend's memory_bytes is {backend.memory_bytes}: use 0 (for 128 MiB) or at least "
             f"{MIN_ROCKSDB_BYTES}."
         )
-    if full_every > 1:
+    if choice.full_every > 1:
         yield (
-            f"The state backend's full_every is {full_every}: snapshots of rocksdb always hold what is new and nothing "
-            f"else, so leave it out."
+            f"The state backend's full_every is {choice.full_every}: snapshots of rocksdb always hold what is new and "
+            f"nothing else, so leave it out."
+        )
+    if choice.binary_diff:
+        yield (
+            "The state backend's binary_diff is set: snapshots of rocksdb are made of its tables, of which they store "
+            "the new ones, and not of values that could be compared, so leave it out."
         )
 
 

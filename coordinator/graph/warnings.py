@@ -27,7 +27,13 @@ EXACT_SINKS = (FileSink, SqlSink, PythonSink, KafkaSink)
 def warnings(graph: JobGraph) -> tuple[str, ...]:
     """Sentences for whoever submits `graph`, as submitted or normalized; empty when it keeps every promise."""
     graph = normalize(graph)
-    return (*_lost_records(graph), *_repeated_records(graph), *_shared_ids(graph), *_late_timers(graph))
+    return (
+        *_lost_records(graph),
+        *_repeated_records(graph),
+        *_shared_ids(graph),
+        *_late_timers(graph),
+        *_nothing_to_compare(graph),
+    )
 
 
 def _lost_records(graph: JobGraph) -> tuple[str, ...]:
@@ -83,6 +89,16 @@ def _late_timers(graph: JobGraph) -> tuple[str, ...]:
         for loop in [one for one in found if vertex.id not in one and one & before(graph.edges, vertex.id)][:1]
         for operator in vertex.operators
         if isinstance(operator.kind, KeyedProcess)
+    )
+
+
+def _nothing_to_compare(graph: JobGraph) -> tuple[str, ...]:
+    assert graph.state_backend is not None
+    if not graph.state_backend.binary_diff or any(isinstance(one.kind, KeyedProcess) for one in _operators(graph)):
+        return ()
+    return (
+        "The state backend's binary_diff changes nothing: only what process functions keep is stored as differences, "
+        "and the job has none.",
     )
 
 

@@ -27,6 +27,8 @@ def checkpoint_json(checkpoint: CompletedCheckpoint | None) -> Json | None:
         "state": state_kind(checkpoint),
         "size_bytes": checkpoint.size_bytes,
         "written_bytes": checkpoint.written_bytes,
+        "diff_values": checkpoint.diff_values,
+        "diff_saved_bytes": checkpoint.diff_saved_bytes,
         "triggered_unix_ms": checkpoint.triggered_unix_ms,
         "duration_ms": checkpoint.duration_ms,
         "longest_sync_ms": checkpoint.longest_sync_us / 1000,
@@ -196,8 +198,10 @@ def checkpoints_text(checkpoints: Sequence[CompletedCheckpoint]) -> str:
 
 
 def state_kind(checkpoint: CompletedCheckpoint) -> str:
-    """Whether a checkpoint is whole by itself, or builds on what earlier ones have written."""
-    return "incremental" if checkpoint.incremental else "full"
+    """Whether a checkpoint is whole by itself, or builds on what earlier ones have written, and with differences."""
+    if not checkpoint.incremental:
+        return "full"
+    return "diff" if checkpoint.diff_values else "incremental"
 
 
 def event_text(event: JobEvent) -> str:

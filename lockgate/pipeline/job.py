@@ -64,6 +64,7 @@ class Job:
     the upper limit for ever after; state: "filesystem" (the cluster's storage), "memory", "rocksdb", a pyarrow.fs URI
     or a StateBackend message;
     full_snapshot_every: with 10 every tenth snapshot of keyed state is full, the nine between hold what has changed;
+    binary_diff: and of what a process function keeps of a key the difference, where that is at most half as large;
     restart: `Restart.exponential()` unless given; replace_stragglers: True or `stragglers(...)` moves a subtask that is
     much slower than its siblings to another task manager. Times in milliseconds. Mistakes raise PipelineError.
     """
@@ -86,6 +87,7 @@ class Job:
         max_concurrent_checkpoints: int = 1,
         state: Literal["filesystem", "memory", "rocksdb"] | str | StateBackend = "filesystem",
         full_snapshot_every: int = 1,
+        binary_diff: bool = False,
         restart: RestartStrategy | None = None,
         replace_stragglers: bool | StragglerReplacement = False,
     ) -> None:
@@ -108,9 +110,7 @@ class Job:
         if aligned_timeout_ms and checkpoint_mode != "unaligned":
             raise PipelineError('Job: aligned_timeout_ms belongs to checkpoint_mode="unaligned"')
         full_every = checks.whole("Job", "full_snapshot_every", full_snapshot_every, 1, MAX_FULL_EVERY)
-        self._state = _state_backend(state)
-        if full_every != 1:  # the default stays unsaid, so that the graph is what it always was
-            self._state = replace(self._state, full_every=full_every)
+        self._state = _with_increments(_state_backend(state), full_every, bool(binary_diff))
         self._restart = _restart_strategy(restart)
         self._stragglers = replacement(replace_stragglers)
         self._nodes: list[Node] = []
@@ -343,6 +343,25 @@ def _state_backend(state: Any) -> StateBackend:
     raise PipelineError(
         f'Job: state must be "filesystem", "memory", "rocksdb" or a folder or URI for it, not {state!r}'
     )
+
+
+def _with_increments(choice: StateBackend, full_every: int, binary_diff: bool) -> StateBackend:
+    """What is not chosen stays unsaid, so that the graph is what it always was."""
+    if full_every != 1:
+        choice = replace(choice, full_every=full_every)
+    if not binary_diff:
+        return choice
+    if isinstance(choice.backend, RocksdbBackend):
+        raise PipelineError(
+            'Job: binary_diff=True belongs to state="filesystem" and "memory"; snapshots of rocksdb are made of its '
+            "tables, of which they store the new ones"
+        )
+    if choice.full_every <= 1:
+        raise PipelineError(
+            "Job: binary_diff=True needs full_snapshot_every=10, say: differences are stored in the snapshots between "
+            "two full ones"
+        )
+    return replace(choice, binary_diff=True)
 
 
 def _restart_strategy(restart: Any) -> RestartStrategy:

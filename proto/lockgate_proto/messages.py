@@ -182,6 +182,8 @@ class StateHandle:
     shared: bool = False  # lies in the run's `shared` folder: stays as long as a kept checkpoint refers to it
     taken_over: bool = False  # In acknowledgements only: the bytes are those that the completed checkpoint `checkpoint_id` has inline for the same operator; the coordinator puts them in.
     name: str = ""  # of a file of a RocksDB database, in that database
+    diff_values: int = 0  # of an increment: values in it that are the difference from what stands in front of it
+    diff_saved_bytes: int = 0  # by so much these are smaller than the whole values
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +327,8 @@ class CompletedCheckpoint:
     written_bytes: int = 0  # of `size_bytes`: written by this checkpoint itself
     unaligned: bool = False  # its barriers overtook what was queued
     channel_state_bytes: int = 0  # of size_bytes: what they overtook
+    diff_values: int = 0  # values that this checkpoint itself has written as differences
+    diff_saved_bytes: int = 0  # by so much written_bytes is smaller for that
 
 
 @dataclass(frozen=True, slots=True)
@@ -784,6 +788,7 @@ class StateBackend:
 
     backend: FilesystemBackend | MemoryBackend | RocksdbBackend | None = None
     full_every: int = 0  # Of filesystem and memory: every so many-th snapshot of keyed state is full, those between hold what has changed since the last completed one. 0 and 1: every one is full. Savepoints always are.
+    binary_diff: bool = False  # With full_every above 1: of what a process function keeps of a key, the snapshots between hold the difference from the snapshot that they build on, where that is at most half as large.
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,7 +275,7 @@ class SparkEngine:
             return ProcessStores(keyed, RowSpec(keyed.id, process.OWNER, kind.keys, groups, owned), rows, bench)
         if keyed is not None and isinstance(kind, Deduplicate):
             spec = RowSpec(keyed.id, deduplicate.OWNER, kind.keys, groups, owned)
-            return deduplicate.DeduplicateStores(spec, rows, kind.ttl_ms)
+            return deduplicate.DeduplicateStores(spec, rows.without_diffs(), kind.ttl_ms)
         return None
 
     def _source(self, operator: Operator, bench: Workbench, by_split: bool) -> Source:

@@ -12,7 +12,7 @@ from lockgate_proto.messages import OperatorState, StateHandle, StateKind
 from taskmanager.state import stored
 from taskmanager.state.backend import SnapshotWriter, load
 from taskmanager.state.chains import Chain, Chains
-from taskmanager.state.increments import latest
+from taskmanager.state.increments import Increment, latest
 from taskmanager.state.keyed import KeyedState
 from taskmanager.state.store import Merged, StoreSpec
 from taskmanager.task.program import SnapshotOrder, StateUnreadable
@@ -81,8 +81,8 @@ class Frozen(Protocol):
         """The snapshot file's bytes."""
         ...
 
-    def increment(self, since: int) -> pa.Buffer | None:
-        """The bytes of what has changed since that version; None when a full snapshot is better."""
+    def increment(self, since: int) -> Increment | None:
+        """What has changed since that version; None when a full snapshot is better."""
         ...
 
     def release(self) -> None:
@@ -115,15 +115,17 @@ class FrozenHeap:
         """The chain with a new increment at its end; nothing when a full snapshot is better."""
         if self.base is None:
             return ()
-        data = self.frozen.increment(self.base.version)
-        if data is None:
+        made = self.frozen.increment(self.base.version)
+        if made is None:
             return ()
         full, *increments = (handle.size_bytes for handle in self.base.handles)
-        if sum(increments) + data.size > full or not writer.has_room(full + sum(increments) + data.size):
+        together = sum(increments) + made.data.size
+        if together > full or not writer.has_room(full + together):
             return ()
         self.release()
         taken_over = [writer.take_over(handle) for handle in self.base.handles]
-        return (*taken_over, writer.store(self.operator_id, data, is_shared=True))
+        mine = writer.store(self.operator_id, made.data, is_shared=True)
+        return (*taken_over, replace(mine, diff_values=made.diff_values, diff_saved_bytes=made.diff_saved_bytes))
 
     def _store_full(self, writer: SnapshotWriter) -> tuple[StateHandle, ...]:
         data = self.frozen.to_buffer()

@@ -3,40 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taskmanager.state.diff_column import undone
 from taskmanager.state.keys import KeyIndex
-from taskmanager.state.stored import DELETED, Stored
+from taskmanager.state.row_store import PAYLOAD
+from taskmanager.state.stored import BASE, DELETED, Stored
+from taskmanager.task.program import StateUnreadable
 
 Array = Any  # numpy.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """What has changed, as a file. diff_values: how many values are differences; diff_saved_bytes: saved by these."""
+
+    data: pa.Buffer
+    diff_values: int = 0
+    diff_saved_bytes: int = 0
 
 
 def latest(chain: Sequence[Stored], keys: int) -> Stored:
     """What the pieces of a chain come to. chain: the full one, then increments, in order; keys: number of key columns.
 
-    Of a key that is in several pieces the last one counts, and a key that was deleted last is not there.
+    Of a key that is in several pieces the last one counts, and a key that was deleted last is not there. Raises
+    StateUnreadable when the first is not a full one, or a difference is not from what stands in front of it.
     """
     first = chain[0]
+    if first.is_increment:
+        raise StateUnreadable(
+            f"the state file {first.where} holds only what has changed since another one, which is not named; restore"
+            " from another checkpoint"
+        )
     if len(chain) == 1:
         return first
-    table = pa.concat_tables([_with_deleted(one) for one in chain]).combine_chunks()
-    index = KeyIndex(pa.schema(list(first.schema)[:keys]))
-    names = table.column_names
-    last = np.zeros(0, np.int64)
-    at = 0
-    for batch in table.to_batches(max_chunksize=1 << 20):
-        rows = index.rows_of(batch.select(names[:keys]), batch.column(keys).to_numpy(zero_copy_only=False))
-        if len(index) > len(last):
-            last = np.concatenate([last, np.zeros(len(index) - len(last), np.int64)])
-        last[rows] = np.arange(at, at + batch.num_rows)  # of several the last one is written last
-        at += batch.num_rows
-    kept = table.take(pa.array(np.sort(last)))
+    has_diffs = any(BASE in one.schema.names for one in chain)
+    pieces = [_alike(one, has_diffs) for one in chain]
+    last, earlier = _succession(pieces, keys)
+    table = pa.concat_tables(pieces).combine_chunks()
+    rows = np.sort(last)
+    kept = _undone(table, rows, earlier, _Places(chain)) if has_diffs else table.take(pa.array(rows))
     kept = kept.filter(pc.invert(kept.column(DELETED))).drop_columns([DELETED])
     return Stored(first.schema, first.partial_schema, tuple(kept.combine_chunks().to_batches()))
+
+
+def _succession(pieces: Sequence[pa.Table], keys: int) -> tuple[Array, Array]:
+    """For each key its last row, and for each row the one that has its key before, -1 for none: rows of all pieces."""
+    index = KeyIndex(pa.schema(list(pieces[0].schema)[:keys]))
+    last = np.zeros(0, np.int64)
+    earlier = np.full(sum(piece.num_rows for piece in pieces), -1)
+    at = 0
+    for piece in pieces:  # each has a key once
+        for batch in piece.combine_chunks().to_batches(max_chunksize=1 << 20):
+            columns = batch.select(batch.schema.names[:keys])
+            rows = index.rows_of(columns, batch.column(keys).to_numpy(zero_copy_only=False))
+            if len(index) > len(last):
+                last = np.concatenate([last, np.full(len(index) - len(last), -1)])
+            earlier[at : at + batch.num_rows] = last[rows]
+            last[rows] = np.arange(at, at + batch.num_rows)
+            at += batch.num_rows
+    return last, earlier
+
+
+def _undone(table: pa.Table, rows: Array, earlier: Array, places: _Places) -> pa.Table:
+    """Some rows, in another order, with the whole value where there is a difference."""
+    payloads, bases = table.column(PAYLOAD), table.column(BASE)
+    is_whole = pc.is_null(bases.take(pa.array(rows))).to_numpy()
+    diffs = rows[~is_whole]
+    whole = [undone(payloads, bases, earlier, row, places.name_of) for row in diffs.tolist()]
+    column = table.schema.get_field_index(PAYLOAD)
+    mended = table.take(pa.array(diffs)).set_column(column, PAYLOAD, pa.array(whole, payloads.type))
+    return pa.concat_tables([table.take(pa.array(rows[is_whole])), mended]).drop_columns([BASE])
+
+
+class _Places:
+    """Which piece of a chain a row is in, of the rows of all pieces."""
+
+    def __init__(self, chain: Sequence[Stored]) -> None:
+        self._chain = chain
+        self._ends = np.cumsum([sum(batch.num_rows for batch in one.batches) for one in chain])
+
+    def name_of(self, row: int) -> str:
+        """The piece's name."""
+        return self._chain[int(np.searchsorted(self._ends, row, "right"))].where
 
 
 def deletions(keys: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -46,8 +100,12 @@ def deletions(keys: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([*keys.columns, *missing, gone], schema=schema)
 
 
-def _with_deleted(one: Stored) -> pa.Table:
+def _alike(one: Stored, has_diffs: bool) -> pa.Table:
+    """A piece with the columns that all of them have."""
     table = pa.Table.from_batches(one.batches, one.schema)
-    if one.is_increment:
-        return table
-    return table.append_column(pa.field(DELETED, pa.bool_()), pa.array(np.zeros(table.num_rows, np.bool_)))
+    if not one.is_increment:
+        table = table.append_column(pa.field(DELETED, pa.bool_()), pa.array(np.zeros(table.num_rows, np.bool_)))
+    if has_diffs and BASE not in table.column_names:
+        place = table.num_columns - 1
+        table = table.add_column(place, pa.field(BASE, pa.int64()), pa.nulls(table.num_rows, pa.int64()))
+    return table

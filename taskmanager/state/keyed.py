@@ -21,6 +21,7 @@ from lockgate_proto.messages import KeyedAggregate
 from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
 from taskmanager.state.columns import Freeze, FrozenColumn
+from taskmanager.state.increments import Increment
 from taskmanager.state.keys import KeyIndex
 from taskmanager.state.layout import HASH, ROWS
 from taskmanager.state.store import Merged
@@ -50,8 +51,8 @@ class FrozenState:
         """The snapshot file's bytes."""
         return stored.write(self._table(None), self.about)
 
-    def increment(self, since: int) -> pa.Buffer | None:
-        """The bytes of what has changed since that version; None when they are most of it, or it is not known."""
+    def increment(self, since: int) -> Increment | None:
+        """What has changed since that version; None when that is most of it, or it is not known."""
         if self.changed_at is None:
             return None
         rows = np.flatnonzero(self.changed_at > since)
@@ -60,7 +61,7 @@ class FrozenState:
         table = self._table(rows).append_column(
             pa.field(stored.DELETED, pa.bool_()), pa.array(np.zeros(len(rows), np.bool_))
         )
-        return stored.write(table, self.about, is_increment=True)
+        return Increment(stored.write(table, self.about, is_increment=True))
 
     def release(self) -> None:
         """The bytes are made (or will not be): the state need not copy for this snapshot any more."""

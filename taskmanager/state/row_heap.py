@@ -7,23 +7,23 @@ forgotten rows outnumber the others everything moves together, which costs no mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lockgate_proto.messages import OperatorState
+from lockgate_proto.messages import OperatorState, StateBackend
 
 from taskmanager.state import stored
 from taskmanager.state.backend import load
+from taskmanager.state.before_images import BeforeImages, Layers
 from taskmanager.state.chains import Chain, Chains
 from taskmanager.state.columns import Freeze
 from taskmanager.state.due import Due
 from taskmanager.state.event_clock import EventClock
+from taskmanager.state.frozen_rows import FrozenRows, is_there
 from taskmanager.state.heap import FrozenHeap, handles_of, without_bytes
 from taskmanager.state.increments import latest
 from taskmanager.state.keys import KeyIndex
-from taskmanager.state.layout import HASH
 from taskmanager.state.row_store import NEVER, PARTS, Keys, Rows, RowSpec, is_kept, rows_of
 from taskmanager.task.program import SnapshotOrder, StateUnreadable
 
@@ -35,58 +35,16 @@ _DTYPES = (np.object_, np.int64, np.int64, np.int64)  # as PARTS
 _NOTHING = (None, NEVER, NEVER, NEVER)
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenRows:
-    """A consistent copy, see heap.Frozen. places: as PARTS; floor: no increment is possible on older versions."""
-
-    keys: tuple[pa.RecordBatch, ...]
-    key_schema: pa.Schema
-    hashes: Array
-    places: tuple[Array, ...]
-    changed_at: Array
-    about: stored.About
-    reader: Freeze
-    version: int
-    floor: int
-
-    def to_buffer(self) -> pa.Buffer:
-        """See heap.Frozen."""
-        return stored.write(self._table(np.flatnonzero(_is_there(self.places[0]))), self.about)
-
-    def increment(self, since: int) -> pa.Buffer | None:
-        """See heap.Frozen."""
-        rows = np.flatnonzero(self.changed_at > since)
-        if since < self.floor or 2 * len(rows) > len(self.hashes):
-            return None
-        is_gone = pa.array(~_is_there(self.places[0][rows]))
-        table = self._table(rows).append_column(pa.field(stored.DELETED, pa.bool_()), is_gone)
-        return stored.write(table, self.about, is_increment=True)
-
-    def release(self) -> None:
-        """See heap.Frozen."""
-        self.reader.done = True
-
-    def _table(self, rows: Array) -> pa.Table:
-        """Key columns, `__hash` and parts of some rows."""
-        positions = pa.array(rows)
-        columns = [
-            pa.chunked_array([chunk.column(number) for chunk in self.keys], field.type).take(positions)
-            for number, field in enumerate(self.key_schema)
-        ]
-        columns.append(pa.array(self.hashes[rows]))
-        columns += [pa.array(part[rows], field.type) for part, field in zip(self.places, PARTS, strict=True)]
-        return pa.table(columns, names=[*self.key_schema.names, HASH, *PARTS.names])
-
-
 class RowHeap:
     """See RowStore."""
 
-    def __init__(self, spec: RowSpec, record_schema: pa.Schema, full_every: int) -> None:
-        """Raises UserError for keys that cannot be compared."""
+    def __init__(self, spec: RowSpec, record_schema: pa.Schema, choice: StateBackend) -> None:
+        """choice: how snapshots are to be. Raises UserError for keys that cannot be compared."""
         self.record_schema = record_schema
         self.clock = EventClock()
         self._spec = spec
-        self._chains = Chains(full_every)
+        self._chains = Chains(choice.full_every)
+        self._images = BeforeImages() if choice.binary_diff and self._chains.is_incremental else None
         self._index = KeyIndex(pa.schema([record_schema.field(name) for name in spec.keys]))
         self._places: tuple[Array, ...] = tuple(
             np.full(_FIRST_CAPACITY, *one) for one in zip(_NOTHING, _DTYPES, strict=True)
@@ -98,14 +56,16 @@ class RowHeap:
         self._event, self._wall, self._expiry = (Due(width) for width in _WIDTHS_MS)
 
     @classmethod
-    def restored(cls, spec: RowSpec, states: Sequence[OperatorState], checkpoint_id: int, full_every: int) -> RowHeap:
+    def restored(
+        cls, spec: RowSpec, states: Sequence[OperatorState], checkpoint_id: int, choice: StateBackend
+    ) -> RowHeap:
         """From what one or several subtasks have stored. Raises StateUnreadable, OSError, UserError."""
         chains = [[read(spec, load(handle), spec.where(handle)) for handle in handles_of(one)] for one in states]
         if any(chain[0].schema != chains[0][0].schema for chain in chains):
             raise StateUnreadable(
                 f"the state of operator {spec.operator_id} has other columns in one subtask than another"
             )
-        store = cls(spec, chains[0][0].partial_schema, full_every)
+        store = cls(spec, chains[0][0].partial_schema, choice)
         for chain in chains:
             for batch in latest(chain, len(spec.keys)).batches:
                 store.put(*split(batch, len(spec.keys)))
@@ -114,6 +74,8 @@ class RowHeap:
         is_ours = len(states) == 1 and all(one.owned == spec.key_groups for one in chains[0])
         if is_ours and all(handle.checkpoint_id for handle in handles_of(states[0])):
             store._chains.stored(checkpoint_id, Chain(0, without_bytes(handles_of(states[0]))))
+            if store._images is not None:
+                store._images.begin(0)
         return store
 
     def __len__(self) -> int:
@@ -158,12 +120,17 @@ class RowHeap:
         """See RowStore. Microseconds."""
         base = self._chains.base(order)
         is_shared = self._chains.is_incremental and not order.is_savepoint
-        return FrozenHeap(self._spec.operator_id, self._freeze(), self._chains, base, is_shared)
+        images = self._images
+        layers = images.since(base.version) if base is not None and images is not None else None
+        frozen = self._freeze(layers)
+        if is_shared and images is not None:
+            images.begin(frozen.version)
+        return FrozenHeap(self._spec.operator_id, frozen, self._chains, base, is_shared)
 
     def close(self) -> None:
         """See RowStore. There is nothing but memory."""
 
-    def _freeze(self) -> FrozenRows:
+    def _freeze(self, layers: Layers | None) -> FrozenRows:
         reader = Freeze()
         self._readers = (*(one for one in self._readers if not one.done), reader)
         count, version = len(self._index), self._version
@@ -178,15 +145,18 @@ class RowHeap:
             reader,
             version,
             self._floor,
+            layers,
+            0 if self._images is None else self._images.live_bytes,
         )
 
     def _set(self, places: Array, rows: Rows, wanted: Array) -> None:
         """Writes rows (distinct) to their places."""
         self._own()
-        self._kept += int(wanted.sum()) - int(_is_there(self._places[0][places]).sum())
-        for part, values in zip(
-            self._places, (_objects(rows.payloads), rows.event, rows.wall, rows.expiry), strict=True
-        ):
+        before, after = self._places[0][places], _objects(rows.payloads)
+        if self._images is not None:
+            self._images.note(places, before, after, self._changed_at[places])
+        self._kept += int(wanted.sum()) - int(is_there(before).sum())
+        for part, values in zip(self._places, (after, rows.event, rows.wall, rows.expiry), strict=True):
             part[places] = values
         self._changed_at[places] = self._version
         for order, times in ((self._event, rows.event), (self._wall, rows.wall), (self._expiry, rows.expiry)):
@@ -207,7 +177,7 @@ class RowHeap:
         self._places = tuple(_grown(part, capacity, one) for part, one in zip(self._places, _NOTHING, strict=True))
 
     def _move_together(self) -> None:
-        kept = np.flatnonzero(_is_there(self._places[0][: len(self._index)]))
+        kept = np.flatnonzero(is_there(self._places[0][: len(self._index)]))
         capacity = max(_FIRST_CAPACITY, 2 * len(kept))
         self._index.restore(self._index.keys_at(kept), self._index.hashes[kept])
         self._places = tuple(
@@ -215,6 +185,8 @@ class RowHeap:
         )
         self._readers = ()
         self._changed_at = _grown(self._changed_at[kept], capacity, 0)
+        if self._images is not None:
+            self._images.clear()
         self._floor = self._version  # which keys were forgotten before is not known any more
         self._event, self._wall, self._expiry = (Due(width) for width in _WIDTHS_MS)
         for order, times in zip((self._event, self._wall, self._expiry), self._places[1:], strict=True):
@@ -233,10 +205,6 @@ def split(batch: pa.RecordBatch, key_count: int) -> tuple[Keys, Rows]:
     names = batch.schema.names
     hashes = batch.column(key_count).to_numpy(zero_copy_only=False)
     return Keys(batch.select(names[:key_count]), hashes), rows_of(batch)
-
-
-def _is_there(payloads: Array) -> Array:
-    return payloads != None  # noqa: E711  element by element
 
 
 def _objects(payloads: pa.Array) -> Array:

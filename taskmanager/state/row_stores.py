@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from lockgate_proto.messages import OperatorState, RocksdbBackend, StateBackend
@@ -21,6 +21,10 @@ class RowStores:
     choice: StateBackend
     scratch: ScratchFolder
 
+    def without_diffs(self) -> RowStores:
+        """The same for payloads that are empty, whatever the job's author has asked for."""
+        return replace(self, choice=replace(self.choice, binary_diff=False))
+
     def fresh(self, spec: RowSpec, record_schema: pa.Schema) -> RowStore:
         """An empty one. Raises UserError when a key does not fit, or the backend is not installed."""
         backend = self.choice.backend
@@ -29,7 +33,7 @@ class RowStores:
             from taskmanager.state.row_rocks import RowRocks
 
             return RowRocks.fresh(spec, record_schema, self.scratch.new_path(), rocksdb.memory_bytes(backend))
-        return RowHeap(spec, record_schema, self.choice.full_every)
+        return RowHeap(spec, record_schema, self.choice)
 
     def restored(self, spec: RowSpec, states: Sequence[OperatorState], checkpoint_id: int) -> RowStore:
         """One that holds what was stored. Raises StateUnreadable, OSError, UserError."""
@@ -42,4 +46,4 @@ class RowStores:
                 spec, states, checkpoint_id, self.scratch.new_path(), rocksdb.memory_bytes(backend)
             )
         rocksdb.refuse(spec.operator_id, states)
-        return RowHeap.restored(spec, states, checkpoint_id, self.choice.full_every)
+        return RowHeap.restored(spec, states, checkpoint_id, self.choice)

@@ -3,11 +3,13 @@
 Schema: the key columns, then `__hash` (int64, see `layout`), then one column per part (`<output>#count`, `#sum`,
 `#min`, `#max`).
 An increment has one column more, `__deleted` (bool): true for a key that is gone, whose parts are NULL then.
-Schema metadata: `lockgate.format` ("1", of an increment "2"), `lockgate.key_groups` (JSON list, the key group of each
-record batch), `lockgate.max_parallelism`, `lockgate.owned` (JSON pair: first key group of the subtask that wrote it,
-and the one behind its last), `lockgate.signature` (JSON: keys and aggregates that the columns belong to),
-`lockgate.partial_schema` (base64 of the Arrow schema of the partial tables that the state folds), and with windows
-`lockgate.watermark` (how far event time had come, the end of the input left out).
+One with differences has `__base` (int64) in front of that: for a `__payload` that is the difference from the form that
+the snapshots before it hold, the mark of that form (see `difference`); NULL where it is whole.
+Schema metadata: `lockgate.format` ("1", of an increment "2", with differences "3"), `lockgate.key_groups` (JSON list,
+the key group of each record batch), `lockgate.max_parallelism`, `lockgate.owned` (JSON pair: first key group of the
+subtask that wrote it, and the one behind its last), `lockgate.signature` (JSON: keys and aggregates that the columns
+belong to), `lockgate.partial_schema` (base64 of the Arrow schema of the partial tables that the state folds), and with
+windows `lockgate.watermark` (how far event time had come, the end of the input left out).
 
 With tumbling and sliding windows `__pane` is the last of the key columns.
 
@@ -36,12 +38,17 @@ from taskmanager.task.watermarks import MIN_WATERMARK
 Array = Any  # numpy.ndarray
 FORMAT = "1"
 INCREMENT_FORMAT = "2"
+DIFF_FORMAT = "3"
 DELETED = "__deleted"
+BASE = "__base"
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was read back: the record batches of the wanted key groups. owned: see About; empty in older files."""
+    """What was read back: the record batches of the wanted key groups.
+
+    owned: see About; empty in older files; where: names the file in messages.
+    """
 
     schema: pa.Schema
     partial_schema: pa.Schema
@@ -49,6 +56,7 @@ class Stored:
     is_increment: bool = False
     owned: range = range(0)
     watermark: int = MIN_WATERMARK
+    where: str = ""
 
 
 def signature(operator: KeyedAggregate) -> str:
@@ -79,13 +87,15 @@ class About:
 def write(table: pa.Table, about: About, *, is_increment: bool = False) -> pa.Buffer:
     """Serializes rows of state, sorted by key group. Arrow and numpy kernels only, so other threads run meanwhile.
 
-    table: key columns, `__hash`, parts; of an increment also DELETED, whose rows have NULL for every part.
+    table: key columns, `__hash`, parts; of an increment also DELETED, whose rows have NULL for every part, and in front
+    of it BASE where there are differences.
     """
     hashes = table.column(HASH).to_numpy()
     groups = np.mod(hashes, about.max_parallelism).astype(np.int16 if about.max_parallelism <= 1 << 15 else np.int32)
     order = np.argsort(groups, kind="stable")  # 16 bits: a radix sort
     present, starts = np.unique(groups[order], return_index=True)
-    said = described(about, INCREMENT_FORMAT if is_increment else FORMAT)
+    increment_format = DIFF_FORMAT if BASE in table.column_names else INCREMENT_FORMAT
+    said = described(about, increment_format if is_increment else FORMAT)
     said["lockgate.key_groups"] = json.dumps(present.tolist())
     table = table.take(pa.array(order)).combine_chunks().replace_schema_metadata(said)
     sink = pa.BufferOutputStream()
@@ -137,14 +147,15 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
     try:
         file = pa.ipc.open_file(data)
         said = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
-        about = about_of(said, where, (FORMAT, INCREMENT_FORMAT), signature, max_parallelism)
+        about = about_of(said, where, (FORMAT, INCREMENT_FORMAT, DIFF_FORMAT), signature, max_parallelism)
         groups = json.loads(said["lockgate.key_groups"])
         batches = tuple(file.get_batch(i) for i, group in enumerate(groups) if group in wanted)
     except (pa.ArrowException, KeyError, ValueError, IndexError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
-    is_increment = said["lockgate.format"] == INCREMENT_FORMAT
+    is_increment = said["lockgate.format"] != FORMAT
     watermark = MIN_WATERMARK if about.watermark is None else about.watermark
-    return Stored(file.schema.remove_metadata(), about.partial_schema, batches, is_increment, about.owned, watermark)
+    schema = file.schema.remove_metadata()
+    return Stored(schema, about.partial_schema, batches, is_increment, about.owned, watermark, where)
 
 
 def mark(data: pa.Buffer, where: str) -> str:

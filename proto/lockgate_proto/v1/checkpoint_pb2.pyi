@@ -39,7 +39,7 @@ CHECKPOINT: CheckpointKind
 SAVEPOINT: CheckpointKind
 
 class StateHandle(_message.Message):
-    __slots__ = ("inline", "path", "size_bytes", "checksum", "checkpoint_id", "shared", "taken_over", "name")
+    __slots__ = ("inline", "path", "size_bytes", "checksum", "checkpoint_id", "shared", "taken_over", "name", "diff_values", "diff_saved_bytes")
     INLINE_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +48,8 @@ class StateHandle(_message.Message):
     SHARED_FIELD_NUMBER: _ClassVar[int]
     TAKEN_OVER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    DIFF_VALUES_FIELD_NUMBER: _ClassVar[int]
+    DIFF_SAVED_BYTES_FIELD_NUMBER: _ClassVar[int]
     inline: bytes
     path: str
     size_bytes: int
@@ -56,7 +58,9 @@ class StateHandle(_message.Message):
     shared: bool
     taken_over: bool
     name: str
-    def __init__(self, inline: _Optional[bytes] = ..., path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., checksum: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., shared: _Optional[bool] = ..., taken_over: _Optional[bool] = ..., name: _Optional[str] = ...) -> None: ...
+    diff_values: int
+    diff_saved_bytes: int
+    def __init__(self, inline: _Optional[bytes] = ..., path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., checksum: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., shared: _Optional[bool] = ..., taken_over: _Optional[bool] = ..., name: _Optional[str] = ..., diff_values: _Optional[int] = ..., diff_saved_bytes: _Optional[int] = ...) -> None: ...
 
 class OperatorState(_message.Message):
     __slots__ = ("operator_id", "kind", "handle", "increments", "files")
@@ -215,7 +219,7 @@ class CheckpointMetadata(_message.Message):
     def __init__(self, format_version: _Optional[int] = ..., job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., token: _Optional[int] = ..., attempt: _Optional[int] = ..., triggered_unix_ms: _Optional[int] = ..., completed_unix_ms: _Optional[int] = ..., vertices: _Optional[_Iterable[_Union[VertexShape, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskState, _Mapping]]] = ..., terminal: _Optional[bool] = ...) -> None: ...
 
 class CompletedCheckpoint(_message.Message):
-    __slots__ = ("checkpoint_id", "pointer", "checksum", "size_bytes", "token", "kind", "triggered_unix_ms", "duration_ms", "longest_sync_us", "longest_alignment_ms", "metadata", "incremental", "written_bytes", "unaligned", "channel_state_bytes")
+    __slots__ = ("checkpoint_id", "pointer", "checksum", "size_bytes", "token", "kind", "triggered_unix_ms", "duration_ms", "longest_sync_us", "longest_alignment_ms", "metadata", "incremental", "written_bytes", "unaligned", "channel_state_bytes", "diff_values", "diff_saved_bytes")
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     POINTER_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
@@ -231,6 +235,8 @@ class CompletedCheckpoint(_message.Message):
     WRITTEN_BYTES_FIELD_NUMBER: _ClassVar[int]
     UNALIGNED_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_STATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIFF_VALUES_FIELD_NUMBER: _ClassVar[int]
+    DIFF_SAVED_BYTES_FIELD_NUMBER: _ClassVar[int]
     checkpoint_id: int
     pointer: str
     checksum: str
@@ -246,7 +252,9 @@ class CompletedCheckpoint(_message.Message):
     written_bytes: int
     unaligned: bool
     channel_state_bytes: int
-    def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ..., incremental: _Optional[bool] = ..., written_bytes: _Optional[int] = ..., unaligned: _Optional[bool] = ..., channel_state_bytes: _Optional[int] = ...) -> None: ...
+    diff_values: int
+    diff_saved_bytes: int
+    def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ..., incremental: _Optional[bool] = ..., written_bytes: _Optional[int] = ..., unaligned: _Optional[bool] = ..., channel_state_bytes: _Optional[int] = ..., diff_values: _Optional[int] = ..., diff_saved_bytes: _Optional[int] = ...) -> None: ...
 
 class JobRecord(_message.Message):
     __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested", "allow_unmatched_state")

@@ -582,16 +582,18 @@ class RocksdbBackend(_message.Message):
     def __init__(self, uri: _Optional[str] = ..., memory_bytes: _Optional[int] = ...) -> None: ...
 
 class StateBackend(_message.Message):
-    __slots__ = ("filesystem", "memory", "rocksdb", "full_every")
+    __slots__ = ("filesystem", "memory", "rocksdb", "full_every", "binary_diff")
     FILESYSTEM_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     ROCKSDB_FIELD_NUMBER: _ClassVar[int]
     FULL_EVERY_FIELD_NUMBER: _ClassVar[int]
+    BINARY_DIFF_FIELD_NUMBER: _ClassVar[int]
     filesystem: FilesystemBackend
     memory: MemoryBackend
     rocksdb: RocksdbBackend
     full_every: int
-    def __init__(self, filesystem: _Optional[_Union[FilesystemBackend, _Mapping]] = ..., memory: _Optional[_Union[MemoryBackend, _Mapping]] = ..., rocksdb: _Optional[_Union[RocksdbBackend, _Mapping]] = ..., full_every: _Optional[int] = ...) -> None: ...
+    binary_diff: bool
+    def __init__(self, filesystem: _Optional[_Union[FilesystemBackend, _Mapping]] = ..., memory: _Optional[_Union[MemoryBackend, _Mapping]] = ..., rocksdb: _Optional[_Union[RocksdbBackend, _Mapping]] = ..., full_every: _Optional[int] = ..., binary_diff: _Optional[bool] = ...) -> None: ...
 
 class StragglerReplacement(_message.Message):
     __slots__ = ("factor", "window_ms", "pause_ms")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +36,7 @@ Job = Callable[..., Any]
 BACKENDS = {
     "memory": StateBackend(MemoryBackend()),
     "incremental": StateBackend(FilesystemBackend(), full_every=3),
+    "diffs": StateBackend(FilesystemBackend(), full_every=10, binary_diff=True),
     "rocksdb": StateBackend(RocksdbBackend(memory_bytes=16 << 20)),
 }
 
@@ -356,3 +359,55 @@ def test_the_first_records_of_an_attempt_go_by_the_time_that_was_told_before_the
     fed.note(fed.program.tick(1000)).feed(("x", "first", 1))
     fed.note(fed.program.tick(1500)).feed(("x", "second", 2))
     assert [row["word"] for row in fed.told] == ["first"]
+
+
+class Visited(ProcessFunction):
+    """A large value of which every record changes a byte."""
+
+    pages = ValueState("BINARY")
+
+    def process(self, context: Any, row: dict[str, Any]) -> Any:
+        pages = bytearray(self.pages.get(PAGES))
+        pages[row["at"] % len(pages)] ^= 1 + len(row["word"])
+        self.pages.set(bytes(pages))
+        return {"key": context.key, "what": str(row["at"]), "state": hashlib.sha256(pages).hexdigest()}
+
+
+PAGES = random.Random(11).randbytes(100_000)
+
+
+@pytest.mark.parametrize("backend", ["diffs", "incremental", "rocksdb"])
+def test_a_large_value_is_stored_as_its_difference_and_comes_back(job: Job, backend: str) -> None:
+    fed = Fed(job, backend, lambda stream: stream.process(Visited(), schema="key STRING, what STRING, state STRING"))
+    expected = {key: bytearray(PAGES) for key in "abc"}
+
+    def feed(keys: str, at: int, word: str) -> None:
+        for key in keys:
+            expected[key][at] ^= 1 + len(word)
+        fed.told.clear()
+        fed.feed(*((key, word, at) for key in keys))
+        wanted = {key: hashlib.sha256(expected[key]).hexdigest() for key in keys}
+        assert {row["key"]: row["state"] for row in fed.told} == wanted
+
+    feed("abc", 5, "first")
+    stored = {1: fed.run.checkpoint(1)["keyed", 0]}
+    feed("abc", 99_000, "second")
+    stored[2] = fed.run.checkpoint(2, base_id=1)["keyed", 0]
+    feed("ab", 50_000, "given up")
+    fed.run.checkpoint(3, base_id=2)
+    feed("b", 50_001, "fourth")
+    stored[4] = fed.run.checkpoint(4, base_id=2)["keyed", 0]
+    fed.restore(stored[4], 4)
+    feed("abc", 7, "restored")
+    stored[5] = fed.run.checkpoint(5, base_id=4)["keyed", 0]
+    fed.restore(stored[5], 5)
+    feed("cab", 8, "restored again")
+    if backend == "diffs":
+        state = stored[5].operators[0]
+        assert [one.checkpoint_id for one in state.increments] == [2, 4, 5]
+        assert [one.diff_values for one in state.increments] == [3, 2, 3]
+        assert state.handle is not None
+        assert state.handle.size_bytes > 300_000
+        assert sum(one.size_bytes for one in state.increments) < 15_000
+    else:
+        assert not any(one.diff_values for one in stored[5].operators[0].increments)

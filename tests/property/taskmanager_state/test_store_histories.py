@@ -17,6 +17,8 @@ BACKENDS = {
     "memory, incremental": StateBackend(MemoryBackend(1 << 20), full_every=3),
     "memory, incremental, little room": StateBackend(MemoryBackend(40_000), full_every=5),
     "filesystem, incremental": StateBackend(FilesystemBackend(), full_every=4),
+    "memory, incremental, diffs": StateBackend(MemoryBackend(1 << 20), full_every=4, binary_diff=True),
+    "filesystem, incremental, diffs": StateBackend(FilesystemBackend(), full_every=6, binary_diff=True),
     "rocksdb": StateBackend(RocksdbBackend(memory_bytes=16 << 20)),
 }
 rows = st.tuples(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
@@ -18,6 +20,7 @@ from coordinator.checkpoint.completed import CompletedCheckpoints, Subsumed
 from coordinator.checkpoint.handles import (
     NothingToTakeOver,
     completed_handles,
+    diffs,
     is_incremental,
     shared_files,
     size_bytes,
@@ -134,6 +137,14 @@ def test_sizes_say_what_is_there_and_what_is_new() -> None:
     whole = states(StateHandle(path="file:///x", size_bytes=9))
     assert (size_bytes(whole), written_bytes(whole, 3), is_incremental(whole, 3)) == (9, 9, False)
     assert shared_files(metadata(3, StateHandle(path="file:///run/chk-3/x"), shared(2))) == {"2-a1-count-0-op.state"}
+
+
+def test_differences_are_counted_for_the_checkpoint_that_has_written_them() -> None:
+    first = replace(shared(2, 5), diff_values=3, diff_saved_bytes=900)
+    second = replace(shared(3, 7), diff_values=2, diff_saved_bytes=500)
+    chain = states(shared(1, 100), first, second)
+    assert diffs(chain, 3) == (2, 500)
+    assert diffs(states(shared(1, 100), first), 3) == (0, 0)
 
 
 def test_a_shared_file_is_called_after_the_checkpoint_that_has_written_it() -> None:

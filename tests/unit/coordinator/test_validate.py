@@ -450,6 +450,16 @@ def test_how_often_a_snapshot_is_full() -> None:
         assert len(validate(graph)) == problems, full_every
 
 
+def test_differences_stand_between_full_snapshots_of_keys_and_values() -> None:
+    def made(**fields: Any) -> JobGraph:
+        return replace(word_count(), state_backend=StateBackend(**fields, binary_diff=True))
+
+    assert not validate(made(full_every=10))
+    assert not validate(made(full_every=10, backend=MemoryBackend()))
+    assert "so set full_every, to 10 for example" in only_problem(made())
+    assert "snapshots of rocksdb are made of its tables" in only_problem(made(backend=RocksdbBackend()))
+
+
 # defaults
 
 

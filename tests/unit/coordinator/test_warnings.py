@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     Partitioning,
     SocketSource,
     SqlTransform,
+    StateBackend,
     Vertex,
 )
 
@@ -106,3 +107,13 @@ def test_whoever_sets_timers_behind_a_loop_is_told_that_event_time_does_not_come
     (text,) = warnings(JobGraph("loop", vertices, (*edges, Edge("tail", "head", Partitioning.FEEDBACK))))
     assert text.startswith("Event time timers of 'after-1' never fire before the end of its input")
     assert "behind the loop of head, tail" in text
+
+
+def test_differences_of_a_job_without_process_functions_are_none() -> None:
+    asked = StateBackend(full_every=10, binary_diff=True)
+    (text,) = warnings(replace(word_count(), state_backend=asked))
+    assert text.startswith("The state backend's binary_diff changes nothing")
+    graph = word_count()
+    process = replace(graph.vertices[1].operators[0], kind=KeyedProcess(("word",), b"function", schema="word STRING"))
+    vertices = (graph.vertices[0], replace(graph.vertices[1], operators=(process, *graph.vertices[1].operators[1:])))
+    assert warnings(replace(graph, vertices=vertices, state_backend=asked)) == ()

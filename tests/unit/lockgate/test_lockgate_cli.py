@@ -141,11 +141,13 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
 
 def test_dry_run_prints_a_graph_that_can_be_submitted(capsys: pytest.CaptureFixture[str]) -> None:
     Path("p.py").write_text(
-        "import sys\nfrom lockgate import Job\njob = Job('p')\njob.read_text(sys.argv[2]).print()\njob.submit()\n"
+        "import sys\nfrom lockgate import Job\njob = Job('p', full_snapshot_every=10, binary_diff=True)\n"
+        "job.read_text(sys.argv[2]).print()\njob.submit()\n"
     )
     assert run(["submit", "p.py", "--dry-run", "--", "--input", "/books"]) == 0
     graph = capsys.readouterr().out
     assert json.loads(graph)["vertices"][0]["operators"][0]["file_source"]["path"] == "/books"
+    assert json.loads(graph)["state_backend"]["binary_diff"] is True
     Path("g.json").write_text(graph)
     assert run(["submit", "g.json", "--dry-run"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(graph)

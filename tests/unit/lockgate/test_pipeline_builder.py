@@ -8,6 +8,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,20 @@ def test_a_state_backend_reaches_the_graph(state: Any, backend: m.StateBackend) 
     job = Job("j", state=state)
     job.generate(10).print()
     assert job.graph().state_backend == backend
+
+
+def test_differences_reach_the_graph_and_what_cannot_be_is_told() -> None:
+    job = Job("j", state="memory", full_snapshot_every=10, binary_diff=True)
+    job.generate(10).print()
+    assert job.graph().state_backend == m.StateBackend(m.MemoryBackend(), 10, binary_diff=True)
+    message = m.StateBackend(m.FilesystemBackend("/state"), 5)
+    job = Job("j", state=message, binary_diff=True)
+    job.generate(10).print()
+    assert job.graph().state_backend == replace(message, binary_diff=True)
+    with pytest.raises(PipelineError, match="binary_diff=True needs full_snapshot_every=10, say"):
+        Job("j", binary_diff=True)
+    with pytest.raises(PipelineError, match='binary_diff=True belongs to state="filesystem" and "memory"'):
+        Job("j", state="rocksdb", binary_diff=True)
 
 
 def test_the_checkpoint_mode_reaches_the_graph_and_the_default_stays_unsaid() -> None:

@@ -72,6 +72,16 @@ def test_what_was_in_flight_is_shown() -> None:
     assert "checkpoint, unaligned" in views.checkpoints_text([replace(last, kind=m.CheckpointKind.CHECKPOINT)])
 
 
+def test_what_a_checkpoint_builds_on_is_shown() -> None:
+    full = m.CompletedCheckpoint(7, "p", kind=m.CheckpointKind.CHECKPOINT, written_bytes=5)
+    increment = replace(full, incremental=True)
+    diff = replace(increment, diff_values=4, diff_saved_bytes=900)
+    shown = [views.checkpoint_json(one) for one in (full, increment, diff)]
+    assert [one and one["state"] for one in shown] == ["full", "incremental", "diff"]
+    assert [one and (one["diff_values"], one["diff_saved_bytes"]) for one in shown] == [(0, 0), (0, 0), (4, 900)]
+    assert " diff " in views.checkpoints_text([diff])
+
+
 def test_plain_progress_repeats_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     progress = PlainProgress()
     progress.status(STATUS)

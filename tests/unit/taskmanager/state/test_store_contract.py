@@ -34,6 +34,7 @@ BACKENDS = {
     "memory": StateBackend(MemoryBackend()),
     "filesystem": StateBackend(FilesystemBackend()),
     "filesystem, incremental": StateBackend(FilesystemBackend(), full_every=3),
+    "filesystem, diffs": StateBackend(FilesystemBackend(), full_every=3, binary_diff=True),
     "rocksdb": StateBackend(RocksdbBackend(memory_bytes=16 << 20)),
 }
 COUNT, SUM, MIN, MAX, AVG = (AggregateFunction(number) for number in (1, 2, 3, 4, 5))
