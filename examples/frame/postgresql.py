@@ -7,7 +7,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -19,6 +18,7 @@ import sqlalchemy as sa
 
 from examples.frame.example import NotHere
 from lockgate.errors import UserError
+from lockgate.local.ports import choose
 
 USER, PASSWORD = "lockgate", "not-a-secret"
 _UNPRIVILEGED = ("postgres", "nobody")
@@ -34,8 +34,7 @@ class PostgresqlServer:
         self._numbers = itertools.count(1)
         self._pause = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.port: int = taken.getsockname()[1]
+        (self.port,) = choose(1)  # which no outgoing connection takes while the server is down
 
     def __enter__(self) -> PostgresqlServer:
         """Raises NotHere with the reason where there can be no server."""
@@ -93,11 +92,10 @@ class PostgresqlServer:
         arguments = [text for name, value in options.items() for text in ("-c", f"{name}={value}")]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(self._binaries / "postgres"), "-D", self._data, "-p", str(self.port), *arguments],
+                [*self._command("postgres"), "-D", self._data, "-p", str(self.port), *arguments],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
-                **self._identity(),
             )
         deadline = time.monotonic() + _START_S
         while not self._answers():
@@ -123,20 +121,21 @@ class PostgresqlServer:
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
-            [str(self._binaries / program), *arguments],
-            cwd=self._folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            **self._identity(),
+            [*self._command(program), *arguments], cwd=self._folder, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise UserError(f"{program} failed: {done.stderr.strip()}")
 
-    def _identity(self) -> dict[str, Any]:
+    def _command(self, program: str) -> list[str]:
+        """How it is started as the user that it may run as.
+
+        Not by `subprocess` and its `user`: that forks, and where other threads use gRPC the child may hang or abort in
+        gRPC's handlers of a fork. Without it the child shares this process's memory until it is another program.
+        """
+        path = str(self._binaries / program)
         if self._account is None:
-            return {}
-        return {"user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": []}
+            return [path]
+        return ["setpriv", f"--reuid={self._account.pw_uid}", f"--regid={self._account.pw_gid}", "--clear-groups", path]
 
 
 def _binaries() -> Path:
