@@ -6,7 +6,7 @@ import argparse
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,8 +30,11 @@ _LIMIT_S = 240.0
 Mode = Literal["exactly_once", "unaligned"]
 
 
-def graph(mode: Mode, folder: Path, rows: int, rate: float, row_us: float, **options: Any) -> JobGraph:
-    """2 sources that make `rate` rows a second each, of 1 KB, and 2 subtasks that need `row_us` for each row."""
+def graph(mode: Mode, folder: Path, rows: int | None, rate: float, row_us: float, **options: Any) -> JobGraph:
+    """2 sources that make `rate` rows a second each, of 1 KB, and 2 subtasks that need `row_us` for each row.
+
+    rows: of each source, None for no end.
+    """
 
     def slow(df: Any) -> Any:
         def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -49,11 +52,14 @@ def graph(mode: Mode, folder: Path, rows: int, rate: float, row_us: float, **opt
     return job.graph()
 
 
-def wrong_rows(folder: Path, rows: int) -> tuple[int, int]:
-    """How many rows are missing in the committed files of a finished job, and how many are there too often."""
+def wrong_rows(folder: Path, rows: Sequence[int]) -> tuple[int, int]:
+    """How many rows are missing in the committed files of a finished job, and how many are there too often.
+
+    rows: of each partition.
+    """
     table = pads.dataset(folder, format="parquet").to_table(["partition", "sequence"])
     found = Counter(zip(table["partition"].to_pylist(), table["sequence"].to_pylist(), strict=True))
-    wanted = Counter((partition, number) for partition in range(PARTITIONS) for number in range(rows))
+    wanted = Counter((partition, number) for partition, end in enumerate(rows) for number in range(end))
     return (wanted - found).total(), (found - wanted).total()
 
 
@@ -86,7 +92,7 @@ def measure(arguments: argparse.Namespace) -> Measurement:
                 folder = kept.path / mode
                 client.submit(mode, graph(mode, folder, arguments.rows, arguments.rate, arguments.row_us))
                 found[mode] = _under_load(watch(client, mode), arguments.from_s, arguments.to_s)
-                missing, extra = wrong_rows(folder, arguments.rows)
+                missing, extra = wrong_rows(folder, [arguments.rows] * PARTITIONS)
                 if missing or extra:
                     raise WrongResult(f"{mode}: {missing} rows are missing, {extra} are there too often")
                 say(f"  {mode}: {', '.join(f'{one.duration_ms} ms' for one in found[mode])}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -14,11 +15,11 @@ from lockgate.drill.model import RecordCheck
 from lockgate.drill.observer import JobObserver
 from lockgate.drill.oracle import LedgerOracle, check_totals
 from lockgate.drill.pipeline import DrillPipeline
+from tests.drained import PATIENCE_S, drain, generated, path_of, rows_read
 
 PARTITIONS = 4
 ROWS_PER_SECOND = 1_500.0
 NEVER = RestartStrategy(strategy=NoRestart())
-PATIENCE_S = 180.0  # a bound, not an expectation: on an idle machine nothing here takes 10 s
 
 
 class Field(Protocol):
@@ -39,23 +40,26 @@ class Field(Protocol):
 
 
 class LedgerJob:
-    """One job, under its key. Leaving the block cancels it unless it has ended."""
+    """One job, under its key, whose input flows until `drain`. Leaving the block cancels it unless it has ended."""
 
     def __init__(
         self,
         field: Field,
         key: str,
-        seconds: float,
         interval_ms: int,
         follows: tuple[LedgerJob, str] | None = None,
         restart: RestartStrategy | None = None,
+        seconds: float | None = None,
     ) -> None:
-        """Submits it. seconds: its input takes so long; follows: the job whose work it goes on with, and from where.
+        """Submits it. follows: the job whose work it goes on with, and from where.
 
-        restart: None for the default.
+        restart: None for the default; seconds: the input ends by itself after so long. Only for a test that does not
+        mind when: none that kills something has the job end before.
         """
         self.key = key
         self._field = field
+        self._ends = seconds is not None
+        self._savepoint: CompletedCheckpoint | None = None
         before, pointer = follows or (None, "")
         self._pipeline = (
             before._pipeline
@@ -63,7 +67,7 @@ class LedgerJob:
             else DrillPipeline(
                 field.make_folder(key),
                 partitions=PARTITIONS,
-                rows=int(seconds * ROWS_PER_SECOND),
+                rows=int((seconds or 0) * ROWS_PER_SECOND),
                 rate=ROWS_PER_SECOND,
                 parallelism=2,
                 checkpoint_interval_ms=interval_ms,
@@ -88,15 +92,21 @@ class LedgerJob:
         assert self.observer.status is not None
         return self.observer.status
 
-    def checkpoints(self) -> list[int]:
-        """Ids of every completed checkpoint heard of."""
-        return sorted({one.checkpoint_id for one in self.observer.events if one.kind is _COMPLETED})
+    def checkpoints(self, attempt: int = 0) -> list[int]:
+        """Ids of every completed checkpoint heard of; attempt: of that one and later ones."""
+        events = self.observer.events
+        return sorted({one.checkpoint_id for one in events if one.kind is _COMPLETED and one.attempt >= attempt})
 
     def wait_checkpoints(self, count: int) -> None:
         """Waits until so many more checkpoints are complete."""
         wanted = len(self.checkpoints()) + count
         if not self.observer.wait_for(lambda: len(self.checkpoints()) >= wanted, PATIENCE_S):
             raise AssertionError(f"{self.key}: {count} more checkpoints were not completed: {self._story()}")
+
+    def wait_attempt(self, attempt: int) -> None:
+        """Waits until a checkpoint of this attempt is complete, or of a later one."""
+        if not self.observer.wait_for(lambda: bool(self.checkpoints(attempt)), PATIENCE_S):
+            raise AssertionError(f"{self.key}: attempt {attempt} has completed no checkpoint: {self._story()}")
 
     def pause(self, seconds: float) -> None:
         """Lets the job run for a while; returns early when it has ended."""
@@ -106,6 +116,11 @@ class LedgerJob:
         """The newest completed one, asked for now."""
         return self._field.client.checkpoints(self.key)[0]
 
+    def drain(self) -> CompletedCheckpoint:
+        """Ends the input. The savepoint of all of it; the same however often it is asked for."""
+        self._savepoint = self._savepoint or drain(self._field.client, self.key)
+        return self._savepoint
+
     def wait_end(self, state: JobState = JobState.FINISHED) -> JobStatus:
         """Waits for the end of the job, which must be this one."""
         if not self.observer.wait_for(lambda: self.observer.has_ended, PATIENCE_S + 30):
@@ -114,15 +129,23 @@ class LedgerJob:
         return self.status
 
     def check_exact(self) -> JobStatus:
-        """Waits for the end and compares every record and every total with the input."""
+        """Ends the input, waits for the end and compares every record and every total with the input."""
+        rows = [self._pipeline.rows] * PARTITIONS if self._ends else self._drained()
         status = self.wait_end()
         pipeline = dataclasses.replace(self._pipeline, folder=self._field.fetch(self._pipeline.folder))
-        records = _read_ledger(pipeline)
+        records = _read_ledger(pipeline, rows)
         assert records.is_exact, f"{self.key}: {records}"
-        assert not check_totals([pipeline.rows] * pipeline.partitions, pipeline.read_totals())
-        counted = {one.operator_id: one.records_in for one in status.operators}
-        assert counted["ledger"] == self._pipeline.partitions * self._pipeline.rows
+        assert not check_totals(rows, pipeline.read_totals())
+        counted = {one.operator_id: one for one in status.operators}
+        assert counted["rows"].records_out == counted["ledger"].records_in == sum(rows)
         return status
+
+    def _drained(self) -> list[int]:
+        """How many rows of each partition have been made. None can be made after it."""
+        metadata = path_of(self.drain())
+        offsets = rows_read(self._field.fetch(metadata.parent) / metadata.name)
+        assert offsets.keys() == {"generate"}
+        return generated(offsets["generate"], PARTITIONS)
 
     def _story(self) -> str:
         status = self.observer.status
@@ -131,9 +154,9 @@ class LedgerJob:
         return "\n".join([head, *told])
 
 
-def _read_ledger(pipeline: DrillPipeline) -> RecordCheck:
+def _read_ledger(pipeline: DrillPipeline, rows: Sequence[int]) -> RecordCheck:
     for last_try in (False, True):
-        oracle = LedgerOracle([pipeline.rows] * pipeline.partitions)
+        oracle = LedgerOracle(rows)
         try:
             pipeline.read_ledger(oracle)
             break

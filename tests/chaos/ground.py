@@ -12,15 +12,16 @@ from typing import Any
 
 from lockgate_proto.messages import CompletedCheckpoint, RestartStrategy
 
-from ha.errors import StoreError
+from ha.errors import SessionLost, StoreError
 from ha.paths import Paths
 from ha.records import JobRecords
 from ha.session import Session
 from ha.session_store import SessionStore
 from ha.zookeeper import connect
-from lockgate.client import Client, ClientError
+from lockgate.client import TERMINAL, Client, ClientError
 from lockgate.local import LocalCluster
-from tests.ledger_job import PATIENCE_S, LedgerJob
+from tests.drained import PATIENCE_S
+from tests.ledger_job import LedgerJob
 
 LOOK_EVERY_S = 0.05
 FAULT = "LOCKGATE_FAULT"
@@ -37,11 +38,17 @@ class Ground:
         )
         self._never = threading.Event()
         self._jobs = 0
+        self._armed: dict[tuple[str, int], int] = {}  # role and number to the pid in which the fault waits
         self._client: Client | None = None
 
     def __enter__(self) -> Ground:
         self.cluster.start()
-        self._client = Client(self.cluster.coordinators, self.cluster.zookeeper, credentials=self.cluster.credentials())
+        self._client = Client(
+            self.cluster.coordinators,
+            self.cluster.zookeeper,
+            credentials=self.cluster.credentials(),
+            patience_ms=int(PATIENCE_S * 1000),
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,18 +76,42 @@ class Ground:
             self._never.wait(LOOK_EVERY_S)
 
     def wait_whole(self) -> None:
-        """Waits until every process runs and every task manager has registered."""
+        """Waits until every process runs, has registered or stands in line, and nobody else does.
+
+        Who was killed a moment ago has its place in line until its session ends.
+        """
         for role, count in (
             ("coordinator", self.cluster.options.coordinators),
             ("taskmanager", self.cluster.options.taskmanagers),
         ):
             for number in range(count):
                 self.cluster.wait_ready(role, number, PATIENCE_S)
-        wanted = {pid for name, pid in self.cluster.pids().items() if name.startswith("taskmanager-")}
-        self.wait_until(
-            lambda: {one.pid for one in self.client.cluster().task_managers} == wanted, "the cluster is whole"
-        )
+
+        def is_whole() -> bool:
+            registered = {one.pid for one in self.client.cluster().task_managers}
+            return registered == self.pids("taskmanager") and self._is_lined_up()
+
+        self.wait_until(is_whole, "the cluster is whole")
         self.wait_until(lambda: self.cluster.leader_number() is not None, "a live process leads")
+
+    def wait_idle(self) -> None:
+        """Waits until every slot is free: a job that has just ended holds its own for a moment."""
+
+        def is_idle() -> bool:
+            return all(one.free_slots == one.slots for one in self.client.cluster().task_managers)
+
+        self.wait_until(is_idle, "every slot is free")
+
+    def pids(self, role: str) -> set[int]:
+        """Of all processes of a role that run now."""
+        return {pid for name, pid in self.cluster.pids().items() if name.startswith(f"{role}-")}
+
+    def is_in_line(self, pid: int) -> bool:
+        """Whether a coordinator takes part in the election: its session lives, whether it leads or stands by."""
+        return pid in {one.pid for one in self.client.cluster().coordinators}
+
+    def _is_lined_up(self) -> bool:
+        return {one.pid for one in self.client.cluster().coordinators} == self.pids("coordinator")
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
@@ -107,28 +138,46 @@ class Ground:
         self.environment[FAULT] = fault
         try:
             before = self.cluster.kill(role, number)
-            self.cluster.wait_ready(role, number, PATIENCE_S, other_than=before)
+            pid = self.cluster.wait_ready(role, number, PATIENCE_S, other_than=before)
         finally:
             self.environment.pop(FAULT, None)
+        self._armed[role, number] = pid
 
     def arm_standby(self, fault: str) -> int:
         """Plants a fault in the coordinator that leads next; returns its number. Needs exactly two coordinators."""
         standby = 1 - self.leader_number()
         self.arm("coordinator", standby, fault)
+        self.wait_until(self._is_lined_up, "the armed one stands in line, and no former self of it before it")
         return standby
+
+    def tidy(self) -> None:
+        """Cancels what runs, and ends every process whose fault has not struck: it must not in the next test."""
+
+        def is_quiet() -> bool:
+            running = [one.job_key for one in self.client.jobs() if one.state not in TERMINAL]
+            for key in running:
+                self.client.cancel(key)
+            return not running
+
+        self.wait_until(is_quiet, "no job runs")
+        armed, self._armed = self._armed, {}
+        for (role, number), pid in armed.items():
+            if self.cluster.pids().get(f"{role}-{number}") == pid:
+                self.cluster.kill(role, number)
+                self.cluster.wait_ready(role, number, PATIENCE_S, other_than=pid)
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
     def ledger(
         self,
-        seconds: float,
         interval_ms: int = 300,
         follows: tuple[LedgerJob, str] | None = None,
         restart: RestartStrategy | None = None,
+        seconds: float | None = None,
     ) -> LedgerJob:
-        """Submits a job whose input takes so long. follows: a job that it goes on with, from a pointer."""
+        """Submits a job; see LedgerJob for when it ends. follows: a job that it goes on with, from a pointer."""
         self._jobs += 1
-        return LedgerJob(self, f"ledger-{self._jobs}", seconds, interval_ms, follows, restart)
+        return LedgerJob(self, f"ledger-{self._jobs}", interval_ms, follows, restart, seconds)
 
     def make_folder(self, key: str) -> Path:
         """See tests.ledger_job.Field."""
@@ -151,26 +200,38 @@ class Ground:
 
 
 class History:
-    """Reads ZooKeeper over and over and keeps what it saw; `check` holds it against the design's invariants 2 and 3."""
+    """Reads ZooKeeper over and over and keeps what it saw; `check` holds it against the design's invariants 2 and 3.
+
+    What holds at the beginning and at the end of the block is seen in any case.
+    """
 
     def __init__(self, zookeeper: str, cluster: str) -> None:
         self.epochs: list[int] = []
         self.completed: dict[tuple[str, int], CompletedCheckpoint] = {}
         self.problems: list[str] = []
-        self._session: Session = connect(zookeeper)
+        self._zookeeper = zookeeper
+        self._cluster = cluster
         self._paths = Paths(cluster)
-        self._records = JobRecords(SessionStore(cluster, self._session), cluster)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+        self._open()
 
     def __enter__(self) -> History:
+        self._look_once()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
-        self._session.close()
+        try:
+            self._look_once()
+        finally:
+            self._session.close()
+
+    def _open(self) -> None:
+        self._session: Session = connect(self._zookeeper)
+        self._records = JobRecords(SessionStore(self._cluster, self._session), self._cluster)
 
     def check(self) -> None:
         """Tokens and ids only rise, and no id named two contents."""
@@ -179,8 +240,26 @@ class History:
 
     def _run(self) -> None:
         while not self._done.wait(0.02):
+            self._try()
+
+    def _look_once(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._try():
+            assert time.monotonic() < deadline, "ZooKeeper does not answer"
+            self._done.wait(LOOK_EVERY_S)
+
+    def _try(self) -> bool:
+        """Whether it was seen how things stand."""
+        try:
+            self._look()
+        except SessionLost:  # this process has stood still for longer than a session lives
+            self._session.close()
             with contextlib.suppress(StoreError):
-                self._look()
+                self._open()
+            return False
+        except StoreError:
+            return False
+        return True
 
     def _look(self) -> None:
         node = self._session.get(self._paths.epoch)

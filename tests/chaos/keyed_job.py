@@ -14,9 +14,7 @@ from lockgate_proto.messages import (
     Edge,
     ExponentialRestart,
     GeneratorSource,
-    JobEventKind,
     JobGraph,
-    JobState,
     JobStatus,
     KeyedAggregate,
     Operator,
@@ -28,66 +26,36 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
-from lockgate.client import ClientError
-from lockgate.drill.observer import JobObserver
-from tests.chaos.ground import PATIENCE_S, Ground
+from tests.chaos.ground import Ground
+from tests.chaos.watched_job import WatchedJob
+from tests.drained import generated
 
 PARTITIONS = 2
 RATE = 6_000.0
 FIRST, AGAIN = 4_000, 150  # keys of a partition that come once at the beginning, and those that come all the time
 
 
-class KeyedJob:
-    """Submits it. Leaving the block cancels it unless it has ended."""
+class KeyedJob(WatchedJob):
+    """Its input flows until `check_exact`."""
 
-    def __init__(self, ground: Ground, key: str, backend: StateBackend, seconds: float) -> None:
-        self.key = key
-        self.folder = ground.make_folder(key)
-        self._ground = ground
+    def __init__(self, ground: Ground, key: str, backend: StateBackend, seconds: float = 0.0) -> None:
+        """seconds: the input ends by itself after so long; 0 wherever something is killed."""
+        self._folder = ground.make_folder(key)
         self._rows = int(seconds * RATE)
-        ground.client.submit(key, self._graph(backend))
-        self.observer = JobObserver(ground.client, key)
-
-    def __enter__(self) -> KeyedJob:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        ended = self.observer.has_ended
-        self.observer.close()
-        if not ended:
-            with contextlib.suppress(ClientError):
-                self._ground.client.cancel(self.key)
-
-    def wait_checkpoints(self, count: int) -> None:
-        """Waits until so many are complete in all."""
-        done = self.observer.wait_for(lambda: self._completed() >= count, PATIENCE_S)
-        assert done, f"{self.key}: {count} checkpoints were not completed"
+        super().__init__(ground, key, self._graph(backend))
 
     def check_exact(self) -> JobStatus:
-        """Waits for the end and compares every key with the input."""
-        assert self.observer.wait_for(lambda: self.observer.has_ended, PATIENCE_S + 30), f"{self.key} has not ended"
-        status = self.observer.status
-        assert status is not None
-        assert status.state is JobState.FINISHED, f"{self.key}: {status.state.name} {status.error}"
-        assert self._read() == self._expected()
-        return status
-
-    def _completed(self) -> int:
-        events = self.observer.events
-        return len({one.checkpoint_id for one in events if one.kind is JobEventKind.CHECKPOINT_COMPLETED})
-
-    def _expected(self) -> dict[str, tuple[int, int]]:
-        counts: Counter[str] = Counter()
-        totals: Counter[str] = Counter()
-        for partition in range(PARTITIONS):
-            for sequence in range(self._rows):
-                name = f"{partition}-{sequence if sequence < FIRST else sequence % AGAIN}"
-                counts[name] += 1
-                totals[name] += sequence
-        return {name: (counts[name], totals[name]) for name in counts}
+        """Ends the input, waits for the end and compares every key with the input."""
+        rows = [self._rows] * PARTITIONS
+        if self._rows:
+            self.wait_finished()
+        else:
+            rows = generated(self.drain()["generate"], PARTITIONS)
+        assert self._read() == _expected(rows)
+        return self.status
 
     def _read(self) -> dict[str, tuple[int, int]]:
-        with contextlib.closing(sqlite3.connect(self.folder / "totals.db")) as database:
+        with contextlib.closing(sqlite3.connect(self._folder / "totals.db")) as database:
             return {name: (int(n), int(total)) for name, n, total in database.execute("SELECT k, n, total FROM totals")}
 
     def _graph(self, backend: StateBackend) -> JobGraph:
@@ -99,7 +67,7 @@ class KeyedJob:
             Aggregate("n", AggregateFunction.COUNT, ""),
             Aggregate("total", AggregateFunction.SUM, "sequence"),
         )
-        sink = SqlSink(f"sqlite:///{self.folder / 'totals.db'}", "totals", ("k",))
+        sink = SqlSink(f"sqlite:///{self._folder / 'totals.db'}", "totals", ("k",))
         return JobGraph(
             name="many keys",
             vertices=(
@@ -111,6 +79,18 @@ class KeyedJob:
             restart=RestartStrategy(ExponentialRestart(50, 2000, 2.0, 0.0, 5000)),
             state_backend=backend,
         )
+
+
+def _expected(rows: list[int]) -> dict[str, tuple[int, int]]:
+    """Count and sum of every key. rows: of each partition."""
+    counts: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    for partition, end in enumerate(rows):
+        for sequence in range(end):
+            name = f"{partition}-{sequence if sequence < FIRST else sequence % AGAIN}"
+            counts[name] += 1
+            totals[name] += sequence
+    return {name: (counts[name], totals[name]) for name in counts}
 
 
 def _vertex(name: str, *kinds: Any) -> Vertex:

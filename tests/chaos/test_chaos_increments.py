@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lockgate_proto.messages import FilesystemBackend, MemoryBackend, RocksdbBackend, StateBackend
+from lockgate_proto.messages import CompletedCheckpoint, FilesystemBackend, MemoryBackend, RocksdbBackend, StateBackend
 
-from tests.chaos.ground import PATIENCE_S, Ground
+from tests.chaos.ground import Ground, History
 from tests.chaos.keyed_job import KeyedJob
+from tests.drained import path_of
 
 pytestmark = pytest.mark.chaos
 
@@ -36,15 +37,20 @@ def test_a_task_manager_that_dies_between_upload_and_ack_of_an_increment(
     ground.arm("taskmanager", 0, f"{point}:9")
     ground.wait_whole()
     before = ground.cluster.pids()["taskmanager-0"]
-    with ground.history() as history, KeyedJob(ground, f"{point}-{backend}", BACKENDS[backend], 6) as job:
-        status = job.check_exact()
-    assert status.attempt >= 2
-    assert ground.cluster.pids().get("taskmanager-0") != before
-    mine = [one for (key, _), one in history.completed.items() if key == job.key]
-    assert any(one.incremental for one in mine), "no increment was ever completed"
-    assert all(one.written_bytes < one.size_bytes for one in mine if one.incremental)
+    key = f"{point}-{backend}"
+    with ground.history() as history, KeyedJob(ground, key, BACKENDS[backend]) as job:
+        job.wait_checkpoints(1, attempt=2)
+        assert before not in ground.pids("taskmanager")
+        ground.wait_until(lambda: bool(increments(history, key)), "an increment is completed")
+        job.check_exact()
+    assert all(one.written_bytes < one.size_bytes for one in increments(history, key))
     history.check()
     ground.wait_until(lambda: not _databases(ground), "nobody leaves a database behind")
+
+
+def increments(history: History, key: str) -> list[CompletedCheckpoint]:
+    """Those of a job that were seen, and build on an earlier snapshot."""
+    return [one for (other, _), one in list(history.completed.items()) if other == key and one.incremental]
 
 
 def _databases(ground: Ground) -> list[Path]:
@@ -53,13 +59,27 @@ def _databases(ground: Ground) -> list[Path]:
 
 
 def test_a_leader_that_dies_leaves_no_shared_file_behind(ground: Ground) -> None:
-    with KeyedJob(ground, "increments-leader", BACKENDS["filesystem"], 6) as job:
+    with KeyedJob(ground, "increments-leader", BACKENDS["filesystem"]) as job:
         job.wait_checkpoints(4)
-        folder = Path(ground.client.checkpoints(job.key)[0].pointer.removeprefix("file://")).parent.parent
-        number = ground.kill_leader()
+        folder = _folder(ground.client.checkpoints(job.key)[0])
+        ground.kill_leader()
         abandoned = folder / "shared" / "1-a1-totals-0-nobody.state"
         abandoned.write_bytes(b"left behind by a dead leader")
         ground.wait_until(lambda: not abandoned.exists(), "the new leader collects what nothing refers to")
-        job.check_exact()
-        ground.cluster.wait_ready("coordinator", number, PATIENCE_S)
-        ground.wait_until(lambda: not folder.exists(), "a finished job leaves nothing behind")
+        savepoint = job.check_exact().last_checkpoint
+    assert savepoint is not None
+    ground.client.dispose_savepoint(job.key, savepoint.checkpoint_id)
+    left = [path for path in folder.rglob("*") if path.is_file()]
+    assert not left, "of a job that has ended only its savepoint stays, and that was disposed of"
+
+
+def test_a_job_that_has_come_to_its_end_leaves_nothing_behind(ground: Ground) -> None:
+    with KeyedJob(ground, "increments-end", BACKENDS["filesystem"], seconds=2) as job:
+        last = job.check_exact().last_checkpoint
+        assert last is not None
+        ground.wait_until(lambda: not _folder(last).exists(), "the folder of the run is gone")
+
+
+def _folder(checkpoint: CompletedCheckpoint) -> Path:
+    """Of everything that the job's run keeps."""
+    return path_of(checkpoint).parent.parent

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from lockgate_proto.messages import JobState
 
 from lockgate import Job
-from lockgate.drill.observer import JobObserver
-from lockgate.drill.timeline import checkpoint_counts
 from tests.chaos.ground import Ground
-from tests.ledger_job import PATIENCE_S
+from tests.chaos.watched_job import WatchedJob
+from tests.drained import generated
 
 pytestmark = pytest.mark.chaos
 
-PARTITIONS, ROWS, RATE, KEYS = 2, 6_000, 1_500.0, 37
+PARTITIONS, RATE, KEYS = 2, 1_500.0, 37
 LEFT_TIME = "sequence * 10 - (sequence * 7919 % 50) * 10"  # up to 490 ms out of order
 RIGHT_TIME = "sequence * 10 - (sequence * 104729 % 50) * 10"
 LOWER, UPPER = -1_000, 3_000
@@ -28,7 +27,7 @@ def pipeline(folder: Path) -> Job:
     job = Job("interval join", parallelism=2, checkpoint_interval_ms=300)
 
     def side(key: str, time: str) -> object:
-        rows = job.generate(ROWS, rate=RATE, partitions=PARTITIONS)
+        rows = job.generate(rate=RATE, partitions=PARTITIONS)
         timed = rows.select(f"sequence % {KEYS} AS {key}", "sequence", "partition", f"{time} AS at")
         return timed.event_time("at", out_of_order="490 ms").key_by(key)
 
@@ -38,21 +37,28 @@ def pipeline(folder: Path) -> Job:
     return job
 
 
-def expected() -> Counter[tuple[int, int, int, int]]:
+def expected(lefts: list[int], rights: list[int]) -> Counter[tuple[int, int, int, int]]:
+    """Every pair. lefts, rights: rows of each partition."""
     found: Counter[tuple[int, int, int, int]] = Counter()
     reach = (UPPER + 1_000) // 10
-    for left in range(ROWS):
+    for left in range(max(lefts)):
         at = left * 10 - (left * 7919 % 50) * 10
-        for right in _near(left, reach):
+        for right in _near(left, reach, max(rights)):
             if at + LOWER <= right * 10 - (right * 104729 % 50) * 10 <= at + UPPER:
-                found.update((left, a, right, b) for a in range(PARTITIONS) for b in range(PARTITIONS))
+                sides = product(_having(lefts, left), _having(rights, right))
+                found.update((left, a, right, b) for a, b in sides)
     return found
 
 
-def _near(left: int, reach: int) -> range:
+def _near(left: int, reach: int, end: int) -> range:
     """The right rows with the key of a left one that are not too far away by number."""
     first = left - reach // KEYS * KEYS
-    return range(max(first, left % KEYS), min(ROWS, left + reach + 1), KEYS)
+    return range(max(first, left % KEYS), min(end, left + reach + 1), KEYS)
+
+
+def _having(rows: list[int], number: int) -> list[int]:
+    """The partitions in which there is such a row."""
+    return [partition for partition, end in enumerate(rows) if number < end]
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
@@ -60,19 +66,13 @@ def test_pairs_are_exact_when_a_task_manager_is_killed(ground: Ground, seed: int
     choice = random.Random(seed)
     key = f"interval-join-{seed}"
     folder = ground.make_folder(key)
-    ground.wait_whole()
-    ground.client.submit(key, pipeline(folder).graph())
-    observer = JobObserver(ground.client, key)
-    try:
-        assert observer.wait_for(lambda: checkpoint_counts(observer.events)[0] >= 2, PATIENCE_S)
-        observer.wait_for(lambda: False, choice.uniform(0, 1.0))
+    with WatchedJob(ground, key, pipeline(folder).graph()) as job:
+        job.wait_checkpoints(2)
+        job.pause(choice.uniform(0, 1.0))
         ground.cluster.kill("taskmanager", choice.randrange(2))
-        assert observer.wait_for(lambda: observer.has_ended, PATIENCE_S)
-        assert observer.status is not None
-        assert observer.status.state is JobState.FINISHED, observer.status.error
-        assert observer.status.attempt >= 2
-        assert sum(one.records_late for one in observer.status.operators) == 0
-    finally:
-        observer.close()
+        job.wait_checkpoints(1, attempt=2)
+        (_, left), (_, right) = sorted(job.drain().items())  # in the order in which they were generated
+    assert sum(one.records_late for one in job.status.operators) == 0
     rows = [row for path in (folder / "out").glob("part-*") for row in pq.read_table(path).to_pylist()]
-    assert Counter(tuple(row.values()) for row in rows) == expected()
+    pairs = expected(generated(left, PARTITIONS), generated(right, PARTITIONS))
+    assert Counter(tuple(row.values()) for row in rows) == pairs

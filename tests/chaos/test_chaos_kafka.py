@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 
 import pytest
+from lockgate_proto.messages import JobState
 
 from lockgate import Job
 from tests.chaos.ground import Ground
@@ -13,13 +15,14 @@ from tests.kafka_broker import PARTITIONS, KafkaBroker
 
 pytestmark = pytest.mark.chaos
 
-PIECES, PIECE, PAUSE_S = 40, 50, 0.1
+PIECE, PAUSE_S = 50, 0.1
 
 
 class Feed:
-    """Appends numbered records to every partition of a topic, for some seconds."""
+    """Appends numbered records to the partitions of a topic, until `close`."""
 
     def __init__(self, broker: KafkaBroker, topic: str) -> None:
+        self.sent = 0
         self._broker = broker
         self._topic = topic
         self._pause = threading.Event()
@@ -30,13 +33,18 @@ class Feed:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing comes after this; `sent` says how much there is."""
         self._pause.set()
         self._thread.join()
 
     def _run(self) -> None:
-        for piece in range(PIECES):
-            records = [(None, b"%d" % number) for number in range(piece * PIECE, (piece + 1) * PIECE)]
+        for piece in itertools.count():
+            records = [(None, b"%d" % number) for number in range(self.sent, self.sent + PIECE)]
             self._broker.produce(self._topic, records, piece % PARTITIONS)
+            self.sent += PIECE
             if self._pause.wait(PAUSE_S):
                 return
 
@@ -58,11 +66,15 @@ def test_a_task_manager_that_dies_at_a_commit_of_a_kafka_sink_adds_and_loses_not
     job = Job(key, key=key, checkpoint_interval_ms=300)
     stream = job.read_kafka(kafka.servers, source, new_partitions_every_ms=500)
     stream.write_kafka(kafka.servers, out, commits_topic=commits)
-    with Feed(kafka, source):
+    with Feed(kafka, source) as feed:
         ground.client.submit(key, job.graph())
-        ground.wait_until(lambda: len(set(kafka.read(out))) == PIECES * PIECE, "every record is in the topic")
-    ground.wait_until(lambda: ground.client.job(key).attempt >= 2, "a task manager has died at a commit")
+        ground.wait_until(lambda: ground.client.job(key).attempt >= 2, "a task manager has died at a commit")
+        so_far = feed.sent
+        ground.wait_until(lambda: len(set(kafka.read(out))) > so_far, "records from after that are in the topic")
+        feed.close()
+        ground.wait_until(lambda: len(set(kafka.read(out))) == feed.sent, "every record is in the topic")
     ground.client.cancel(key)
+    ground.wait_until(lambda: ground.client.job(key).state is JobState.CANCELED, "the end")
     found = Counter(int(value or b"-1") for _, value in kafka.read(out))
-    assert set(found) == set(range(PIECES * PIECE))
+    assert set(found) == set(range(feed.sent))
     assert set(found.values()) == {1}

@@ -6,23 +6,25 @@ import contextlib
 import sqlite3
 
 import pytest
-from lockgate_proto.messages import JobState
 
 from lockgate import Job, count
-from lockgate.drill.observer import JobObserver
-from tests.chaos.ground import PATIENCE_S, Ground
+from tests.chaos.ground import Ground
+from tests.chaos.watched_job import WatchedJob
+from tests.drained import generated
 
 pytestmark = pytest.mark.chaos
 
-ROWS, RATE, LAPS = 4_000, 1_000.0, 12
+PARTITIONS, RATE, PARTS, LAPS = 2, 1_000.0, 100, 12
 
 
 def _job(folder: str) -> Job:
     job = Job("laps", parallelism=2, checkpoint_interval_ms=300)
-    loop = job.generate(ROWS, rate=RATE).select("*", "0 AS laps").loop()
+    loop = job.generate(rate=RATE, partitions=PARTITIONS).select("*", "0 AS laps").loop()
     lap = loop.select("partition", "sequence", "laps + 1 AS laps")
     loop.close_with(lap.filter(f"laps < 1 + sequence % {LAPS}").rebalance())
-    ends = lap.select("partition", "sequence % 100 AS part", f"IF(laps >= 1 + sequence % {LAPS}, 1, NULL) AS ended")
+    ends = lap.select(
+        "partition", f"sequence % {PARTS} AS part", f"IF(laps >= 1 + sequence % {LAPS}, 1, NULL) AS ended"
+    )
     totals = ends.key_by("partition", "part").aggregate(laps=count(), rows=count("ended"))
     totals.write_sql(f"sqlite:///{folder}/laps.db", "laps", key=("partition", "part"))
     return job
@@ -31,26 +33,20 @@ def _job(folder: str) -> Job:
 def test_a_task_manager_killed_while_records_circle(ground: Ground) -> None:
     key = "laps"
     folder = ground.make_folder(key)
-    ground.client.submit(key, _job(str(folder)).graph())
-    observer = JobObserver(ground.client, key)
 
     def holds_a_log() -> bool:
         last = ground.client.job(key).last_checkpoint
         return last is not None and last.channel_state_bytes > 0
 
-    try:
+    with WatchedJob(ground, key, _job(str(folder)).graph()) as job:
         ground.wait_until(holds_a_log, "a snapshot holds what circles")
         ground.cluster.kill("taskmanager", 0)
-        assert observer.wait_for(lambda: observer.has_ended, PATIENCE_S + 30), "the loop has not ended"
-    finally:
-        observer.close()
-    status = ground.client.job(key)
-    assert status.state is JobState.FINISHED, f"{status.state.name} {status.error}"
-    assert status.attempt >= 2
+        job.wait_checkpoints(1, attempt=2)
+        (read,) = job.drain().values()
     wanted = {
-        (partition, part): (sum(1 + row % LAPS for row in range(part, ROWS, 100)), ROWS // 100)
-        for partition in (0, 1)
-        for part in range(100)
+        (partition, part): (sum(1 + row % LAPS for row in range(part, end, PARTS)), len(range(part, end, PARTS)))
+        for partition, end in enumerate(generated(read, PARTITIONS))
+        for part in range(min(PARTS, end))
     }
     with contextlib.closing(sqlite3.connect(folder / "laps.db")) as database:
         rows = database.execute("SELECT partition, part, laps, rows FROM laps").fetchall()

@@ -12,7 +12,8 @@ import pytest
 
 from coordinator.runtime import faults
 from lockgate.client.rescale import rescale
-from tests.chaos.ground import PATIENCE_S, Ground
+from tests.chaos.ground import Ground
+from tests.drained import PATIENCE_S
 from tests.ledger_job import LedgerJob
 
 pytestmark = pytest.mark.chaos
@@ -51,17 +52,17 @@ def _rescale(ground: Ground, job: LedgerJob, parallelism: int) -> Callable[[], o
 
 def test_a_leader_killed_while_it_rescales_up_and_down_changes_no_result(ground: Ground) -> None:
     choice = random.Random(11)
-    with ground.history() as history, ground.ledger(seconds=9) as job:
+    with ground.history() as history, ground.ledger() as job:
         job.wait_checkpoints(1)
-        for parallelism in (3, 2):
+        for attempt, parallelism in ((2, 3), (3, 2)):
             order = _Order(_rescale(ground, job, parallelism))
             job.pause(choice.uniform(0, 0.4))
             number = ground.kill_leader()
             order.join()
+            job.wait_attempt(attempt)
             job.wait_checkpoints(1)
             ground.cluster.wait_ready("coordinator", number, PATIENCE_S)
-        status = job.check_exact()
-    assert status.attempt >= 3
+        job.check_exact()
     history.check()
 
 
@@ -71,10 +72,10 @@ def test_a_leader_killed_while_it_rescales_up_and_down_changes_no_result(ground:
 def test_a_leader_that_dies_at_this_point_of_a_rescale_leaves_it_done_or_undone(ground: Ground, point: str) -> None:
     armed = ground.arm_standby(f"{point}:1")
     before = ground.cluster.pids()[f"coordinator-{armed}"]
-    with ground.ledger(seconds=8) as job:
+    with ground.ledger() as job:
         job.wait_checkpoints(1)
         ground.kill_leader()  # now the armed one leads
-        job.wait_checkpoints(1)
+        job.wait_attempt(2)
         order = _Order(_rescale(ground, job, 3))
         ground.cluster.wait_ready("coordinator", armed, PATIENCE_S, other_than=before)  # it has died at its point
         order.join()
@@ -83,7 +84,7 @@ def test_a_leader_that_dies_at_this_point_of_a_rescale_leaves_it_done_or_undone(
 
 def test_a_stop_that_the_leader_does_not_survive_is_carried_out_and_its_savepoint_is_whole(ground: Ground) -> None:
     pointers: list[str] = []
-    with ground.ledger(seconds=30) as job:
+    with ground.ledger() as job:
         job.wait_checkpoints(1)
         order = _Order(lambda: pointers.append(ground.client.stop(job.key).pointer))
         job.pause(0.05)
@@ -101,10 +102,11 @@ def test_a_stop_that_the_leader_does_not_survive_is_carried_out_and_its_savepoin
 
 @pytest.mark.parametrize("drain", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_a_job_that_starts_from_a_stop_goes_on_without_a_gap_or_a_repeat(ground: Ground, drain: bool) -> None:
-    with ground.ledger(seconds=5) as job:
+    with ground.ledger() as job:
         job.wait_checkpoints(2)
         savepoint = ground.client.stop(job.key, drain=drain)
         ended = job.wait_end()
     assert ended.last_checkpoint == savepoint, "nothing was committed after it"
-    with ground.ledger(seconds=5, follows=(job, savepoint.pointer)) as successor:
+    with ground.ledger(follows=(job, savepoint.pointer)) as successor:
+        successor.wait_checkpoints(2)
         successor.check_exact()

@@ -9,17 +9,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from lockgate_proto.messages import JobState
 
 from lockgate import Job, MapState, ProcessFunction, ValueState
-from lockgate.drill.observer import JobObserver
-from lockgate.drill.timeline import checkpoint_counts
 from tests.chaos.ground import Ground
-from tests.ledger_job import PATIENCE_S
+from tests.chaos.watched_job import WatchedJob
+from tests.drained import generated
 
 pytestmark = pytest.mark.chaos
 
-PARTITIONS, ROWS, RATE, KEYS = 4, 6_000, 800.0, 37
+PARTITIONS, RATE, KEYS = 4, 800.0, 37
 TIME = "sequence * 10 - (sequence * 7919 % 50) * 10"  # up to 490 ms out of order
 
 
@@ -47,7 +45,7 @@ def pipeline(folder: Path) -> Job:
             return {"k": context.key, "second": second, "n": count}
 
     job = Job("process", parallelism=2, checkpoint_interval_ms=300, full_snapshot_every=3)
-    rows = job.generate(ROWS, rate=RATE, partitions=PARTITIONS)
+    rows = job.generate(rate=RATE, partitions=PARTITIONS)
     timed = rows.select("sequence % 37 AS k", f"{TIME} AS at", "partition", "sequence").event_time(
         "at", out_of_order="490 ms"
     )
@@ -58,12 +56,19 @@ def pipeline(folder: Path) -> Job:
     return job
 
 
-def expected() -> Counter[tuple[int, int]]:
+def expected(rows: list[int]) -> dict[tuple[int, int], int]:
+    """What is told of each key and second. rows: of each partition."""
     counts: Counter[tuple[int, int]] = Counter()
-    for sequence in range(ROWS):
-        at = sequence * 10 - (sequence * 7919 % 50) * 10
-        counts[sequence % KEYS, at // 1000] += PARTITIONS
-    return counts + Counter({(key, -1000): 1 for key in range(KEYS)})
+    for end in rows:
+        for sequence in range(end):
+            at = sequence * 10 - (sequence * 7919 % 50) * 10
+            counts[sequence % KEYS, at // 1000] += 1
+    return {**counts, **{(key, -1000): 1 for key in range(KEYS)}}
+
+
+def told(folder: Path) -> list[tuple[tuple[int, int], int]]:
+    rows = [row for path in (folder / "out").glob("part-*") for row in pq.read_table(path).to_pylist()]
+    return [((row["k"], row["second"]), row["n"]) for row in rows]
 
 
 @pytest.mark.parametrize("target", ["taskmanager", pytest.param("leader", marks=pytest.mark.soak)])
@@ -71,23 +76,19 @@ def test_timers_fire_once_and_state_is_exact_when_a_process_is_killed(ground: Gr
     choice = random.Random(target)
     key = f"process-{target}"
     folder = ground.make_folder(key)
-    ground.wait_whole()
-    ground.client.submit(key, pipeline(folder).graph())
-    observer = JobObserver(ground.client, key)
-    try:
-        assert observer.wait_for(lambda: checkpoint_counts(observer.events)[0] >= 1, PATIENCE_S)
-        observer.wait_for(lambda: False, choice.uniform(0, 0.5))
+    with WatchedJob(ground, key, pipeline(folder).graph()) as job:
+        job.wait_checkpoints(1)
+        job.pause(choice.uniform(0, 0.5))
         if target == "leader":
             ground.kill_leader()
         else:
             ground.cluster.kill("taskmanager", choice.randrange(2))
-        assert observer.wait_for(lambda: observer.has_ended, PATIENCE_S)
-        assert observer.status is not None
-        assert observer.status.state is JobState.FINISHED, observer.status.error
-        assert observer.status.attempt >= 2
-    finally:
-        observer.close()
-    rows = [row for path in (folder / "out").glob("part-*") for row in pq.read_table(path).to_pylist()]
-    found = {(row["k"], row["second"]): row["n"] for row in rows}
-    assert found == dict(expected())
-    assert len(rows) == len(found), "a timer has fired twice"
+        job.wait_checkpoints(1, attempt=2)
+        # At the end of the input those by the wall clock would not fire any more.
+        ground.wait_until(
+            lambda: sum(second == -1000 for (_, second), _ in told(folder)) >= KEYS, "every key was told to be new"
+        )
+        (rows,) = job.drain().values()
+    found = told(folder)
+    assert dict(found) == expected(generated(rows, PARTITIONS))
+    assert len(found) == len(dict(found)), "a timer has fired twice"

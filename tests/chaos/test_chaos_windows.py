@@ -16,26 +16,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lockgate_proto.messages import JobState
 
 from lockgate import Job, count, sliding, sum_
-from lockgate.drill.observer import JobObserver
-from lockgate.drill.timeline import checkpoint_counts
 from tests.chaos.ground import Ground
-from tests.ledger_job import PATIENCE_S
+from tests.chaos.watched_job import WatchedJob
+from tests.drained import generated
 
 pytestmark = pytest.mark.chaos
 
-PARTITIONS, ROWS, RATE, KEYS = 4, 6_000, 1_500.0, 37
-ROW_US = 3_000
+PARTITIONS, RATE, KEYS = 4, 1_500.0, 37
+ROW_US = 4_000  # a little more than there is: 555 rows a second come to two subtasks
 TIME = "sequence * 10 - (sequence * 7919 % 50) * 10"  # up to 490 ms out of order
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def pipeline(folder: Path) -> Job:
     job = Job("windows", parallelism=2, checkpoint_interval_ms=300)
-    rows = job.generate(ROWS, rate=RATE, partitions=PARTITIONS)
-    timed = rows.select("sequence % 37 AS k", "sequence", f"{TIME} AS at").event_time("at", out_of_order="490 ms")
+    rows = job.generate(rate=RATE, partitions=PARTITIONS)
+    timed = rows.select(f"sequence % {KEYS} AS k", "sequence", f"{TIME} AS at").event_time("at", out_of_order="490 ms")
     windows = timed.key_by("k").window(sliding("5 seconds", "1 second")).aggregate(n=count(), total=sum_("sequence"))
     windows.write_parquet(folder / "out")
     return job
@@ -53,21 +51,23 @@ def overloaded(folder: Path) -> Job:
         return df.mapInArrow(wait, df.schema)
 
     job = Job("windows", parallelism=2, checkpoint_interval_ms=300, checkpoint_mode="unaligned")
-    rows = job.generate(ROWS, rate=RATE, partitions=PARTITIONS)
+    rows = job.generate(rate=RATE, partitions=PARTITIONS)
     timed = rows.select(f"sequence % {KEYS} AS k", "sequence", f"{TIME} AS at").event_time("at", out_of_order="490 ms")
     windows = timed.key_by("k").window(sliding("5 seconds", "1 second")).aggregate(n=count(), total=sum_("sequence"))
     windows.transform(slow).write_parquet(folder / "out")
     return job
 
 
-def expected() -> dict[tuple[int, int], tuple[int, int]]:
+def expected(rows: list[int]) -> dict[tuple[int, int], tuple[int, int]]:
+    """Count and sum of every key's windows. rows: of each partition."""
     counts: Counter[tuple[int, int]] = Counter()
     totals: Counter[tuple[int, int]] = Counter()
-    for sequence in range(ROWS):
+    for sequence in range(max(rows)):
         at = sequence * 10 - (sequence * 7919 % 50) * 10
+        alike = sum(sequence < end for end in rows)
         for start in range(at - at % 1000, at - 5000, -1000):
-            counts[sequence % KEYS, start] += PARTITIONS
-            totals[sequence % KEYS, start] += PARTITIONS * sequence
+            counts[sequence % KEYS, start] += alike
+            totals[sequence % KEYS, start] += alike * sequence
     return {name: (counts[name], totals[name]) for name in counts}
 
 
@@ -84,50 +84,32 @@ def test_windows_fire_once_and_whole_when_a_task_manager_is_killed(ground: Groun
     key = f"windows-{seed}"
     folder = ground.make_folder(key)
     choice = random.Random(seed)
-    observer = _started(ground, key, pipeline(folder))
-    try:
-        assert observer.wait_for(lambda: checkpoint_counts(observer.events)[0] >= 2, PATIENCE_S)
-        observer.wait_for(lambda: False, choice.uniform(0, 1.0))
+    with WatchedJob(ground, key, pipeline(folder).graph()) as job:
+        job.wait_checkpoints(2)
+        job.pause(choice.uniform(0, 1.0))
         ground.cluster.kill("taskmanager", choice.randrange(2))
-        _wait_finished(observer)
-    finally:
-        observer.close()
-    _check(folder)
+        _check_exact(job, folder)
 
 
 def test_windows_are_exact_when_records_and_watermarks_are_in_flight(ground: Ground) -> None:
     key = "windows-in-flight"
     folder = ground.make_folder(key)
-    observer = _started(ground, key, overloaded(folder))
 
     def has_snapshot_in_flight() -> bool:
         last = ground.client.job(key).last_checkpoint
         return last is not None and last.unaligned and last.channel_state_bytes > 10_000
 
-    try:
+    with WatchedJob(ground, key, overloaded(folder).graph()) as job:
         ground.wait_until(has_snapshot_in_flight, "a snapshot holds records in flight")
         ground.cluster.kill("taskmanager", 0)
-        _wait_finished(observer)
-    finally:
-        observer.close()
-    _check(folder)
+        _check_exact(job, folder)
 
 
-def _started(ground: Ground, key: str, job: Job) -> JobObserver:
-    ground.wait_whole()
-    ground.client.submit(key, job.graph())
-    return JobObserver(ground.client, key)
-
-
-def _wait_finished(observer: JobObserver) -> None:
-    assert observer.wait_for(lambda: observer.has_ended, PATIENCE_S)
-    assert observer.status is not None
-    assert observer.status.state is JobState.FINISHED, observer.status.error
-    assert observer.status.attempt >= 2
-    assert sum(one.records_late for one in observer.status.operators) == 0
-
-
-def _check(folder: Path) -> None:
+def _check_exact(job: WatchedJob, folder: Path) -> None:
+    """Once it goes on after the failure."""
+    job.wait_checkpoints(1, attempt=2)
+    (rows,) = job.drain().values()
+    assert sum(one.records_late for one in job.status.operators) == 0
     found = written(folder)
-    assert dict(found) == expected()
+    assert dict(found) == expected(generated(rows, PARTITIONS))
     assert len(found) == len(dict(found)), "a window has fired twice"

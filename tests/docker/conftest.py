@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lockgate.local.compose import compose_command, empty_settings, own_settings
+from lockgate.local.ports import choose
 from tests.docker.fleet import Fleet
 
 ROOT = Path(__file__).parents[2]
@@ -58,14 +59,15 @@ def docker_compose_file() -> str:
 
 
 @pytest.fixture(scope="session")
+def docker_compose_project_name() -> str:
+    """Of this run alone: containers, volumes and networks that an earlier one has left are not its own."""
+    return f"lockgate-test-{secrets.token_hex(4)}"
+
+
+@pytest.fixture(scope="session")
 def ports() -> tuple[int, ...]:
     """Three free ports of this machine, the same for a coordinator each time that it starts."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    try:
-        return tuple(one.getsockname()[1] for one in sockets)
-    finally:
-        for one in sockets:
-            one.close()
+    return choose(3)  # none that an outgoing connection could take while a coordinator is down
 
 
 @pytest.fixture(scope="session")

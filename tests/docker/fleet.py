@@ -21,7 +21,8 @@ from lockgate.errors import UserError
 from lockgate.local import links
 from lockgate.local.engine import docker
 from lockgate.local.links import Endpoint
-from tests.ledger_job import PATIENCE_S, LedgerJob
+from tests.drained import PATIENCE_S
+from tests.ledger_job import LedgerJob
 
 COORDINATORS = ("coordinator-1", "coordinator-2", "coordinator-3")
 ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
@@ -85,7 +86,8 @@ class Fleet:
         self.wait_until(lambda: self._copy_credentials(), "the credentials are made")
         tls = TlsFiles(authority=str(self._folder / "ca.pem"))
         credentials = Credentials(secret=load_secret(self._folder / "secret", create=False), tls=tls)
-        self._client = Client([f"localhost:{port}" for port in self._ports], credentials=credentials)
+        addresses = [f"localhost:{port}" for port in self._ports]
+        self._client = Client(addresses, credentials=credentials, patience_ms=int(PATIENCE_S * 1000))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -156,6 +158,10 @@ class Fleet:
     def serves(self, service: str) -> bool:
         """Whether a ZooKeeper server is part of the quorum."""
         return any("Mode: " in _srvr(one) for one in self.of(service) if one.is_running)
+
+    def is_in_line(self, coordinator: Container) -> bool:
+        """Whether it takes part in the election: its session lives, whether it leads or stands by."""
+        return coordinator.service in {one.coordinator_id for one in self.client.cluster().coordinators}
 
     def image_bytes(self) -> int:
         """The size of the image that all containers are made of."""
@@ -264,10 +270,10 @@ class Fleet:
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
-    def ledger(self, seconds: float, interval_ms: int = 500, restart: RestartStrategy | None = None) -> LedgerJob:
-        """Submits, from outside, a job whose input takes so long."""
+    def ledger(self, restart: RestartStrategy | None = None, seconds: float | None = None) -> LedgerJob:
+        """Submits, from outside, a job; see LedgerJob for when it ends."""
         self._jobs += 1
-        return LedgerJob(self, f"ledger-{self._jobs}", seconds, interval_ms, restart=restart)
+        return LedgerJob(self, f"ledger-{self._jobs}", 500, restart=restart, seconds=seconds)
 
     def make_folder(self, key: str) -> Path:
         """See tests.ledger_job.Field."""
@@ -277,7 +283,8 @@ class Fleet:
 
     def fetch(self, folder: Path) -> Path:
         """See tests.ledger_job.Field."""
-        copy = self._folder / folder.name
+        copy = self._folder / folder.relative_to(SHARED)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         docker("cp", f"{self.of('taskmanager')[0].id}:{folder}", str(copy))
         return copy
 

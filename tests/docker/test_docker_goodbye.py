@@ -12,11 +12,11 @@ import pytest
 from lockgate_proto.messages import JobEvent, JobEventKind
 
 from tests.docker.fleet import Container, Fleet
-from tests.ledger_job import NEVER, PATIENCE_S, LedgerJob
+from tests.drained import PATIENCE_S
+from tests.ledger_job import NEVER, LedgerJob
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
-SESSION_US = 4_000_000
 # How a coordinator that becomes the leader knows that the former one left of its own accord.
 GOODBYES = {"nobody led any more", "the leader said that it does not lead"}
 
@@ -33,10 +33,21 @@ def _wait_event(job: LedgerJob, kind: JobEventKind, after_us: int) -> JobEvent:
 
 def _why_granted(fleet: Fleet, token: int) -> str:
     """What the leader has logged when it was granted the token."""
-    lines = fleet.log(fleet.leader()).splitlines()
     said = f"token {token} was granted: "
-    (why,) = (line.partition(said)[2] for line in lines if said in line)
-    return why
+    (line,) = _wait_log(fleet, fleet.leader(), said)
+    return line.partition(said)[2]
+
+
+def _wait_log(fleet: Fleet, container: Container, said: str, since_us: int = 0) -> list[str]:
+    """The lines of a container's log in which it says that; the engine writes them down a moment after it did."""
+    found: list[str] = []
+
+    def is_said() -> bool:
+        found[:] = [line for line in fleet.log(container, since_us).splitlines() if said in line]
+        return bool(found)
+
+    fleet.wait_until(is_said, f"{container.service} says: {said}")
+    return found
 
 
 def _now(fleet: Fleet, container: Container) -> Container:
@@ -46,7 +57,7 @@ def _now(fleet: Fleet, container: Container) -> Container:
 
 
 def test_a_leader_that_is_stopped_hands_over_before_it_ends_and_is_not_suspected(whole: Fleet) -> None:
-    with whole.ledger(12) as job:
+    with whole.ledger() as job:
         job.wait_checkpoints(2)
         leader = whole.leader()
         asked_us = time.time_ns() // 1000
@@ -56,19 +67,18 @@ def test_a_leader_that_is_stopped_hands_over_before_it_ends_and_is_not_suspected
         assert not ended.is_running
         assert ended.exit_code == 0
         assert granted.unix_us < ended.ended_unix_us, "it was missed, and had not handed over"
-        assert granted.unix_us - asked_us < SESSION_US
         assert whole.leader_name() != leader.service
         assert _why_granted(whole, granted.token) in GOODBYES
         job.check_exact()
 
 
 def test_the_leaders_container_is_killed_and_the_leader_is_found_out(whole: Fleet) -> None:
-    with whole.ledger(12) as job:
+    with whole.ledger() as job:
         job.wait_checkpoints(2)
         leader = whole.leader()
         killed_us = whole.kill(leader)
         granted = _wait_event(job, JobEventKind.LEADER_GRANTED, killed_us)
-        job.wait_checkpoints(2)
+        job.wait_attempt(2)
         assert whole.leader_name() != leader.service
         assert _now(whole, leader).exit_code == 137
         assert _why_granted(whole, granted.token) not in GOODBYES
@@ -76,7 +86,7 @@ def test_the_leaders_container_is_killed_and_the_leader_is_found_out(whole: Flee
 
 
 def test_a_task_manager_that_is_stopped_says_goodbye_and_gives_its_slots_back_at_once(whole: Fleet) -> None:
-    with whole.ledger(20, restart=NEVER) as job:  # a failure would end it
+    with whole.ledger(restart=NEVER) as job:  # a failure would end it
         job.wait_checkpoints(2)
         busy = {one.task_manager_id for one in whole.client.job(job.key).subtasks}
         leaving = next(one for one in whole.of("taskmanager") if f"tm-{one.id[:12]}" in busy)
@@ -88,9 +98,9 @@ def test_a_task_manager_that_is_stopped_says_goodbye_and_gives_its_slots_back_at
         assert not ended.is_running
         assert ended.exit_code == 0
         # The leader took its farewell, and ended the stream while the process was still there to hear it.
-        assert "ended: the leader ended it" in whole.log(leaving, asked_us)
-        assert f"task manager {name} has said good-bye" in whole.log(whole.leader(), asked_us)
-        job.wait_checkpoints(2)
+        _wait_log(whole, leaving, "ended: the leader ended it", asked_us)
+        _wait_log(whole, whole.leader(), f"task manager {name} has said good-bye", asked_us)
+        job.wait_attempt(2)
         assert name not in {one.task_manager_id for one in whole.client.job(job.key).subtasks}
         status = job.check_exact()
         assert status.restarts == 1

@@ -95,11 +95,11 @@ def page(driver: Container, name: str) -> Any:
 
 
 def test_a_job_with_a_leader_killed_in_the_middle_is_exact_and_runs_on_the_workers(spark: Fleet) -> None:
-    with spark.ledger(20) as job:
+    with spark.ledger() as job:
         job.wait_checkpoints(2)
         victim = spark.leader()
         spark.kill(victim)
-        job.wait_checkpoints(2)
+        job.wait_attempt(2)
         assert spark.leader_name() != victim.service
         assert job.check_exact().restarts == 1
     spark.start(victim)
@@ -124,7 +124,7 @@ def test_a_job_with_a_leader_killed_in_the_middle_is_exact_and_runs_on_the_worke
 
 def test_a_worker_that_is_killed_costs_no_record(spark: Fleet) -> None:
     victim = spark.one(WORKERS[0])
-    with spark.ledger(15) as job:
+    with spark.ledger() as job:
         job.wait_checkpoints(2)
         spark.kill(victim)
         job.wait_checkpoints(2)
@@ -166,7 +166,7 @@ def test_a_connect_server_out_of_the_image_takes_a_task_manager_that_ends_with_i
                 spark.wait_until(lambda: "tm-connect" in registered(spark), "it has registered")
             finally:
                 docker("kill", server)  # which ends the process in any case
-            _, log = process.communicate(timeout=60)
+            _, log = process.communicate(timeout=START_S)
             assert process.returncode == 1
         assert f"the Spark Connect server {url} has not answered for 10 s, so this task manager ends, too" in log
     finally:

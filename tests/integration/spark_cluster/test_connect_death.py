@@ -52,7 +52,7 @@ def test_a_job_outlives_the_connect_server(server: Server, tmp_path: Path) -> No
     with Ground(tmp_path, taskmanager={"spark_master": server.url}) as ground:
         ground.wait_whole()
         first = task_managers(ground)
-        with ground.ledger(30) as job:
+        with ground.ledger() as job:
             job.wait_checkpoints(2)
             server.kill()
             ground.wait_until(lambda: not first & task_managers(ground), "the task managers have ended")

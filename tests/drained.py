@@ -1,0 +1,63 @@
+"""How a test ends a job whose input has no end, and what its sources had read by then.
+
+An input that ends by itself may do so before the fault that a test has in mind: on a slow machine, because the first
+batch takes as long as all of the input. One without an end cannot; what must come out is then computed from the offsets
+in the savepoint of the stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from pathlib import Path
+
+from lockgate_proto.codec import decode
+from lockgate_proto.messages import CheckpointMetadata, CompletedCheckpoint, SourceState, StateKind
+
+from lockgate.client import TERMINAL, Client, ClientError
+
+PATIENCE_S = 180.0  # a bound, not an expectation: on an idle machine nothing here takes 10 s
+_LOOK_EVERY_S = 0.05
+
+
+def drain(client: Client, key: str) -> CompletedCheckpoint:
+    """Stops the sources, and returns the savepoint of all that they have read, when it is complete.
+
+    A job that restarts just then takes no orders, and is asked again. Raises AssertionError.
+    """
+    deadline, never, last = time.monotonic() + PATIENCE_S, threading.Event(), ""
+    while time.monotonic() < deadline:
+        try:
+            return client.stop(key, drain=True)
+        except ClientError as error:
+            last = str(error)
+        with contextlib.suppress(ClientError):
+            status = client.job(key)
+            assert status.state not in TERMINAL, f"{key} has ended as {status.state.name}: {status.error}"
+        never.wait(_LOOK_EVERY_S)
+    raise AssertionError(f"{key} cannot be stopped: {last}")
+
+
+def path_of(savepoint: CompletedCheckpoint) -> Path:
+    """Its `_metadata` file, as the cluster's processes see it."""
+    return Path(savepoint.pointer.removeprefix("file://"))
+
+
+def rows_read(metadata: Path) -> dict[str, dict[str, int]]:
+    """What a `_metadata` file says of the sources: vertex id to split to its offset."""
+    found: dict[str, dict[str, int]] = {}
+    for subtask in decode(CheckpointMetadata, metadata.read_bytes()).subtasks:
+        offsets = found.setdefault(subtask.vertex_id, {})
+        for one in subtask.operators:
+            if one.kind is StateKind.SOURCE_STATE:
+                assert one.handle is not None
+                for split in decode(SourceState, one.handle.inline).splits:
+                    assert split.split not in offsets, f"two subtasks of {subtask.vertex_id} have read {split.split}"
+                    offsets[split.split] = split.offset
+    return {vertex: offsets for vertex, offsets in found.items() if offsets}
+
+
+def generated(offsets: dict[str, int], partitions: int) -> list[int]:
+    """Of a generator's partitions, in order: how many rows each has made."""
+    return [offsets.get(str(number), 0) for number in range(partitions)]
