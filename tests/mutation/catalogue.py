@@ -12,6 +12,7 @@ _CUSTOM = "tests/unit/taskmanager/spark/test_custom_connectors.py"
 _KAFKA = "tests/unit/taskmanager/spark/test_kafka_source.py"
 _ALIGNMENT = "tests/unit/taskmanager/barrier/test_barrier_handler.py"
 _HISTORIES = "tests/property/taskmanager_state/test_store_histories.py"
+_DIFFS = "tests/property/taskmanager_state/test_diff_histories.py"
 _MACHINE = "tests/unit/taskmanager/task/test_subtask_machine.py"
 
 
@@ -162,6 +163,17 @@ MUTANTS = (
         "building increments on complete checkpoints only",
         (f"{_HISTORIES}::test_what_an_aborted_checkpoint_held_is_in_the_next_one",),
         raises=("NothingToTakeOver",),  # the leader knows of no such base
+    ),
+    Mutant(
+        "diff_on_newest",
+        "making differences from what the completed checkpoint has",
+        (f"{_DIFFS}::test_a_difference_stands_on_the_completed_checkpoint_and_not_on_a_later_one",),
+        raises=("StateUnreadable",),  # the restore that notices it
+    ),
+    Mutant(
+        "diff_base_unchecked",
+        "comparing a difference's base with the one that it was made from",
+        (f"{_DIFFS}::test_differences_on_another_base_are_refused_with_a_sentence",),
     ),
     Mutant(
         "back_edge_log",
