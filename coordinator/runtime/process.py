@@ -5,13 +5,10 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import signal
 import sys
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
-from types import FrameType
 
 import grpc
 from lockgate_proto.messages import LeaderRecord
@@ -30,6 +27,7 @@ from coordinator.runtime.settings import CoordinatorSettings
 from ha.session import Connector
 from ha.zookeeper import connector as zookeeper_connector
 from lockgate_process.patience import NoZooKeeper, wait_for_zookeeper
+from lockgate_process.stop_signals import stop_signals
 
 log = logging.getLogger(__name__)
 
@@ -98,18 +96,11 @@ class Coordinator:
 def run(settings: CoordinatorSettings) -> int:
     """Runs a coordinator until SIGTERM or SIGINT. Returns the exit code: 0, 2 for the user's errors, 1 for faults."""
     stopping = threading.Event()
-    asked: SimpleQueue[int] = SimpleQueue()  # a signal handler may put; the Event's lock may be held by the main thread
+    with stop_signals(lambda _number: stopping.set()):
+        return _run(settings, stopping)
 
-    def pass_on() -> None:
-        asked.get()
-        stopping.set()
 
-    def stop(number: int, _frame: FrameType | None) -> None:
-        asked.put(number)
-
-    threading.Thread(target=pass_on, name="signals", daemon=True).start()
-
-    former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+def _run(settings: CoordinatorSettings, stopping: threading.Event) -> int:
     coordinator: Coordinator | None = None
     try:
         coordinator = Coordinator(settings)
@@ -133,5 +124,3 @@ def run(settings: CoordinatorSettings) -> int:
     finally:
         if coordinator is not None:
             coordinator.stop()
-        for number, handle in former.items():
-            signal.signal(number, handle)

@@ -29,6 +29,7 @@ from lockgate.local.process import ChildProcess
 log = logging.getLogger(__name__)
 
 _REGISTRATION_LIMIT_S = 120.0
+_TURN_S = 0.5
 
 
 def child_command(role: str, spec: Mapping[str, Any]) -> list[str]:
@@ -102,7 +103,9 @@ class LocalCluster:
     def wait(self) -> None:
         """Blocks until `stop` is called by another thread or the cluster has failed (raises ClusterError)."""
         with self._condition:
-            self._condition.wait_for(lambda: self._is_stopping or self._failure)
+            # In turns, for signals: one that another thread was interrupted by does not wake the main one up.
+            while not (self._condition.wait_for(lambda: self._is_stopping or self._failure, _TURN_S)):
+                pass
             if self._failure:
                 raise self._failure
 

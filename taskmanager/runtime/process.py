@@ -5,18 +5,17 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import signal
 import sys
 import uuid
 from dataclasses import replace
 from queue import SimpleQueue
-from types import FrameType
 
 from lockgate_proto.security import SecurityError
 
 from ha.retrieval import LeaderRetrieval
 from ha.zookeeper import connector
 from lockgate_process.patience import NoZooKeeper, wait_for_zookeeper
+from lockgate_process.stop_signals import stop_signals
 from taskmanager.runtime.errors import SettingsError
 from taskmanager.runtime.rehearsal import Rehearsal
 from taskmanager.runtime.settings import TaskManagerSettings
@@ -38,7 +37,12 @@ def run(settings: TaskManagerSettings) -> int:
     """
     # grpcio's fork handlers and the JVM's launcher do not get on; nothing here forks later.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-    start = Start(_signals())
+    asked: SimpleQueue[int] = SimpleQueue()
+    with stop_signals(asked.put):
+        return _run(settings, Start(asked))
+
+
+def _run(settings: TaskManagerSettings, start: Start) -> int:
     try:
         settings.check()
         return _serve(replace(settings, task_manager_id=settings.task_manager_id or _fresh_id()), start)
@@ -113,18 +117,6 @@ def _follow_spark(why: str) -> None:
     log.critical("%s, so this task manager ends, too", why)
     logging.shutdown()
     os._exit(FAULT)
-
-
-def _signals() -> SimpleQueue[int]:
-    """Where SIGTERM and SIGINT arrive. A handler may put there; an Event's lock could be held by what it interrupts."""
-    asked: SimpleQueue[int] = SimpleQueue()
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        asked.put(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
-    return asked
 
 
 def _host(address: str) -> str:
