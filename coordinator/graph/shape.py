@@ -5,6 +5,7 @@ from __future__ import annotations
 from lockgate_proto.messages import (
     ConsoleSink,
     Deduplicate,
+    DeltaSink,
     FileSink,
     FileSource,
     ForeachBatchSink,
@@ -27,7 +28,7 @@ from lockgate_proto.messages import (
 
 SOURCES = (FileSource, GeneratorSource, PythonSource, SocketSource, KafkaSource)
 KEYED = (KeyedAggregate, KeyedProcess, Deduplicate, IntervalJoin)
-SINKS = (FileSink, SqlSink, ConsoleSink, ForeachBatchSink, PythonSink, KafkaSink)
+SINKS = (FileSink, SqlSink, ConsoleSink, ForeachBatchSink, PythonSink, KafkaSink, DeltaSink)
 
 
 def is_source(operator: Operator) -> bool:

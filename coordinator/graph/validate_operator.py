@@ -13,6 +13,7 @@ from lockgate_proto.messages import (
     ConsoleSink,
     DeclaredState,
     Deduplicate,
+    DeltaSink,
     EventTime,
     FileFormat,
     FileSink,
@@ -191,6 +192,11 @@ def _sql_sink(sink: SqlSink) -> Iterator[str]:
             yield f"names the key column '{name}' {count} times."
 
 
+def _delta_sink(sink: DeltaSink) -> Iterator[str]:
+    if not sink.uri:
+        yield "writes to a Delta table but has no uri, for example 's3://bucket/orders'."
+
+
 def _console_sink(sink: ConsoleSink) -> Iterator[str]:
     if sink.rows < 0:
         yield f"prints {sink.rows} rows a batch: it cannot be negative."
@@ -215,4 +221,5 @@ _CHECKS: Mapping[type[Any], Callable[[Any], Iterator[str]]] = {
     SocketSource: _socket_source,
     KafkaSource: source_problems,
     KafkaSink: sink_problems,
+    DeltaSink: _delta_sink,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lockgate_proto.loops import before, loops, spread_of
 from lockgate_proto.messages import (
     CheckpointMode,
+    DeltaSink,
     FileSink,
     ForeachBatchSink,
     JobGraph,
@@ -20,7 +21,7 @@ from lockgate_proto.messages import (
 
 from coordinator.graph.normalize import normalize
 
-EXACT_SINKS = (FileSink, SqlSink, PythonSink, KafkaSink)
+EXACT_SINKS = (FileSink, SqlSink, PythonSink, KafkaSink, DeltaSink)
 """Sinks that show each record's effect once, as long as the state behind them is exact."""
 
 

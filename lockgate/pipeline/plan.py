@@ -85,7 +85,7 @@ def check_ends(nodes: list[Node]) -> None:
         if not node.is_sink and not node.readers:
             raise PipelineError(
                 f"what {node.method}() makes here goes nowhere; end it with write_sql(), write_parquet(), "
-                "write_csv(), write_json(), write_kafka(), write_to(), foreach_batch() or print()",
+                "write_csv(), write_json(), write_delta(), write_kafka(), write_to(), foreach_batch() or print()",
                 node.where,
             )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lockgate_proto.messages import (
     ConsoleSink,
+    DeltaSink,
     FileFormat,
     FileSink,
     ForeachBatchSink,
@@ -128,6 +129,17 @@ class Writable(Tunable):
     def write_json(self, path: str | os.PathLike[str]) -> Sink:
         """Writes files of JSON lines into a folder, exactly once as `write_parquet`."""
         return self._files("write_json", path, FileFormat.JSON_LINES)
+
+    def write_delta(self, uri: str | os.PathLike[str], *, options: Mapping[str, Any] | None = None) -> Sink:
+        """Appends every row to a Delta table, once: with each checkpoint one transaction of each subtask.
+
+        uri: a folder, or a URI of an object store, such as "s3://bucket/orders"; a table that is missing is made, one
+        that exists must have the rows' columns. options: of delta-rs's object store, such as {"AWS_REGION":
+        "eu-north-1"}; a value "${NAME}" comes from the task manager's environment. Task managers need the extra
+        `lockgate[delta]`.
+        """
+        settings = checks.settings("write_delta", options, '{"AWS_REGION": "eu-north-1"}')
+        return self._end("write_delta", DeltaSink(checks.location("write_delta", uri), settings))
 
     def print(self, rows: int = 20) -> Sink:
         """Shows at most `rows` rows of every batch on the task manager's own output."""

@@ -473,7 +473,7 @@ class Operator:
 
     id: str = ""  # unique in the graph; state is matched by it on restore
     name: str = ""
-    kind: FileSource | GeneratorSource | SqlTransform | PythonTransform | EventTime | KeyedAggregate | KeyedProcess | Deduplicate | IntervalJoin | FileSink | SqlSink | ConsoleSink | ForeachBatchSink | PythonSource | PythonSink | SocketSource | KafkaSource | KafkaSink | None = None
+    kind: FileSource | GeneratorSource | SqlTransform | PythonTransform | EventTime | KeyedAggregate | KeyedProcess | Deduplicate | IntervalJoin | FileSink | SqlSink | ConsoleSink | ForeachBatchSink | PythonSource | PythonSink | SocketSource | KafkaSource | KafkaSink | DeltaSink | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -701,6 +701,14 @@ class KafkaSink:
     mode: KafkaWriteMode = KafkaWriteMode(0)
     commits_topic: str = ""  # KAFKA_EXACTLY_ONCE: notes what is committed; empty means lockgate-commits
     options: Mapping[str, str] = field(default_factory=dict)  # Of librdkafka's producer. A value ${NAME} is taken from the task manager's environment.
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSink:
+    """Rows of a Delta table, appended to its log when their checkpoint is complete."""
+
+    uri: str = ""  # of the table: a local path, or a URI that delta-rs knows (s3://, az://, gs://, ...)
+    options: Mapping[str, str] = field(default_factory=dict)  # Of delta-rs's object store. A value ${NAME} is taken from the task manager's environment.
 
 
 @dataclass(frozen=True, slots=True)

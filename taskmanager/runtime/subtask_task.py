@@ -73,7 +73,7 @@ PEER_LOST_GRACE_S = 0.2  # the real cause, told by the peer itself, or the cance
 UPLOAD_CLOSE_S = 10.0
 ACCEPT_CHECK_S = 0.25
 COUNTERS_EVERY_MS = 100
-SINKS = ("FileSink", "SqlSink", "ConsoleSink", "ForeachBatchSink", "PythonSink", "KafkaSink")
+SINKS = ("FileSink", "SqlSink", "ConsoleSink", "ForeachBatchSink", "PythonSink", "KafkaSink", "DeltaSink")
 
 
 def _now_ms() -> int:

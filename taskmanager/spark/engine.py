@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     AttemptId,
     ConsoleSink,
     Deduplicate,
+    DeltaSink,
     FileFormat,
     FileSink,
     FileSource,
@@ -57,6 +58,8 @@ from taskmanager.spark.outputs import DEFAULT_MAX_PARALLELISM, LATE, Outputs, ou
 from taskmanager.spark.program import ChainProgram
 from taskmanager.spark.sinks.console import ConsoleSink as ConsoleWriter
 from taskmanager.spark.sinks.custom import CustomWriter
+from taskmanager.spark.sinks.delta import DeltaSink as DeltaWriter
+from taskmanager.spark.sinks.delta import warm as warm_delta
 from taskmanager.spark.sinks.files import FileSink as FileWriter
 from taskmanager.spark.sinks.foreach import ForeachBatchSink as ForeachBatchCaller
 from taskmanager.spark.sinks.kafka import KafkaSink as KafkaWriter
@@ -321,6 +324,8 @@ class SparkEngine:
         )
         kind = operator.kind
         if context.is_rehearsal:
+            if isinstance(kind, DeltaSink):
+                warm_delta()
             return NoSink(where)
         if isinstance(kind, FileSink):
             return FileWriter(where, kind)
@@ -328,6 +333,8 @@ class SparkEngine:
             return SqlWriter(where, kind)
         if isinstance(kind, ConsoleSink):
             return ConsoleWriter(where, kind)
+        if isinstance(kind, DeltaSink):
+            return DeltaWriter(where, kind)
         if isinstance(kind, KafkaSink):
             is_loose = kind.mode is KafkaWriteMode.KAFKA_AT_LEAST_ONCE
             return DirectKafkaSink(where, kind) if is_loose else KafkaWriter(where, kind)

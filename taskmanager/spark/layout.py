@@ -9,6 +9,7 @@ import pyarrow as pa
 from lockgate_proto.messages import (
     ConsoleSink,
     Deduplicate,
+    DeltaSink,
     EventTime,
     FileSink,
     FileSource,
@@ -44,7 +45,7 @@ from taskmanager.task.program import UserError
 _SOURCES = (FileSource, GeneratorSource, PythonSource, SocketSource, KafkaSource)
 _KEYED = (KeyedAggregate, KeyedProcess, Deduplicate, IntervalJoin)
 _TRANSFORMS = (SqlTransform, PythonTransform, EventTime)
-_SINKS = (FileSink, SqlSink, ConsoleSink, ForeachBatchSink, PythonSink, KafkaSink)
+_SINKS = (FileSink, SqlSink, ConsoleSink, ForeachBatchSink, PythonSink, KafkaSink, DeltaSink)
 
 
 class SparkStage:

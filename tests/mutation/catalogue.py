@@ -8,6 +8,7 @@ _SIMULATION = "tests/simulation/test_simulation.py"
 _CRASH = f"{_SIMULATION}::test_a_standby_takes_over_after_a_crash_at_every_step"
 _USURP = f"{_SIMULATION}::test_a_leader_that_is_replaced_at_any_step_and_goes_on_does_no_harm"
 _SINKS = "tests/unit/taskmanager/spark/test_sink_contract.py"
+_DELTA = "tests/unit/taskmanager/spark/test_delta_sink.py"
 _CUSTOM = "tests/unit/taskmanager/spark/test_custom_connectors.py"
 _KAFKA = "tests/unit/taskmanager/spark/test_kafka_source.py"
 _ALIGNMENT = "tests/unit/taskmanager/barrier/test_barrier_handler.py"
@@ -106,6 +107,15 @@ MUTANTS = (
             f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",
             f"{_SINKS}::test_a_zombie_cannot_show_what_is_not_in_a_completed_snapshot",
         ),
+    ),
+    Mutant(
+        "delta_commit_twice",
+        "the Delta sink's look at the table's application transactions",
+        (
+            f"{_DELTA}::test_a_zombie_that_was_frozen_inside_its_commit_adds_nothing",
+            f"{_DELTA}::test_what_maintenance_has_rewritten_is_not_added_again",
+        ),
+        raises=("UserError", "Unavailable"),  # it misses a file that maintenance has taken away
     ),
     Mutant(
         "kafka_silent_jump",

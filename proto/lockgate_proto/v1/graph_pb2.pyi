@@ -161,7 +161,7 @@ class Edge(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., partitioning: _Optional[_Union[Partitioning, str]] = ..., keys: _Optional[_Iterable[str]] = ..., side_output: _Optional[str] = ..., join_side: _Optional[_Union[JoinSide, str]] = ..., feedback: _Optional[_Union[Partitioning, str]] = ...) -> None: ...
 
 class Operator(_message.Message):
-    __slots__ = ("id", "name", "file_source", "generator_source", "sql", "python", "event_time", "keyed_aggregate", "keyed_process", "deduplicate", "interval_join", "file_sink", "sql_sink", "console_sink", "foreach_batch_sink", "python_source", "python_sink", "socket_source", "kafka_source", "kafka_sink")
+    __slots__ = ("id", "name", "file_source", "generator_source", "sql", "python", "event_time", "keyed_aggregate", "keyed_process", "deduplicate", "interval_join", "file_sink", "sql_sink", "console_sink", "foreach_batch_sink", "python_source", "python_sink", "socket_source", "kafka_source", "kafka_sink", "delta_sink")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     FILE_SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +182,7 @@ class Operator(_message.Message):
     SOCKET_SOURCE_FIELD_NUMBER: _ClassVar[int]
     KAFKA_SOURCE_FIELD_NUMBER: _ClassVar[int]
     KAFKA_SINK_FIELD_NUMBER: _ClassVar[int]
+    DELTA_SINK_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     file_source: FileSource
@@ -202,7 +203,8 @@ class Operator(_message.Message):
     socket_source: SocketSource
     kafka_source: KafkaSource
     kafka_sink: KafkaSink
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., file_source: _Optional[_Union[FileSource, _Mapping]] = ..., generator_source: _Optional[_Union[GeneratorSource, _Mapping]] = ..., sql: _Optional[_Union[SqlTransform, _Mapping]] = ..., python: _Optional[_Union[PythonTransform, _Mapping]] = ..., event_time: _Optional[_Union[EventTime, _Mapping]] = ..., keyed_aggregate: _Optional[_Union[KeyedAggregate, _Mapping]] = ..., keyed_process: _Optional[_Union[KeyedProcess, _Mapping]] = ..., deduplicate: _Optional[_Union[Deduplicate, _Mapping]] = ..., interval_join: _Optional[_Union[IntervalJoin, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., sql_sink: _Optional[_Union[SqlSink, _Mapping]] = ..., console_sink: _Optional[_Union[ConsoleSink, _Mapping]] = ..., foreach_batch_sink: _Optional[_Union[ForeachBatchSink, _Mapping]] = ..., python_source: _Optional[_Union[PythonSource, _Mapping]] = ..., python_sink: _Optional[_Union[PythonSink, _Mapping]] = ..., socket_source: _Optional[_Union[SocketSource, _Mapping]] = ..., kafka_source: _Optional[_Union[KafkaSource, _Mapping]] = ..., kafka_sink: _Optional[_Union[KafkaSink, _Mapping]] = ...) -> None: ...
+    delta_sink: DeltaSink
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., file_source: _Optional[_Union[FileSource, _Mapping]] = ..., generator_source: _Optional[_Union[GeneratorSource, _Mapping]] = ..., sql: _Optional[_Union[SqlTransform, _Mapping]] = ..., python: _Optional[_Union[PythonTransform, _Mapping]] = ..., event_time: _Optional[_Union[EventTime, _Mapping]] = ..., keyed_aggregate: _Optional[_Union[KeyedAggregate, _Mapping]] = ..., keyed_process: _Optional[_Union[KeyedProcess, _Mapping]] = ..., deduplicate: _Optional[_Union[Deduplicate, _Mapping]] = ..., interval_join: _Optional[_Union[IntervalJoin, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., sql_sink: _Optional[_Union[SqlSink, _Mapping]] = ..., console_sink: _Optional[_Union[ConsoleSink, _Mapping]] = ..., foreach_batch_sink: _Optional[_Union[ForeachBatchSink, _Mapping]] = ..., python_source: _Optional[_Union[PythonSource, _Mapping]] = ..., python_sink: _Optional[_Union[PythonSink, _Mapping]] = ..., socket_source: _Optional[_Union[SocketSource, _Mapping]] = ..., kafka_source: _Optional[_Union[KafkaSource, _Mapping]] = ..., kafka_sink: _Optional[_Union[KafkaSink, _Mapping]] = ..., delta_sink: _Optional[_Union[DeltaSink, _Mapping]] = ...) -> None: ...
 
 class FileSource(_message.Message):
     __slots__ = ("path", "format", "schema", "options", "continuous", "poll_interval_ms", "include")
@@ -490,6 +492,21 @@ class KafkaSink(_message.Message):
     commits_topic: str
     options: _containers.ScalarMap[str, str]
     def __init__(self, servers: _Optional[str] = ..., topic: _Optional[str] = ..., key: _Optional[str] = ..., value: _Optional[str] = ..., mode: _Optional[_Union[KafkaWriteMode, str]] = ..., commits_topic: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class DeltaSink(_message.Message):
+    __slots__ = ("uri", "options")
+    class OptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    URI_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    uri: str
+    options: _containers.ScalarMap[str, str]
+    def __init__(self, uri: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CheckpointOptions(_message.Message):
     __slots__ = ("interval_ms", "timeout_ms", "min_pause_ms", "tolerable_failures", "retained", "retain_after_end", "mode", "aligned_timeout_ms", "max_concurrent")

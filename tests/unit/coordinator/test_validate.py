@@ -14,6 +14,7 @@ from lockgate_proto.messages import (
     ConsoleSink,
     DeclaredState,
     Deduplicate,
+    DeltaSink,
     Edge,
     EventTime,
     ExponentialRestart,
@@ -305,6 +306,7 @@ COUNT_N = Aggregate("n", AggregateFunction.COUNT)
         (KafkaSink("h:9", "t", value="v", commits_topic="t"), "they need one of their own"),
         (KafkaSink("h:9", "t"), "names no column for the records' values"),
         (KafkaSink("h:9", "t", value="v", options={"transactional.id": "x"}), "it is made from the job's run"),
+        (DeltaSink(), "writes to a Delta table but has no uri"),
         (ConsoleSink(rows=-1), "prints -1 rows"),
     ],
 )

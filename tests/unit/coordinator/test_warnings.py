@@ -7,6 +7,7 @@ from dataclasses import replace
 from lockgate_proto.messages import (
     CheckpointMode,
     CheckpointOptions,
+    DeltaSink,
     Edge,
     ForeachBatchSink,
     GeneratorSource,
@@ -46,15 +47,15 @@ def test_a_sink_that_promises_nothing_needs_no_warning() -> None:
     assert warnings(replace(graph, vertices=(graph.vertices[0], count))) == ()
 
 
-def test_a_kafka_sink_is_exact_unless_its_author_wants_less() -> None:
+def test_a_sink_of_kafka_or_delta_is_exact_unless_its_author_wants_less() -> None:
     graph = word_count(checkpoints=LOOSE)
     aggregate, sink = graph.vertices[1].operators
     told = []
-    for mode in (KafkaWriteMode.KAFKA_WRITE_MODE_UNSPECIFIED, KafkaWriteMode.KAFKA_AT_LEAST_ONCE):
-        kind = KafkaSink("h:9", "t", value="v", mode=mode)
+    exact, loose = KafkaWriteMode.KAFKA_WRITE_MODE_UNSPECIFIED, KafkaWriteMode.KAFKA_AT_LEAST_ONCE
+    for kind in (*(KafkaSink("h:9", "t", value="v", mode=mode) for mode in (exact, loose)), DeltaSink("/t")):
         count = replace(graph.vertices[1], operators=(aggregate, replace(sink, kind=kind)))
         told.append(len(warnings(replace(graph, vertices=(graph.vertices[0], count)))))
-    assert told == [1, 0]
+    assert told == [1, 0, 1]
 
 
 def test_with_one_channel_there_is_nothing_to_hold_back() -> None:

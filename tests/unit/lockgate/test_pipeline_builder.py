@@ -305,6 +305,17 @@ def test_kafka_sources_and_sinks_say_what_they_leave_to_the_cluster() -> None:
     assert (write.key, write.value, write.mode) == ("k", "v", m.KafkaWriteMode.KAFKA_AT_LEAST_ONCE)
 
 
+def test_a_delta_table_is_a_folder_or_a_uri_with_options_of_its_store() -> None:
+    job = Job("j")
+    stream = job.read_text("/a")
+    stream.write_delta(Path("tables/orders"))
+    stream.write_delta("s3://bucket/orders", options={"AWS_REGION": "eu", "allow_http": True})
+    kinds = [operator.kind for vertex in job.graph().vertices for operator in vertex.operators]
+    here, there = (kind for kind in kinds if isinstance(kind, m.DeltaSink))
+    assert here == m.DeltaSink(str(Path("tables/orders").absolute()))
+    assert there == m.DeltaSink("s3://bucket/orders", {"AWS_REGION": "eu", "allow_http": "true"})
+
+
 class Unnamed(Squares):
     """Without a schema."""
 
@@ -343,6 +354,8 @@ MISTAKES: list[tuple[Mistake, str]] = [
     (lambda job: job.read_kafka("h:9", "t", options=["a"]), "names and values of librdkafka"),  # type: ignore[arg-type]
     (lambda job: job.read_text("/a").write_kafka("h:9", "t", mode="all"), 'one of "exactly_once", "at_least_once"'),  # type: ignore[arg-type]
     (lambda job: job.read_text("/a").write_kafka("h:9", ""), "needs a topic"),
+    (lambda job: job.read_text("/a").write_delta(""), "needs a path"),
+    (lambda job: job.read_text("/a").write_delta("/t", options="a"), "takes options={"),  # type: ignore[arg-type]
     (lambda job: job.read_from(Squares), "an object, not the class: read_from(Squares(...))"),  # type: ignore[arg-type]
     (lambda job: job.read_from("x"), "derives from CustomSource, not 'x'"),  # type: ignore[arg-type]
     (lambda job: job.read_from(Unnamed(1)), "needs schema="),

@@ -12,9 +12,11 @@ import pyarrow.json as pajson
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from lockgate_proto.messages import FileFormat, FileSink, KafkaSink, SinkTransaction, SqlSink, SqlWriteMode
+from lockgate_proto.messages import DeltaSink, FileFormat, FileSink, KafkaSink, SinkTransaction, SqlSink, SqlWriteMode
 
 from taskmanager.spark.sinks.custom import CustomWriter
+from taskmanager.spark.sinks.delta import DeltaSink as DeltaWriter
+from taskmanager.spark.sinks.delta_log import DeltaLog
 from taskmanager.spark.sinks.files import FileSink as FileWriter
 from taskmanager.spark.sinks.foreach import ForeachBatchSink as ForeachBatchCaller
 from taskmanager.spark.sinks.kafka import KafkaSink as KafkaWriter
@@ -24,6 +26,7 @@ from taskmanager.state import filesystem
 from taskmanager.state.backend import FileBackend
 from tests.connectors import JsonFolder
 from tests.kafka_broker import KafkaBroker
+from tests.unit.taskmanager.spark.delta_tables import in_a_store, rows_of
 from tests.unit.taskmanager.spark.object_store import ObjectStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -72,6 +75,8 @@ class Case:
             sink = CustomWriter(where, JsonFolder(self.folder / "out"))
         elif self.kind == "foreach":
             sink = ForeachBatchCaller(where, self._called, lambda table: table)
+        elif self.kind == "delta":
+            sink = DeltaWriter(where, DeltaSink(str(self.folder / "out")))
         else:
             sink = FileWriter(where, FileSink(str(self.folder / "out"), FileFormat[self.kind]))
         sink.prepare(SCHEMA)
@@ -94,6 +99,8 @@ class Case:
             rows = JsonFolder(self.folder / "out").visible()
         elif self.kind == "foreach":
             rows = [row for batch in self.calls.values() for row in batch]
+        elif self.kind == "delta":
+            rows = rows_of(self.folder / "out")
         else:
             extension, reader = READERS[FileFormat[self.kind]]
             for path in (self.folder / "out").glob(f"part-*.{extension}"):
@@ -118,6 +125,8 @@ ON_A_SERVER = [pytest.param(f"postgresql-{mode}", marks=pytest.mark.integration)
         "custom",
         "foreach",
         "kafka",
+        "delta",
+        "delta-store",
         *ON_A_SERVER,
     ]
 )
@@ -126,6 +135,9 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     if request.param == "store":
         monkeypatch.setattr(filesystem, "locate", ObjectStore().locate)
         return Case("PARQUET", tmp_path)
+    if request.param == "delta-store":
+        monkeypatch.setattr(DeltaLog, "_located", in_a_store)
+        return Case("delta", tmp_path)
     if request.param.startswith("sqlite"):
         url = f"sqlite:///{tmp_path}/db"
     elif request.param.startswith("postgresql"):

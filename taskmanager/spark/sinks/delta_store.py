@@ -1,0 +1,50 @@
+"""Where a Delta table's files are, for pyarrow: what delta-rs is told of a store, told again in pyarrow's words.
+
+delta-rs has a file system for pyarrow of its own, with the same options. But it keeps all other threads of the process
+waiting for each request (1.6.6), and a store that hangs would keep heartbeats from being sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import pyarrow.fs as pafs
+
+from taskmanager.state import filesystem
+from taskmanager.state.filesystem import Location
+
+_S3 = {  # delta-rs's names, of which it takes any case, with and without the prefix; pyarrow's
+    "access_key_id": "access_key",
+    "secret_access_key": "secret_key",
+    "session_token": "session_token",
+    "region": "region",
+    "default_region": "region",
+    "endpoint": "endpoint_override",
+    "endpoint_url": "endpoint_override",
+}
+
+
+def located(uri: str, options: Mapping[str, str]) -> Location:
+    """The table's folder. options: of delta-rs's object store. Raises OSError or ValueError for a URI of no store."""
+    if "://" not in uri or uri.startswith("file:"):
+        return filesystem.locate(uri)
+    plain = uri.rstrip("/")
+    parts = urlsplit(plain)
+    known = s3_options(options)
+    if parts.scheme not in ("s3", "s3a") or not known:
+        return filesystem.locate(plain)
+    return Location(plain, pafs.S3FileSystem(**known), f"{parts.netloc}{parts.path}")
+
+
+def s3_options(options: Mapping[str, str]) -> dict[str, str]:
+    """What pyarrow's S3FileSystem is made with."""
+    found: dict[str, str] = {}
+    for name, value in options.items():
+        ours = _S3.get(name.lower().removeprefix("aws_"))
+        if ours is not None:
+            found[ours] = value
+    endpoint = found.get("endpoint_override", "")
+    if endpoint.startswith("http://"):
+        found["scheme"] = "http"
+    return found
