@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 from examples.frame import Example, Place
+from examples.frame.clicks import write_clicks
 from examples.frame.example import compare, json_rows
 from lockgate import Job, count, max_, session
 
-_FILES, _CLICKS, _USERS, _GAP_MS = 4, 30_000, 2_000, 10_000
-_START_MS, _LENGTH_MS, _DISORDER_MS = 1_772_323_200_000, 600_000, 3_000  # from 2026-03-01 on
+_GAP_MS = 10_000
 
 
 def _make_input(place: Place) -> int:
-    choice = place.random()
-    for number in range(_FILES):
-        lines = []
-        for row in range(_CLICKS):
-            at = _START_MS + _LENGTH_MS * row // _CLICKS - choice.randrange(_DISORDER_MS)
-            lines.append(json.dumps({"at": at, "user": choice.randrange(_USERS), "page": choice.randrange(50)}))
-        (place.input / f"{number}.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return _FILES * _CLICKS
+    return write_clicks(place, clicks=30_000, users=2_000, length_ms=600_000, disorder_ms=3_000)
 
 
 def _pipeline(place: Place) -> Job:

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
 from pathlib import Path
 
 from examples.frame import Example, Place
+from examples.frame.clicks import write_clicks
 from examples.frame.example import compare, json_rows
 from lockgate import Job, count, sliding
 
-_FILES, _CLICKS, _USERS = 4, 30_000, 200
-_START_MS, _LENGTH_MS, _DISORDER_MS = 1_772_323_200_000, 60_000, 2_000  # from 2026-03-01 on
-
 
 def _make_input(place: Place) -> int:
-    choice = place.random()
-    for number in range(_FILES):
-        lines = []
-        for row in range(_CLICKS):
-            at = _START_MS + _LENGTH_MS * row // _CLICKS - choice.randrange(_DISORDER_MS)
-            lines.append(json.dumps({"at": at, "user": f"user{choice.randrange(_USERS):03d}"}))
-        (place.input / f"{number}.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return _FILES * _CLICKS
+    return write_clicks(place, clicks=30_000, users=200, length_ms=60_000, disorder_ms=2_000)
 
 
 def _pipeline(place: Place) -> Job:
     job = Job("sliding windows", parallelism=2, checkpoint_interval_ms=500)
-    clicks = job.read_json(place.input, schema="at BIGINT, user STRING").event_time("at", out_of_order="2 seconds")
+    clicks = job.read_json(place.input, schema="at BIGINT, user INT").event_time("at", out_of_order="2 seconds")
     counts = clicks.key_by("user").window(sliding("5 seconds", "1 second")).aggregate(n=count())
     rows = counts.select("user", "unix_millis(window_start) AS start_ms", "n")
     rows.write_sql(f"sqlite:///{place.output}/clicks.db", "clicks", key=["user", "start_ms"])
     return job
 
 
-def _clicks(folder: Path) -> list[tuple[str, int]]:
+def _clicks(folder: Path) -> list[tuple[int, int]]:
     return [(one["user"], one["at"]) for one in json_rows(folder.iterdir())]
 
 
 def _check(place: Place) -> list[str]:
-    wanted: Counter[tuple[str, int]] = Counter()
+    wanted: Counter[tuple[int, int]] = Counter()
     for user, at in _clicks(place.input):
         for start in range(at - at % 1000, at - 5000, -1000):
             wanted[user, start] += 1

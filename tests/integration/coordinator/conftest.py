@@ -24,6 +24,10 @@ from tests.integration.coordinator.fake_task_manager import WAIT_S, FakeFleet, F
 SECRET = Credentials(secret="a secret of this test")
 PATIENT_MS = 60_000
 
+NewCoordinator = Callable[..., Coordinator]
+NewTaskManager = Callable[..., FakeTaskManager]
+NewCaller = Callable[..., "Caller"]
+
 
 class Caller:
     """Calls one coordinator's services."""
@@ -158,6 +162,18 @@ def caller() -> Iterator[Callable[..., Caller]]:
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def leader(new_coordinator: NewCoordinator) -> Coordinator:
+    """One that leads."""
+    return leading(new_coordinator())
+
+
+@pytest.fixture
+def api(leader: Coordinator, caller: NewCaller) -> Caller:
+    """Calls it."""
+    return caller(leader)
 
 
 @pytest.fixture

@@ -23,14 +23,19 @@ from ha.embedded import EmbeddedZooKeeper
 from ha.paths import Paths
 from ha.records import JobRecords
 from ha.store import Create, Put
-from tests.integration.coordinator.conftest import Caller, Running, graph, leading, poll
-from tests.integration.coordinator.fake_task_manager import FakeFleet, FakeTaskManager
+from tests.integration.coordinator.conftest import (
+    NewCaller,
+    NewCoordinator,
+    NewTaskManager,
+    Running,
+    graph,
+    leading,
+    poll,
+)
+from tests.integration.coordinator.fake_task_manager import FakeFleet
 
 pytestmark = pytest.mark.integration
 
-NewCoordinator = Callable[..., Coordinator]
-NewTaskManager = Callable[..., FakeTaskManager]
-NewCaller = Callable[..., Caller]
 Start = Callable[..., Running]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -23,24 +22,19 @@ from coordinator.runtime.process import Coordinator
 from ha.embedded import EmbeddedZooKeeper
 from ha.paths import Paths
 from ha.records import JobRecords
-from tests.integration.coordinator.conftest import SECRET, Caller, graph, leading, poll
-from tests.integration.coordinator.fake_task_manager import WAIT_S, FakeTaskManager
+from tests.integration.coordinator.conftest import (
+    SECRET,
+    Caller,
+    NewCaller,
+    NewCoordinator,
+    NewTaskManager,
+    graph,
+    leading,
+    poll,
+)
+from tests.integration.coordinator.fake_task_manager import WAIT_S
 
 pytestmark = pytest.mark.integration
-
-NewCoordinator = Callable[..., Coordinator]
-NewTaskManager = Callable[..., FakeTaskManager]
-NewCaller = Callable[..., Caller]
-
-
-@pytest.fixture
-def leader(new_coordinator: NewCoordinator) -> Coordinator:
-    return leading(new_coordinator())
-
-
-@pytest.fixture
-def api(leader: Coordinator, caller: NewCaller) -> Caller:
-    return caller(leader)
 
 
 def test_a_submitted_job_is_deployed_and_takes_checkpoints(

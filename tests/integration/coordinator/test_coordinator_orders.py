@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -13,24 +12,9 @@ from lockgate_proto.messages import JobState
 
 from coordinator.recovery.deploy_size import check_size
 from coordinator.runtime.process import Coordinator
-from tests.integration.coordinator.conftest import Caller, graph, leading
-from tests.integration.coordinator.fake_task_manager import FakeTaskManager
+from tests.integration.coordinator.conftest import Caller, NewCaller, NewCoordinator, NewTaskManager, graph, leading
 
 pytestmark = pytest.mark.integration
-
-NewCoordinator = Callable[..., Coordinator]
-NewTaskManager = Callable[..., FakeTaskManager]
-NewCaller = Callable[..., Caller]
-
-
-@pytest.fixture
-def leader(new_coordinator: NewCoordinator) -> Coordinator:
-    return leading(new_coordinator())
-
-
-@pytest.fixture
-def api(leader: Coordinator, caller: NewCaller) -> Caller:
-    return caller(leader)
 
 
 def _run(api: Caller, key: str = "job", restore_from: str = "", interval_ms: int = 60_000) -> None:

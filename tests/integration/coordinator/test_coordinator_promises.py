@@ -21,20 +21,25 @@ from coordinator.runtime import job_runner
 from coordinator.runtime.errors import StorageError
 from coordinator.runtime.metadata_files import MetadataFiles, Run
 from coordinator.runtime.persistence import Persistence, Tenure
-from coordinator.runtime.process import Coordinator
 from ha.embedded import EmbeddedZooKeeper
 from ha.errors import StoreUnavailable
 from ha.paths import Paths
 from ha.records import JobRecords
 from ha.store import Put
-from tests.integration.coordinator.conftest import Caller, Running, graph, leading, poll
-from tests.integration.coordinator.fake_task_manager import WAIT_S, FakeTaskManager
+from tests.integration.coordinator.conftest import (
+    Caller,
+    NewCaller,
+    NewCoordinator,
+    NewTaskManager,
+    Running,
+    graph,
+    leading,
+    poll,
+)
+from tests.integration.coordinator.fake_task_manager import WAIT_S
 
 pytestmark = pytest.mark.integration
 
-NewCoordinator = Callable[..., Coordinator]
-NewTaskManager = Callable[..., FakeTaskManager]
-NewCaller = Callable[..., Caller]
 Start = Callable[..., Running]
 
 

@@ -12,22 +12,15 @@ from coordinator.graph.normalize import normalize
 from coordinator.runtime.process import Coordinator
 from ha.zookeeper import connector
 from ha.zookeeper.server import ZooKeeperServer
-from tests.integration.coordinator.conftest import Caller, graph, leading
+from tests.integration.coordinator.conftest import Caller, NewTaskManager, graph, leading
 from tests.integration.coordinator.fake_task_manager import FakeTaskManager
 
 pytestmark = pytest.mark.integration
-
-NewTaskManager = Callable[..., FakeTaskManager]
 
 
 @pytest.fixture
 def leader(new_coordinator: Callable[..., Coordinator], zookeeper: ZooKeeperServer, cluster_name: str) -> Coordinator:
     return leading(new_coordinator(connector=connector(zookeeper.address), cluster=cluster_name))
-
-
-@pytest.fixture
-def api(leader: Coordinator, caller: Callable[..., Caller]) -> Caller:
-    return caller(leader)
 
 
 def submit(api: Caller, key: str, parallelism: int = 1) -> m.AttemptId:

@@ -7,14 +7,12 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from lockgate_proto.messages import (
-    CheckpointMetadata,
     Edge,
     EventTime,
     FileFormat,
@@ -30,17 +28,14 @@ from lockgate_proto.messages import (
     Window,
 )
 
-from coordinator.graph.normalize import normalize
-from coordinator.graph.shape import vertex_shapes
-from coordinator.recovery.redistribute import redistribute
 from taskmanager.task.program import StateUnreadable, UserError
 
 from .graphs import HASH, count_by, graph, sql, vertex
+from .results import EPOCH, late_of, millis, rescale, rows_of
 
 pytestmark = pytest.mark.integration
 
 Job = Callable[..., Any]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START_MS = 1_772_323_200_000
 LOWER, UPPER = -500, 2000
 JOIN = IntervalJoin(("id",), ("order_id",), "at", "paid_at", LOWER, UPPER)
@@ -117,12 +112,12 @@ def nested_loops(orders: list[Any], payments: list[Any]) -> Counter[tuple[str, i
     return found
 
 
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [row for path in sorted(folder.glob("part-*")) for row in pq.read_table(path).to_pylist()]
-
-
-def late_of(run: Any) -> int:
-    return sum(one.records_late for program in run.programs.values() for one in program.counters())
+def check_exact(run: Any, folder: Path, orders: list[Any], payments: list[Any]) -> None:
+    """Every pair is there once; closes the run."""
+    found = Counter((row["id"], row["at"], row["paid_ms"], row["cents"]) for row in rows_of(folder / "out"))
+    assert found == nested_loops(orders, payments)
+    assert late_of(run) == 0
+    run.close()
 
 
 def test_pairs_are_exact_across_attempts_and_in_time_for_windows_behind_them(job: Job, tmp_path: Path) -> None:
@@ -152,7 +147,7 @@ def test_pairs_are_exact_across_attempts_and_in_time_for_windows_behind_them(job
     for key, at, _, _ in wanted.elements():
         fired[key, at - at % 1000] += 1
     windows = rows_of(tmp_path / "windows")
-    shown = {(row["id"], (row["window_start"] - EPOCH) // timedelta(milliseconds=1)): row["n"] for row in windows}
+    shown = {(row["id"], millis(row["window_start"])): row["n"] for row in windows}
     assert shown == fired
     assert len(shown) == len(windows), "a window fires once"
     counters = {one.operator_id: one for program in run.programs.values() for one in program.counters()}
@@ -168,20 +163,11 @@ def test_two_three_two_subtasks_find_every_pair_once(job: Job, tmp_path: Path) -
             run.batch(name, 0)
             run.batch(name, 1)
         kept = run.checkpoint(checkpoint_id)
-        shapes = vertex_shapes(normalize(run.graph))
-        snapshot = CheckpointMetadata(format_version=1, vertices=shapes, subtasks=tuple(kept.values()))
-        run.close()
-        run.programs.clear()
-        run.graph = payments_of_orders(tmp_path, parallelism)
-        run.start(redistribute(normalize(run.graph), snapshot), checkpoint_id)
+        rescale(run, payments_of_orders(tmp_path, parallelism), kept, checkpoint_id)
     assert sum(len(run.programs["join", index]._join._store) for index in range(2)) > 100, "rows wait"
     run.to_end()
     run.checkpoint(3)
-    pairs = rows_of(tmp_path / "out")
-    found = Counter((row["id"], row["at"], row["paid_ms"], row["cents"]) for row in pairs)
-    assert found == nested_loops(orders, payments)
-    assert late_of(run) == 0
-    run.close()
+    check_exact(run, tmp_path, orders, payments)
 
 
 def test_a_drain_loses_no_pair_of_rows_before_and_after_it(job: Job, tmp_path: Path) -> None:
@@ -198,11 +184,7 @@ def test_a_drain_loses_no_pair_of_rows_before_and_after_it(job: Job, tmp_path: P
     run.start(kept, 1)
     run.to_end()
     run.checkpoint(2)
-    pairs = rows_of(tmp_path / "out")
-    found = Counter((row["id"], row["at"], row["paid_ms"], row["cents"]) for row in pairs)
-    assert found == nested_loops(orders, payments)
-    assert late_of(run) == 0
-    run.close()
+    check_exact(run, tmp_path, orders, payments)
 
 
 def test_rows_that_no_partner_can_come_for_are_forgotten(job: Job, tmp_path: Path) -> None:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from lockgate_proto.messages import CheckpointMetadata, Edge, FileFormat, FileSink, JobGraph, SqlSink, SubtaskState
-
-from coordinator.graph.normalize import normalize
-from coordinator.graph.shape import vertex_shapes
-from coordinator.recovery.redistribute import redistribute
+from lockgate_proto.messages import Edge, FileFormat, FileSink, JobGraph, SqlSink
 
 from .graphs import HASH, WORDS, count_by, graph, text, vertex
+from .results import rescale, rows_of
 from .test_spark_programs import write_words
 
 pytestmark = pytest.mark.integration
 
 Job = Callable[..., Any]
-States = Mapping[tuple[str, int], SubtaskState]
 
 
 def _word_count(folder: Path, parallelism: int) -> JobGraph:
@@ -33,17 +28,6 @@ def _word_count(folder: Path, parallelism: int) -> JobGraph:
     )
 
 
-def _restart(run: Any, folder: Path, parallelism: int, kept: States) -> None:
-    """The next attempt at that parallelism, from a snapshot that was taken at another one."""
-    snapshot = CheckpointMetadata(
-        format_version=1, vertices=vertex_shapes(normalize(run.graph)), subtasks=tuple(kept.values())
-    )
-    run.close()
-    run.programs.clear()
-    run.graph = _word_count(folder, parallelism)
-    run.start(restore=redistribute(normalize(run.graph), snapshot))
-
-
 def test_two_three_two_subtasks_count_exactly_and_commit_once(job: Job, tmp_path: Path) -> None:
     expected = write_words(tmp_path / "in")
     run = job(_word_count(tmp_path, 2))
@@ -52,16 +36,15 @@ def test_two_three_two_subtasks_count_exactly_and_commit_once(job: Job, tmp_path
             run.batch("source", subtask)
         kept = run.checkpoint(checkpoint_id, commit=False)  # it is complete, and whoever comes next has to commit
         before = len(list((tmp_path / "out").glob("part-*")))
-        _restart(run, tmp_path, parallelism, kept)
+        rescale(run, _word_count(tmp_path, parallelism), kept, checkpoint_id)
         assert len(list((tmp_path / "out").glob("part-*"))) > before, "what was pending is committed at the start"
     run.to_end()
     run.checkpoint(3)
     with sqlite3.connect(tmp_path / "db") as database:
         assert dict(database.execute("SELECT word, n FROM counts").fetchall()) == dict(expected)
     highest: dict[str, int] = {}
-    for path in (tmp_path / "out").glob("part-*"):
-        for row in pq.read_table(path).to_pylist():
-            highest[row["word"]] = max(row["n"], highest.get(row["word"], 0))
+    for row in rows_of(tmp_path / "out"):
+        highest[row["word"]] = max(row["n"], highest.get(row["word"], 0))
     assert highest == dict(expected)
     out = {"source0": 0, "count0": 0}
     for program in run.programs.values():

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from lockgate_proto.messages import (
     AggregateFunction,
@@ -39,11 +38,11 @@ from lockgate_proto.messages import (
 from taskmanager.task.program import Batch, Idle, UserError
 
 from .graphs import HASH, aggregate, count_by, graph, sql, vertex
+from .results import EPOCH, end_after_two_restarts, late_of, millis, rows_of
 
 pytestmark = pytest.mark.integration
 
 Job = Callable[..., Any]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 3, 1, tzinfo=UTC)
 SCHEMA = "at TIMESTAMP, user STRING, amount BIGINT"
 
@@ -99,17 +98,12 @@ def expected(told: list[tuple[int, str, int]], size: int, slide: int) -> dict[tu
 
 def written(folder: Path) -> dict[tuple[str, int], tuple[int, int, float]]:
     found = {}
-    for path in (folder / "out").glob("part-*"):
-        for row in pq.read_table(path).to_pylist():
-            start, end = (round((row[name] - EPOCH).total_seconds() * 1000) for name in ("window_start", "window_end"))
-            assert end > start
-            assert (row["user"], start) not in found, "a window fires once"
-            found[row["user"], start] = (row["n"], row["total"], row["mean"])
+    for row in rows_of(folder / "out"):
+        start = millis(row["window_start"])
+        assert millis(row["window_end"]) > start
+        assert (row["user"], start) not in found, "a window fires once"
+        found[row["user"], start] = (row["n"], row["total"], row["mean"])
     return found
-
-
-def late_of(run: Any) -> int:
-    return sum(one.records_late for program in run.programs.values() for one in program.counters())
 
 
 @pytest.mark.parametrize(
@@ -123,20 +117,7 @@ def late_of(run: Any) -> int:
 def test_windows_are_exact_across_attempts(job: Job, tmp_path: Path, kind: Any, size: int, slide: int) -> None:
     told = write_clicks(tmp_path / "in")
     run = job(clicks(tmp_path, Window(kind, "at")))
-    for _ in range(2):
-        run.batch("source", 0)
-        run.batch("source", 1)
-    kept = run.checkpoint(1)
-    run.batch("source", 1)
-    run.checkpoint(2, commit=False)
-    run.close()
-    run.start(kept)
-    run.batch("source", 0)
-    kept = run.checkpoint(3)
-    run.close()
-    run.start(kept)
-    run.to_end()
-    run.checkpoint(4)
+    end_after_two_restarts(run, "source", rounds=2)
     assert written(tmp_path) == expected(told, size, slide)
     assert late_of(run) == 0
     run.close()
@@ -145,18 +126,7 @@ def test_windows_are_exact_across_attempts(job: Job, tmp_path: Path, kind: Any, 
 def test_sessions_are_exact_across_attempts(job: Job, tmp_path: Path) -> None:
     told = write_clicks(tmp_path / "in", files=3, rows=1500)
     run = job(clicks(tmp_path, Window(SessionWindow(1500), "at")))
-    run.batch("source", 0)
-    run.batch("source", 1)
-    kept = run.checkpoint(1)
-    run.batch("source", 1)
-    run.close()
-    run.start(kept)
-    run.batch("source", 0)
-    kept = run.checkpoint(3)
-    run.close()
-    run.start(kept)
-    run.to_end()
-    run.checkpoint(4)
+    end_after_two_restarts(run, "source")
     wanted: dict[tuple[str, int], list[int]] = {}
     latest: dict[str, tuple[int, int]] = {}  # start of the user's last session, last click in it
     for ms, user, amount in sorted(told):
@@ -258,10 +228,6 @@ def late_job(folder: Path, lateness: int) -> JobGraph:
             Edge("windows", "late", Partitioning.FORWARD, side_output="late"),
         ),
     )
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [row for path in sorted(folder.glob("part-*")) for row in pq.read_table(path).to_pylist()]
 
 
 @pytest.mark.parametrize(("lateness", "late"), [(0, True), (1000, False)])

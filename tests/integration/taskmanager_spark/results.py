@@ -1,0 +1,63 @@
+"""What a Run has come to: its committed rows, its late records, and a job that goes through restarts to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from lockgate_proto.messages import CheckpointMetadata, JobGraph, SubtaskState
+
+from coordinator.graph.normalize import normalize
+from coordinator.graph.shape import vertex_shapes
+from coordinator.recovery.redistribute import redistribute
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """Everything that was committed to a folder of Parquet files."""
+    return [row for path in sorted(folder.glob("part-*")) for row in pq.read_table(path).to_pylist()]
+
+
+def millis(moment: datetime) -> int:
+    """Since 1970."""
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def late_of(run: Any) -> int:
+    """Records that were too late, in all operators."""
+    return sum(one.records_late for program in run.programs.values() for one in program.counters())
+
+
+def end_after_two_restarts(run: Any, source: str, rounds: int = 1) -> None:
+    """Of a job with two subtasks of one source. What the first restart finds is older than the newest snapshot.
+
+    rounds: micro-batches of each before the first snapshot.
+    """
+    for _ in range(rounds):
+        run.batch(source, 0)
+        run.batch(source, 1)
+    kept = run.checkpoint(1)
+    run.batch(source, 1)
+    run.checkpoint(2, commit=False)
+    run.close()
+    run.start(kept, 1)
+    run.batch(source, 0)
+    kept = run.checkpoint(3)
+    run.close()
+    run.start(kept, 3)
+    run.to_end()
+    run.checkpoint(4)
+
+
+def rescale(run: Any, graph: JobGraph, kept: Mapping[tuple[str, int], SubtaskState], checkpoint_id: int) -> None:
+    """The next attempt, as the leader spreads a snapshot over the subtasks of the same job at another parallelism."""
+    shapes = vertex_shapes(normalize(run.graph))
+    snapshot = CheckpointMetadata(format_version=1, vertices=shapes, subtasks=tuple(kept.values()))
+    run.close()
+    run.programs.clear()
+    run.graph = graph
+    run.start(redistribute(normalize(graph), snapshot), checkpoint_id)
