@@ -12,7 +12,7 @@ from lockgate_proto.messages import AttemptId, JobGraph, Partitioning, SubtaskId
 
 from taskmanager.spark.engine import SparkEngine
 from taskmanager.spark.program import ChainProgram
-from taskmanager.spark.sources.reading import BatchSizer
+from taskmanager.spark.sources.reading import FIRST_BATCH_BYTES, BatchSizer
 from taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext, SnapshotOrder
 from taskmanager.task.watermarks import MAX_WATERMARK, ChannelWatermarks, held_back
 
@@ -23,6 +23,11 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
     made = SparkEngine("", {}, 2, str(tmp_path_factory.mktemp("spark")))
     yield made
     made.close()
+
+
+def await_listeners(engine: SparkEngine) -> None:
+    """Until Spark's status store has heard of everything that has happened: it is told by a thread of its own."""
+    engine._session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
 
 
 class Run:
@@ -37,6 +42,7 @@ class Run:
         self.programs: dict[tuple[str, int], ChainProgram] = {}
         self.watermarks: dict[tuple[str, int], ChannelWatermarks] = {}
         self.received: dict[tuple[str, int], list[pa.Table]] = {}
+        self._batch_sizes: dict[str, int] = {}
 
     def start(self, restore: Mapping[tuple[str, int], SubtaskState] | None = None, restored_id: int = 0) -> None:
         """The next attempt: every subtask opened, splits assigned when the start is fresh."""
@@ -50,6 +56,7 @@ class Run:
                 parallelism = {one.id: one.parallelism for one in self.graph.vertices}
                 context = ProgramContext(where, self.graph, self.directory, state, restored_id, parallelism)
                 self.programs[vertex.id, subtask] = self.engine.build(context)
+        self._fix_batch_sizes()
         for (vertex_id, _), program in self.programs.items():
             self.deliver(vertex_id, program.open())
         self.watermarks = {key: ChannelWatermarks(len(self.channels(*key))) for key in self.programs}
@@ -96,9 +103,16 @@ class Run:
                 self.deliver(target, program.process(source, emission.table))
 
     def fix_batch_size(self, vertex_id: str, size_bytes: int) -> None:
-        """Micro-batches of this size from a source, however fast or slow the machine is."""
-        for program in (program for key, program in self.programs.items() if key[0] == vertex_id):
-            program._sizer = BatchSizer(target_ms=300, max_bytes=size_bytes)
+        """Micro-batches of this size from a source, in this attempt and all later ones, on whatever machine."""
+        self._batch_sizes[vertex_id] = size_bytes
+        self._fix_batch_sizes()
+
+    def _fix_batch_sizes(self) -> None:
+        for (vertex_id, _), program in self.programs.items():
+            if vertex_id in self._batch_sizes:
+                size_bytes = self._batch_sizes[vertex_id]
+                assert size_bytes <= FIRST_BATCH_BYTES, "a larger one would depend on the machine's speed"
+                program._sizer = BatchSizer(target_ms=300, max_bytes=size_bytes)
 
     def batch(self, vertex_id: str, subtask: int = 0) -> bool:
         """One micro-batch of a source; False when there was none."""

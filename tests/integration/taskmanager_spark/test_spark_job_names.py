@@ -12,6 +12,7 @@ from lockgate_proto.messages import AttemptId, SubtaskId
 from taskmanager.spark.engine import SparkEngine
 from taskmanager.task.program import ProgramContext
 
+from .conftest import await_listeners
 from .graphs import HASH, WORDS, Edge, count_by, graph, sql, text, vertex
 
 pytestmark = pytest.mark.integration
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.integration
 
 def newest(engine: SparkEngine) -> tuple[int, str | None]:
     """Number and description of the job that was started last."""
+    await_listeners(engine)
     store = engine._session.sparkContext._jsc.sc().statusStore()
     job = store.jobsList(None).head()  # newest first
     text = job.description()
@@ -30,6 +32,7 @@ def test_jobs_are_named_after_job_subtask_and_checkpoint(
 ) -> None:
     (tmp_path / "a").write_text("x y\n" * 50_000)  # more than a first batch takes
     run = job(graph(vertex("source", text(tmp_path / "a"), WORDS)))
+    run.fix_batch_size("source", 50_000)
     assert run.batch("source")
     first, name = newest(engine)
     assert name == "job source[0] attempt 1, before the first checkpoint"

@@ -75,6 +75,7 @@ def final_counts(folder: Path) -> dict[str, int]:
 def test_word_count_is_exact_across_attempts(job: Job, tmp_path: Path) -> None:
     expected = write_words(tmp_path / "in")
     run = job(word_count(tmp_path, parallelism=2))
+    run.fix_batch_size("source", 50_000)
     run.batch("source", 0)
     run.batch("source", 1)
     kept = run.checkpoint(1)

@@ -13,6 +13,7 @@ from taskmanager.runtime import rehearsal
 from taskmanager.runtime.performances import perform_sample
 from taskmanager.runtime.rehearsal import Rehearsal, Running
 from taskmanager.spark.engine import SparkEngine
+from tests.integration.taskmanager_spark.conftest import await_listeners
 from tests.integration.taskmanager_spark.graphs import graph, sql, vertex
 
 pytestmark = pytest.mark.integration
@@ -98,8 +99,10 @@ def test_stopping_before_it_began_is_fine(engine: SparkEngine, tmp_path: Path) -
 
 def test_a_python_worker_starts_on_one_slot_and_leaves_the_others_to_subtasks(engine: SparkEngine) -> None:
     tracker = engine._session.sparkContext.statusTracker()
+    await_listeners(engine)
     before = set(tracker.getJobIdsForGroup(None))
     engine.warm_python()
+    await_listeners(engine)
     (job,) = set(tracker.getJobIdsForGroup(None)) - before
     stages = [tracker.getStageInfo(stage) for stage in tracker.getJobInfo(job).stageIds]
     assert [stage.numTasks for stage in stages] == [1], "one for each core would hold up every job for a second"

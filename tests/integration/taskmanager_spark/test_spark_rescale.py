@@ -31,6 +31,7 @@ def _word_count(folder: Path, parallelism: int) -> JobGraph:
 def test_two_three_two_subtasks_count_exactly_and_commit_once(job: Job, tmp_path: Path) -> None:
     expected = write_words(tmp_path / "in")
     run = job(_word_count(tmp_path, 2))
+    run.fix_batch_size("source", 50_000)
     for checkpoint_id, parallelism in ((1, 3), (2, 2)):
         for subtask in range(len(run.programs) // 2):
             run.batch("source", subtask)

@@ -187,6 +187,7 @@ def test_a_folder_that_is_watched_fires_once_its_files_are_idle(job: Job, tmp_pa
 def test_windows_fire_while_the_stream_goes_on(job: Job, tmp_path: Path) -> None:
     write_clicks(tmp_path / "in", files=2, rows=6000)
     run = job(clicks(tmp_path, Window(TumblingWindow(5000), "at"), parallelism=1))
+    run.fix_batch_size("source", 50_000)
     for _ in range(8):
         run.batch("source")
     run.checkpoint(1)
@@ -197,6 +198,7 @@ def test_windows_fire_while_the_stream_goes_on(job: Job, tmp_path: Path) -> None
 def test_each_split_has_its_own_mark_in_the_snapshot(job: Job, tmp_path: Path) -> None:
     write_clicks(tmp_path / "in", files=2, rows=20_000)
     run = job(clicks(tmp_path, Window(TumblingWindow(5000), "at"), parallelism=1))
+    run.fix_batch_size("source", 50_000)
     news = []
     for _ in range(3):
         poll = run.programs["source", 0].poll()
