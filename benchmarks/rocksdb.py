@@ -3,6 +3,9 @@
 Drives the task manager's own store of keyed state in this process, without Spark and without a cluster: partial tables
 of distinct keys are merged as they come from the exchange, snapshots are stored in a folder as they are for a job, and
 the last one is restored and half a million keys are compared with what was merged.
+
+With `--windows` each key has an open window (or session) of the aggregate, which is in memory under every backend: what
+snapshots of windows cost. After the restore all of them fire, and every one is compared.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +30,16 @@ from lockgate_proto.messages import (
     KeyedAggregate,
     OperatorState,
     RocksdbBackend,
+    SessionWindow,
+    TumblingWindow,
+    Window,
 )
 from lockgate_proto.messages import StateBackend as Choice
 
 from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
 from taskmanager.state.backend import make_backend
 from taskmanager.state.scratch import ScratchFolder
-from taskmanager.state.store import FrozenStore, KeyedStore, StoreSpec
+from taskmanager.state.store import Fires, FrozenStore, KeyedStore, StoreSpec
 from taskmanager.state.stores import StoreMaker
 from taskmanager.task.program import SnapshotOrder
 
@@ -46,6 +52,7 @@ _COUNTED = KeyedAggregate(
     (Aggregate("n", AggregateFunction.COUNT, ""), Aggregate("total", AggregateFunction.SUM, "value")),
 )
 _SCHEMA = pa.schema([("key", pa.string()), ("__hash", pa.int64()), ("__rows", pa.int64()), ("__p1", pa.int64())])
+_WINDOWS = {"tumbling": TumblingWindow(60_000), "session": SessionWindow(60_000)}
 
 
 @dataclass
@@ -85,8 +92,9 @@ class _Bench:
         self._choice = _choice(arguments)
         self._scratch = ScratchFolder(folder / "work", "state-")
         self._maker = StoreMaker(self._choice, self._scratch)
-        self._spec = StoreSpec("count", _COUNTED, _GROUPS, range(_GROUPS))
-        self._store: KeyedStore = self._maker.fresh(self._spec, _SCHEMA)
+        window = Window(_WINDOWS[arguments.windows], "at") if arguments.windows else None
+        self._spec = StoreSpec("count", replace(_COUNTED, window=window), _GROUPS, range(_GROUPS))
+        self._store: KeyedStore = self._maker.fresh(self._spec, self._partial(np.zeros(0, np.int64)).schema)
         self._watch = _PeakWatch()
         self._uploads = ThreadPoolExecutor(1, "upload")
         self._expected = np.zeros(arguments.keys, np.uint8)
@@ -139,17 +147,33 @@ class _Bench:
         started = time.perf_counter()
         self._store = self._maker.restored(self._spec, [self._last], self._arguments.snapshots + 1)
         self.costs.restore_s = time.perf_counter() - started
+        if isinstance(self._store, Fires):
+            ids = np.arange(self._arguments.keys)
+            self._compare(self._store.advance(1 << 40), ids, self._expected)
+            return
         chosen = self._random.choice(self._arguments.keys, min(self._arguments.keys, _CHECKED_KEYS), replace=False)
         for start in range(0, len(chosen), _FILL_ROWS):
             ids = chosen[start : start + _FILL_ROWS]
             found = self._merge(ids)
-            wrong = int(np.count_nonzero(_counts(found, ids) != self._expected[ids]))
-            if wrong:
-                raise WrongResult(f"{wrong:,} of {len(ids):,} keys have another count after the restore")
+            self._compare(found, ids, self._expected[ids])
+
+    def _compare(self, found: pa.Table, ids: Any, expected: Any) -> None:
+        wrong = int(np.count_nonzero(_counts(found, ids) != expected))
+        if wrong:
+            raise WrongResult(f"{wrong:,} of {len(ids):,} keys have another count after the restore")
 
     def _merge(self, ids: Any) -> pa.Table:
         self._expected[ids] += 1
-        return self._store.merge(_partial(ids)).changed
+        return self._store.merge(self._partial(ids)).changed
+
+    def _partial(self, ids: Any) -> pa.Table:
+        """See _partial; with windows all in the one that begins at 0."""
+        table, times = _partial(ids), pa.array(np.zeros(len(ids), np.int64))
+        if self._arguments.windows:
+            table = table.add_column(2, "__pane", times)
+        if self._arguments.windows == "session":
+            table = table.append_column("__p2", times).append_column("__p3", times)
+        return table
 
     def _snapshot(self, number: int) -> Future[None]:
         """Freezes; another thread stores it, as it does for a job."""
@@ -233,7 +257,7 @@ def _measurement(arguments: argparse.Namespace, costs: Costs) -> Measurement:
     sync_ms = costs.sync_ms[1:]
     held_ms = [max(0.0, one - statistics.median(costs.batch_ms)) for one in costs.slowest_ms]
     changed = f"{arguments.changed:g} % of {arguments.keys:,} keys"
-    judged = at_most if arguments.backend == "rocksdb" else _without_goal
+    judged = at_most if arguments.backend == "rocksdb" and not arguments.windows else _without_goal
     rows = (
         judged(f"resident memory at most, {arguments.keys:,} keys", costs.rss_mib, 1024, "MiB"),
         Row("of it before the first key", f"{costs.base_mib:.0f} MiB"),
@@ -254,6 +278,7 @@ def _measurement(arguments: argparse.Namespace, costs: Costs) -> Measurement:
         rows,
         {
             "backend": arguments.backend,
+            "windows": arguments.windows,
             "keys": arguments.keys,
             "changed_percent": arguments.changed,
             "memory_mib": arguments.memory,
@@ -283,6 +308,7 @@ def main() -> int:
     options.add_argument(
         "--full-every", type=int, default=10, help="of filesystem: snapshots from a full one to the next"
     )
+    options.add_argument("--windows", choices=tuple(_WINDOWS), default="", help="of windows instead, one for each key")
     options.add_argument("--memory", type=int, default=128, help="MiB for cache and write buffers (memory_bytes)")
     options.add_argument("--folder", default="", help="where to work; a temporary folder when left out")
     return run(options.parse_args(), measure)

@@ -76,7 +76,7 @@ def completed_handles(
     if not any(handle.taken_over for handle in all_handles(states)):
         return tuple(states)
     there = {
-        (_owner(subtask, operator), handle.checkpoint_id): handle
+        (_owner(subtask, operator), handle.checkpoint_id, handle.name): handle
         for metadata in earlier
         for subtask in metadata.subtasks
         for operator in subtask.operators
@@ -87,7 +87,7 @@ def completed_handles(
     def filled(owner: Owner, handle: StateHandle) -> StateHandle:
         if not handle.taken_over:
             return handle
-        found = there.get((owner, handle.checkpoint_id))
+        found = there.get((owner, handle.checkpoint_id, handle.name))
         if found is None or (found.size_bytes, found.checksum) != (handle.size_bytes, handle.checksum):
             raise NothingToTakeOver(
                 f"{owner[0]}-{owner[1]} builds on what checkpoint {handle.checkpoint_id} holds of operator "

@@ -181,7 +181,7 @@ class StateHandle:
     checkpoint_id: int = 0  # of the checkpoint that wrote it, where later ones may refer to it; else 0
     shared: bool = False  # lies in the run's `shared` folder: stays as long as a kept checkpoint refers to it
     taken_over: bool = False  # In acknowledgements only: the bytes are those that the completed checkpoint `checkpoint_id` has inline for the same operator; the coordinator puts them in.
-    name: str = ""  # of a file of a RocksDB database, in that database
+    name: str = ""  # of a file of a RocksDB database, in that database; of a piece of a join, its side: 'left', 'right'
     diff_values: int = 0  # of an increment: values in it that are the difference from what stands in front of it
     diff_saved_bytes: int = 0  # by so much these are smaller than the whole values
 

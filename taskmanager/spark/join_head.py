@@ -10,22 +10,28 @@ from lockgate_proto.messages import IntervalJoin, JoinSide, Operator, OperatorSt
 from taskmanager.spark.chain import named
 from taskmanager.spark.inputs import like, plain, require_same
 from taskmanager.state.interval_join import Paired
-from taskmanager.state.join_store import FrozenJoinSide, JoinStore
-from taskmanager.task.program import UserError
+from taskmanager.state.join_store import JoinStore
+from taskmanager.state.store import FrozenStore
+from taskmanager.task.program import SnapshotOrder, UserError
 
 
 class JoinHead:
     """See the module. Used from the subtask's own thread."""
 
     def __init__(
-        self, operator: Operator, sides: Mapping[str, JoinSide], max_parallelism: int, key_groups: range
+        self,
+        operator: Operator,
+        sides: Mapping[str, JoinSide],
+        max_parallelism: int,
+        key_groups: range,
+        full_every: int,
     ) -> None:
-        """sides: by the vertex that sends them; key_groups: those of the subtask."""
+        """sides: by the vertex that sends them; key_groups: those of the subtask; full_every: see Chains."""
         assert isinstance(operator.kind, IntervalJoin)
         self.operator = operator
         self._sides = sides
         self._senders: dict[JoinSide, str] = {}  # who has told the columns of a side
-        self._store = JoinStore(operator.id, operator.kind, max_parallelism, key_groups)
+        self._store = JoinStore(operator.id, operator.kind, max_parallelism, key_groups, full_every)
 
     @property
     def held_back_ms(self) -> int:
@@ -67,10 +73,10 @@ class JoinHead:
         """See JoinState."""
         self._store.advance(watermark_ms)
 
-    def snapshot(self) -> tuple[FrozenJoinSide, ...]:
+    def snapshot(self, order: SnapshotOrder) -> tuple[FrozenStore, ...]:
         """See JoinStore."""
-        return self._store.snapshot()
+        return self._store.snapshot(order)
 
-    def restore(self, states: Sequence[OperatorState]) -> None:
+    def restore(self, states: Sequence[OperatorState], checkpoint_id: int) -> None:
         """See JoinStore."""
-        self._store.restore(states)
+        self._store.restore(states, checkpoint_id)

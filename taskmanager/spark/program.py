@@ -36,7 +36,7 @@ from taskmanager.spark.snapshot import ChainSnapshot
 from taskmanager.spark.sources.reading import BatchSizer, Reading
 from taskmanager.state.backend import Backend, load
 from taskmanager.state.store import Fires, FrozenStore, KeepsTime, KeyedStore, OperatorStores
-from taskmanager.state.stores import KEYED_KINDS
+from taskmanager.state.stores import KEYED_KINDS, full_every_in_memory
 from taskmanager.task.program import (
     BY_ITSELF,
     Batch,
@@ -83,7 +83,13 @@ class ChainProgram:
         self._join = (
             None
             if layout.join is None
-            else JoinHead(layout.join, layout.sides, layout.max_parallelism, layout.key_groups)
+            else JoinHead(
+                layout.join,
+                layout.sides,
+                layout.max_parallelism,
+                layout.key_groups,
+                full_every_in_memory(context.graph.state_backend),
+            )
         )
         declared = layout.event_time
         self._event_time = (
@@ -217,7 +223,7 @@ class ChainProgram:
             source = (layout.head.id, marked, layout.source.complete)
         keyed: tuple[FrozenStore, ...] = (self._state.snapshot(order),) if self._state is not None else ()
         if self._join is not None:
-            keyed = self._join.snapshot()
+            keyed = self._join.snapshot(order)
         stages = [stage for stage in layout.stages if isinstance(stage, SinkStage) and stage.sink.is_transactional]
         sinks = tuple((stage.operator.id, stage.sink.seal(checkpoint_id)) for stage in stages)
         counters = self._counters.values()
@@ -395,7 +401,7 @@ class ChainProgram:
         if not states:
             return
         if self._join is not None:
-            self._join.restore(states)
+            self._join.restore(states, self._context.restored_checkpoint_id)
             return
         if self._stores is None:
             raise StateUnreadable(f"the state of operator {states[0].operator_id} is by key, the job has none that is")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -35,8 +35,8 @@ class SnapshotWriter(Protocol):
         """The same for a file on this machine, of any size."""
         ...
 
-    def has_room(self, size_bytes: int) -> bool:
-        """False when so many bytes would be too many."""
+    def has_room(self, size_bytes: int, besides: Callable[[], int] = lambda: 0) -> bool:
+        """False when so many bytes, and those that are known of besides, would be too many."""
         ...
 
     def take_over(self, handle: StateHandle) -> StateHandle:
@@ -169,8 +169,8 @@ class _InlineWriter:
     def store_file(self, name: str, source: Path, is_shared: bool = False) -> StateHandle:
         return self.store(name, pa.py_buffer(source.read_bytes()), is_shared)
 
-    def has_room(self, size_bytes: int) -> bool:
-        return self._used + size_bytes <= self._limit
+    def has_room(self, size_bytes: int, besides: Callable[[], int] = lambda: 0) -> bool:
+        return self._used + size_bytes + besides() <= self._limit
 
     def take_over(self, handle: StateHandle) -> StateHandle:
         """The bytes need not travel again: the coordinator has them."""
@@ -230,7 +230,7 @@ class _FileWriter:
         handle = StateHandle(path=target.uri, size_bytes=size, checksum=found)
         return replace(handle, checkpoint_id=self._checkpoint_id, shared=True) if is_shared else handle
 
-    def has_room(self, size_bytes: int) -> bool:  # noqa: ARG002
+    def has_room(self, size_bytes: int, besides: Callable[[], int] = lambda: 0) -> bool:  # noqa: ARG002
         return True
 
     def take_over(self, handle: StateHandle) -> StateHandle:

@@ -21,8 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from taskmanager.state import stored
+from taskmanager.state.changes import Changed, Changes
 from taskmanager.state.growing import GrowingArray
 from taskmanager.state.hashing import HashTable, mixed
+from taskmanager.state.increments import Increment
 from taskmanager.state.layout import EVENT_TIME, HASH
 from taskmanager.state.pieces import Pieces
 
@@ -35,31 +37,60 @@ _LEAST_COUNTED_MS = 1000  # rows are counted by steps of at least so long
 
 @dataclass(frozen=True, slots=True)
 class FrozenRows:
-    """The rows as they were at the freeze; what it makes may be made on any thread. until: as for `forget`."""
+    """See heap.Frozen: the rows as they were, but for those at or before `until`, as for `forget`.
+
+    A file has the rows, then `__hash` and `__event_time`; an increment has those that were added, and tells by
+    `about.purged_until` which are gone.
+    """
 
     rows: pa.Table
     hashes: Array
     times: Array
     until: int
     about: stored.About
+    added: Changed
+
+    @property
+    def version(self) -> int:
+        """See heap.Frozen."""
+        return self.added.version
 
     def to_buffer(self) -> pa.Buffer:
-        """The snapshot file's bytes: the rows, then `__hash` and `__event_time`."""
-        columns = {HASH: pa.array(self.hashes), EVENT_TIME: pa.array(self.times)}
-        table = self.rows
-        for name, values in columns.items():
-            table = table.append_column(name, values)
-        return stored.write(table.filter(pa.array(self.times > self.until)), self.about)
+        """See heap.Frozen."""
+        return stored.write(self._table(self.times > self.until), self.about)
+
+    def increment(self, since: int) -> Increment | None:
+        """See heap.Frozen."""
+        rows = self.added.since(since)
+        if rows is None:
+            return None
+        is_wanted = np.zeros(len(self.times), np.bool_)
+        is_wanted[rows] = self.times[rows] > self.until
+        if 2 * np.count_nonzero(is_wanted) > np.count_nonzero(self.times > self.until):
+            return None
+        return Increment(stored.write(stored.replacing(self._table(is_wanted)), self.about, is_increment=True))
+
+    def release(self) -> None:
+        """See heap.Frozen. Nothing is kept for it: rows are only added, and never changed."""
+
+    def _table(self, is_wanted: Array) -> pa.Table:
+        table = self.rows.filter(pa.array(is_wanted))
+        table = table.append_column(HASH, pa.array(self.hashes[is_wanted]))
+        return table.append_column(EVENT_TIME, pa.array(self.times[is_wanted]))
 
 
 class BufferedRows:
     """See the module. Used from the subtask's own thread."""
 
-    def __init__(self, schema: pa.Schema, span_ms: int) -> None:
-        """schema: of the rows; span_ms: length of the ranges that are looked for, both ends included."""
+    def __init__(self, schema: pa.Schema, span_ms: int, *, is_tracked: bool = False) -> None:
+        """schema: of the rows; span_ms: length of the ranges that are looked for, both ends included.
+
+        is_tracked: it is remembered when rows were added, for increments.
+        """
         self._schema = schema
         self._span_ms = span_ms
         self._step_ms = max(span_ms // 16, _LEAST_COUNTED_MS)
+        self._changes = Changes(is_tracked)
         self._begin()
 
     def _begin(self) -> None:
@@ -80,8 +111,17 @@ class BufferedRows:
 
     def add(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> None:
         """Rows with the hashes of their keys and their times in milliseconds."""
-        if not rows.num_rows:
-            return
+        if rows.num_rows:
+            first = len(self._pieces)
+            self._file(rows, hashes, times)
+            self._changes.mark(np.arange(first, len(self._pieces)), len(self._pieces))
+
+    def restored(self) -> None:
+        """What was added is what a snapshot holds."""
+        self._changes.restored(len(self._pieces))
+
+    def _file(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> Array:
+        """Adds rows at the end; returns which of those given each is."""
         names = mixed(hashes, times // self._span_ms)
         order = np.argsort(names, kind="stable")
         spans, starts, counts = np.unique(names[order], return_index=True, return_counts=True)
@@ -98,6 +138,7 @@ class BufferedRows:
         self._starts.append(first + starts)
         self._counts.append(counts)
         self._count(times)
+        return order
 
     def near(self, hashes: Array, first: Array, last: Array) -> Iterator[tuple[Array, Array]]:
         """Pairs (position in the arrays, row) with this hash and a time in [first, last]; in portions.
@@ -134,7 +175,8 @@ class BufferedRows:
 
     def freeze(self, until: int, about: stored.About) -> FrozenRows:
         """All rows but those at or before `until`, as they are now. Microseconds."""
-        return FrozenRows(self._pieces.frozen(), self._hashes.values, self._times.values, until, about)
+        added = self._changes.freeze(len(self._pieces))
+        return FrozenRows(self._pieces.frozen(), self._hashes.values, self._times.values, until, about, added)
 
     def _candidates(self, hashes: Array, first: Array, last: Array) -> tuple[Array, Array, Array]:
         """Runs that may hold what is looked for: who asks, first row, number of rows."""
@@ -165,6 +207,8 @@ class BufferedRows:
         pieces, hashes, times = self._pieces, self._hashes, self._times
         live = np.flatnonzero(times.values > until)
         self._begin()
+        moved = [np.zeros(0, np.int64)]
         for start in range(0, len(live), _AT_ONCE):
             rows = live[start : start + _AT_ONCE]
-            self.add(pieces.take(rows), hashes[rows], times[rows])
+            moved.append(rows[self._file(pieces.take(rows), hashes[rows], times[rows])])
+        self._changes.moved(np.concatenate(moved), is_complete=True)  # of forgotten rows their time tells

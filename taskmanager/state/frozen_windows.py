@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from taskmanager.state import stored
+from taskmanager.state.changes import Changed
 from taskmanager.state.columns import Freeze, FrozenColumn
+from taskmanager.state.increments import Increment
 from taskmanager.state.layout import HASH
 
 Array = Any  # numpy.ndarray
@@ -17,9 +20,10 @@ Array = Any  # numpy.ndarray
 
 @dataclass(frozen=True, slots=True)
 class FrozenWindows:
-    """See the module. keys, hashes: by key; columns: by row; live: the rows to store.
+    """See the module and heap.Frozen. keys, hashes: by key; columns: by row; live: the rows to store, in order.
 
-    places: the key of each row, None where row i has key i.
+    changed: keys; places: the key of each row, None where row i has key i. An increment holds every row of a key that
+    has changed; rows that event time has purged are told by `about.purged_until` alone.
     """
 
     keys: tuple[pa.RecordBatch, ...]
@@ -29,11 +33,37 @@ class FrozenWindows:
     about: stored.About
     reader: Freeze
     live: Callable[[], Array]
+    changed: Changed
     places: Array | None = None
 
+    @property
+    def version(self) -> int:
+        """See heap.Frozen."""
+        return self.changed.version
+
     def to_buffer(self) -> pa.Buffer:
-        """The snapshot file's bytes."""
-        rows = self.live()
+        """See heap.Frozen."""
+        return stored.write(self._table(self.live()), self.about)
+
+    def increment(self, since: int) -> Increment | None:
+        """See heap.Frozen."""
+        keys = self.changed.since(since)
+        if keys is None:
+            return None
+        is_changed = np.zeros(len(self.hashes), np.bool_)
+        is_changed[keys] = True
+        live = self.live()
+        rows = live[is_changed[live if self.places is None else self.places[live]]]
+        if 2 * len(rows) > len(live):
+            return None
+        return Increment(stored.write(stored.replacing(self._table(rows)), self.about, is_increment=True))
+
+    def release(self) -> None:
+        """The bytes are made (or will not be): the state need not copy for this snapshot any more."""
+        self.reader.done = True
+
+    def _table(self, rows: Array) -> pa.Table:
+        """Key columns, `__hash` and parts of some rows."""
         places = rows if self.places is None else self.places[rows]
         positions = pa.array(places, pa.int64())
         arrays = [
@@ -42,8 +72,4 @@ class FrozenWindows:
         ]
         arrays += [pa.array(self.hashes[places]), *(column.to_arrow(rows) for _, column in self.columns)]
         names = [*self.key_schema.names, HASH, *(name for name, _ in self.columns)]
-        return stored.write(pa.table(arrays, names=names), self.about)
-
-    def release(self) -> None:
-        """The bytes are made (or will not be): the state need not copy for this snapshot any more."""
-        self.reader.done = True
+        return pa.table(arrays, names=names)

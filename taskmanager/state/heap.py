@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -40,16 +40,10 @@ class HeapStore:
         cls, spec: StoreSpec, states: Sequence[OperatorState], checkpoint_id: int, full_every: int
     ) -> HeapStore:
         """From what one or several subtasks have stored in a checkpoint. Raises StateUnreadable, OSError, UserError."""
-        chains = [[_read(spec, handle) for handle in handles_of(state)] for state in states]
-        if any(chain[0].schema != chains[0][0].schema for chain in chains):
-            raise StateUnreadable(
-                f"the state of operator {spec.operator_id} has other columns in one subtask than another"
-            )
+        chains = pieces_of(spec, states)
         store = cls(spec, chains[0][0].partial_schema, full_every)
         store._state.restore([latest(chain, len(spec.aggregation.keys)) for chain in chains])
-        is_ours = len(states) == 1 and all(one.owned == spec.key_groups for one in chains[0])
-        if is_ours and all(handle.checkpoint_id for handle in handles_of(states[0])):
-            store._chains.stored(checkpoint_id, Chain(0, without_bytes(handles_of(states[0]))))
+        take_up(store._chains, checkpoint_id, states, chains, spec.key_groups)
         return store
 
     def merge(self, partial: pa.Table) -> Merged:
@@ -58,9 +52,7 @@ class HeapStore:
 
     def snapshot(self, order: SnapshotOrder) -> FrozenHeap:
         """See KeyedStore. Microseconds."""
-        base = self._chains.base(order)
-        is_shared = self._chains.is_incremental and not order.is_savepoint
-        return FrozenHeap(self._spec.operator_id, self._state.freeze(), self._chains, base, is_shared)
+        return frozen_heap(self._spec.operator_id, self._state.freeze(), self._chains, order)
 
     def close(self) -> None:
         """See KeyedStore. There is nothing but memory."""
@@ -92,13 +84,19 @@ class Frozen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrozenHeap:
-    """See FrozenStore. base: what it may build on; is_shared: a later one may build on this."""
+    """See FrozenStore. base: what it may build on; is_shared: a later one may build on this.
+
+    piece: which one it is where an operator has several, which know chains of their own; besides: bytes that a full
+    snapshot of those takes that are stored after it, asked where room is short.
+    """
 
     operator_id: str
     frozen: Frozen
     chains: Chains
     base: Chain | None
     is_shared: bool
+    piece: str = ""
+    besides: Callable[[], int] = lambda: 0
 
     def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:
         """See FrozenStore. An increment that saves nothing becomes a full snapshot."""
@@ -120,17 +118,55 @@ class FrozenHeap:
             return ()
         full, *increments = (handle.size_bytes for handle in self.base.handles)
         together = sum(increments) + made.data.size
-        if together > full or not writer.has_room(full + together):
+        if together > full or not writer.has_room(full + together, self.besides):
             return ()
         self.release()
         taken_over = [writer.take_over(handle) for handle in self.base.handles]
-        mine = writer.store(self.operator_id, made.data, is_shared=True)
+        mine = self._store(made.data, writer)
         return (*taken_over, replace(mine, diff_values=made.diff_values, diff_saved_bytes=made.diff_saved_bytes))
 
     def _store_full(self, writer: SnapshotWriter) -> tuple[StateHandle, ...]:
         data = self.frozen.to_buffer()
         self.release()
-        return (writer.store(self.operator_id, data, is_shared=self.is_shared),)
+        return (self._store(data, writer),)
+
+    def _store(self, data: pa.Buffer, writer: SnapshotWriter) -> StateHandle:
+        name = f"{self.operator_id}-{self.piece}" if self.piece else self.operator_id
+        return replace(writer.store(name, data, is_shared=self.is_shared), name=self.piece)
+
+
+def frozen_heap(operator_id: str, frozen: Frozen, chains: Chains, order: SnapshotOrder) -> FrozenHeap:
+    """A copy of an operator's state, with what it may build on."""
+    return FrozenHeap(operator_id, frozen, chains, chains.base(order), chains.is_incremental and not order.is_savepoint)
+
+
+def take_up(
+    chains: Chains,
+    checkpoint_id: int,
+    states: Sequence[OperatorState],
+    pieces: Sequence[Sequence[stored.Stored]],
+    owned: range,
+) -> None:
+    """The next snapshot may build on what was restored where that was this subtask's own, by the same run.
+
+    pieces: of each state, see `handles_of`; owned: key groups of the subtask.
+    """
+    is_ours = len(states) == 1 and all(one.owned == owned for one in pieces[0])
+    if is_ours and all(handle.checkpoint_id for handle in handles_of(states[0])):
+        chains.stored(checkpoint_id, Chain(0, without_bytes(handles_of(states[0]))))
+
+
+def require_like(operator_id: str, chains: Sequence[Sequence[stored.Stored]]) -> None:
+    """Raises StateUnreadable where subtasks have stored different columns."""
+    if any(chain[0].schema != chains[0][0].schema for chain in chains):
+        raise StateUnreadable(f"the state of operator {operator_id} has other columns in one subtask than another")
+
+
+def pieces_of(spec: StoreSpec, states: Sequence[OperatorState]) -> list[list[stored.Stored]]:
+    """What each of some subtasks has stored of an aggregate, piece by piece. Raises StateUnreadable, OSError."""
+    chains = [[_read(spec, handle) for handle in handles_of(state)] for state in states]
+    require_like(spec.operator_id, chains)
+    return chains
 
 
 def handles_of(state: OperatorState) -> tuple[StateHandle, ...]:

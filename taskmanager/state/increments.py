@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from taskmanager.state.diff_column import undone
 from taskmanager.state.keys import KeyIndex
 from taskmanager.state.row_store import PAYLOAD
-from taskmanager.state.stored import BASE, DELETED, Stored
+from taskmanager.state.stored import BASE, DELETED, Stored, replacing
 from taskmanager.task.program import StateUnreadable
+from taskmanager.task.watermarks import MIN_WATERMARK
 
 Array = Any  # numpy.ndarray
 
@@ -34,12 +35,7 @@ def latest(chain: Sequence[Stored], keys: int) -> Stored:
     Of a key that is in several pieces the last one counts, and a key that was deleted last is not there. Raises
     StateUnreadable when the first is not a full one, or a difference is not from what stands in front of it.
     """
-    first = chain[0]
-    if first.is_increment:
-        raise StateUnreadable(
-            f"the state file {first.where} holds only what has changed since another one, which is not named; restore"
-            " from another checkpoint"
-        )
+    first = _full(chain)
     if len(chain) == 1:
         return first
     has_diffs = any(BASE in one.schema.names for one in chain)
@@ -50,6 +46,56 @@ def latest(chain: Sequence[Stored], keys: int) -> Stored:
     kept = _undone(table, rows, earlier, _Places(chain)) if has_diffs else table.take(pa.array(rows))
     kept = kept.filter(pc.invert(kept.column(DELETED))).drop_columns([DELETED])
     return Stored(first.schema, first.partial_schema, tuple(kept.combine_chunks().to_batches()))
+
+
+def latest_in_time(chain: Sequence[Stored], keys: int | None, time: str) -> Stored:
+    """The same of rows that event time purges: each piece first forgets what it has purged, which one time tells.
+
+    keys: number of key columns: the rows that a piece has of a key, one or for sessions several, replace all that the
+    pieces before have of it; None: rows are only added. time: the column of the time by which rows are purged.
+    """
+    first = _full(chain)
+    if len(chain) == 1:
+        return first
+    tables = [_alike(one, has_diffs=False) for one in chain]
+    pieces = np.repeat(np.arange(len(chain)), [table.num_rows for table in tables])
+    table = pa.concat_tables(tables).combine_chunks()
+    kept = table.column(time).to_numpy() > _purged_later(chain)[pieces]
+    if keys is not None:
+        kept &= pieces == _last_pieces(table, pieces, keys)
+    rows = table.filter(pa.array(kept)).drop_columns([DELETED]).combine_chunks()
+    return replace(chain[-1], schema=first.schema, batches=tuple(rows.to_batches()), is_increment=False)
+
+
+def _full(chain: Sequence[Stored]) -> Stored:
+    """The first piece. Raises StateUnreadable when it is no full snapshot."""
+    first = chain[0]
+    if first.is_increment:
+        raise StateUnreadable(
+            f"the state file {first.where} holds only what has changed since another one, which is not named; restore"
+            " from another checkpoint"
+        )
+    return first
+
+
+def _last_pieces(table: pa.Table, pieces: Array, keys: int) -> Array:
+    """For each row the last piece that has its key."""
+    names = table.column_names
+    index = KeyIndex(pa.schema([table.schema.field(name) for name in names[:keys]]))
+    numbers = [np.zeros(0, np.int64)]
+    for batch in table.to_batches(max_chunksize=1 << 20):
+        hashes = batch.column(keys).to_numpy(zero_copy_only=False)
+        numbers.append(index.rows_of(batch.select(names[:keys]), hashes))
+    number = np.concatenate(numbers)
+    last = np.zeros(len(index), np.int64)
+    last[number] = pieces  # which rise: of several the last one is written last
+    return last[number]
+
+
+def _purged_later(chain: Sequence[Stored]) -> Array:
+    """For each piece until when the pieces behind it have purged."""
+    times = np.array([*(one.purged_until for one in chain[1:]), MIN_WATERMARK], np.int64)
+    return np.maximum.accumulate(times[::-1])[::-1]
 
 
 def _succession(pieces: Sequence[pa.Table], keys: int) -> tuple[Array, Array]:
@@ -104,7 +150,7 @@ def _alike(one: Stored, has_diffs: bool) -> pa.Table:
     """A piece with the columns that all of them have."""
     table = pa.Table.from_batches(one.batches, one.schema)
     if not one.is_increment:
-        table = table.append_column(pa.field(DELETED, pa.bool_()), pa.array(np.zeros(table.num_rows, np.bool_)))
+        table = replacing(table)
     if has_diffs and BASE not in table.column_names:
         place = table.num_columns - 1
         table = table.add_column(place, pa.field(BASE, pa.int64()), pa.nulls(table.num_rows, pa.int64()))

@@ -49,8 +49,11 @@ class Paired:
 class JoinedSide:
     """One side. keys: its key columns by position; first_ms, last_ms: where partners lie, from a row's own time on."""
 
-    def __init__(self, operator: IntervalJoin, side: JoinSide, schema: pa.Schema) -> None:
-        """schema: of the rows, with `__hash` and `__event_time`. Raises UserError when a key is missing or nested."""
+    def __init__(self, operator: IntervalJoin, side: JoinSide, schema: pa.Schema, *, is_tracked: bool) -> None:
+        """schema: of the rows, with `__hash` and `__event_time`; is_tracked: see BufferedRows.
+
+        Raises UserError when a key is missing or nested.
+        """
         is_left = side is JoinSide.LEFT
         lower, upper = operator.lower_ms, operator.upper_ms
         self.first_ms, self.last_ms = (lower, upper) if is_left else (-upper, -lower)
@@ -58,7 +61,7 @@ class JoinedSide:
         self.schema = pa.schema([field for field in schema if field.name not in _ADDED])
         names = operator.left_keys if is_left else operator.right_keys
         self.keys = [_position(self.schema, name, side) for name in names]
-        self.rows = BufferedRows(self.schema, upper - lower + 1)
+        self.rows = BufferedRows(self.schema, upper - lower + 1, is_tracked=is_tracked)
 
     def until(self, watermark: int) -> int:
         """Rows at or before this time find no partner any more."""
@@ -68,9 +71,12 @@ class JoinedSide:
 class JoinState:
     """See the module. Used from the subtask's own thread. sides: those whose columns are known by now."""
 
-    def __init__(self, operator: IntervalJoin, max_parallelism: int, owned: range = range(0)) -> None:
-        """owned: key groups of the subtask, which its snapshots tell."""
+    def __init__(
+        self, operator: IntervalJoin, max_parallelism: int, owned: range = range(0), *, is_tracked: bool = False
+    ) -> None:
+        """owned: key groups of the subtask, which its snapshots tell; is_tracked: for increments."""
         self._operator = operator
+        self._is_tracked = is_tracked
         self._max_parallelism = max_parallelism
         self._owned = owned
         self.sides: dict[JoinSide, JoinedSide] = {}
@@ -81,7 +87,7 @@ class JoinState:
 
     def accept(self, side: JoinSide, schema: pa.Schema) -> None:
         """The columns of a side, before its first rows. Raises UserError when they do not fit the other's."""
-        self.sides[side] = JoinedSide(self._operator, side, schema)
+        self.sides[side] = JoinedSide(self._operator, side, schema, is_tracked=self._is_tracked)
         if len(self.sides) == len(SIDES):
             self._require_like_keys()
 
@@ -137,10 +143,11 @@ class JoinState:
 
     def freeze(self) -> dict[JoinSide, FrozenRows]:
         """The sides that are known, as they are now. Microseconds, whatever waits."""
-        return {
-            name: side.rows.freeze(side.until(self.watermark), self._about(name, side))
-            for name, side in self.sides.items()
-        }
+        found = {}
+        for name, side in self.sides.items():
+            until = side.until(self.watermark)
+            found[name] = side.rows.freeze(until, self._about(name, side, until))
+        return found
 
     def restore(self, side: JoinSide, snapshots: Sequence[stored.Stored]) -> None:
         """Adds what one or several subtasks have stored of a side. Before the first merge. Raises UserError."""
@@ -151,6 +158,7 @@ class JoinState:
         for one in snapshots:
             for batch in pa.Table.from_batches(one.batches, one.schema).combine_chunks().to_batches():
                 mine.rows.add(batch.select(mine.schema.names), _numpy(batch, HASH), _numpy(batch, EVENT_TIME))
+        mine.rows.restored()
 
     def _pairs(self, side: JoinSide, rows: pa.RecordBatch, hashes: Array, times: Array) -> Iterator[pa.Table]:
         mine, other = self.sides[side], self.sides[_other(side)]
@@ -193,9 +201,9 @@ class JoinState:
                     f"{theirs.type}; give them the same type with CAST before key_by()"
                 )
 
-    def _about(self, name: JoinSide, side: JoinedSide) -> stored.About:
+    def _about(self, name: JoinSide, side: JoinedSide, until: int) -> stored.About:
         mark = signature(self._operator, name)
-        return stored.About(side.incoming, mark, self._max_parallelism, self._owned, self.watermark)
+        return stored.About(side.incoming, mark, self._max_parallelism, self._owned, self.watermark, until)
 
 
 def signature(operator: IntervalJoin, side: JoinSide) -> str:

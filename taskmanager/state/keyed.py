@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lockgate_proto.messages import KeyedAggregate
 
 from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
+from taskmanager.state.changes import Changed, Changes
 from taskmanager.state.columns import Freeze, FrozenColumn
 from taskmanager.state.increments import Increment
 from taskmanager.state.keys import KeyIndex
@@ -31,12 +31,7 @@ Array = Any  # numpy.ndarray
 
 @dataclass(frozen=True, slots=True)
 class FrozenState:
-    """A consistent copy of the state; what it makes may be made on any thread while merging goes on.
-
-    version: rises with every copy; changed_at: the version in which each row was changed last, None where that is not
-    kept. It is not frozen: a row that changes again later has a still higher one, so that it is among the changed, with
-    the value of this copy.
-    """
+    """A consistent copy of the state; what it makes may be made on any thread while merging goes on."""
 
     keys: tuple[pa.RecordBatch, ...]
     hashes: Array
@@ -44,8 +39,12 @@ class FrozenState:
     columns: tuple[tuple[str, FrozenColumn], ...]
     about: stored.About
     reader: Freeze
-    version: int = 0
-    changed_at: Array | None = None
+    changed: Changed
+
+    @property
+    def version(self) -> int:
+        """See heap.Frozen."""
+        return self.changed.version
 
     def to_buffer(self) -> pa.Buffer:
         """The snapshot file's bytes."""
@@ -53,15 +52,10 @@ class FrozenState:
 
     def increment(self, since: int) -> Increment | None:
         """What has changed since that version; None when that is most of it, or it is not known."""
-        if self.changed_at is None:
+        rows = self.changed.since(since)
+        if rows is None or 2 * len(rows) > len(self.hashes):
             return None
-        rows = np.flatnonzero(self.changed_at > since)
-        if 2 * len(rows) > len(self.hashes):
-            return None
-        table = self._table(rows).append_column(
-            pa.field(stored.DELETED, pa.bool_()), pa.array(np.zeros(len(rows), np.bool_))
-        )
-        return Increment(stored.write(table, self.about, is_increment=True))
+        return Increment(stored.write(stored.replacing(self._table(rows)), self.about, is_increment=True))
 
     def release(self) -> None:
         """The bytes are made (or will not be): the state need not copy for this snapshot any more."""
@@ -104,8 +98,7 @@ class KeyedState:
         key_fields = [field_of(schema, name) for name in operator.keys]
         self._index = KeyIndex(pa.schema(key_fields))
         self._columns = AggregateColumns(operator, schema)
-        self._version = 1
-        self._changed_at = np.zeros(1024, np.int32) if is_tracked else None
+        self._changes = Changes(is_tracked)
         self.schema = pa.schema([*key_fields, *self._columns.fields])
 
     def __len__(self) -> int:
@@ -119,7 +112,7 @@ class KeyedState:
         keys = batch.select(list(self._operator.keys))
         rows = self._index.rows_of(keys, batch.column(HASH).to_numpy(zero_copy_only=False))
         self._columns.reserve(len(self._index))
-        self._mark(rows)
+        self._changes.mark(rows, len(self._index))
         last = self._columns.fold(rows, batch)
         records = int(pc.sum(batch.column(ROWS)).as_py())
         if last is not None:
@@ -131,8 +124,6 @@ class KeyedState:
         """The state as it is now. Microseconds, whatever its size."""
         reader = Freeze()
         count = len(self._index)
-        version = self._version
-        self._version += 1
         return FrozenState(
             self._index.chunks(),
             self._index.hashes,
@@ -140,8 +131,7 @@ class KeyedState:
             self._columns.freeze(count, reader),
             stored.About(self.partial_schema, stored.signature(self._operator), self._max_parallelism, self._owned),
             reader,
-            version,
-            None if self._changed_at is None else self._changed_at[:count],
+            self._changes.freeze(count),
         )
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
@@ -149,14 +139,4 @@ class KeyedState:
         keys, hashes, columns = stored.joined(snapshots, len(self._operator.keys))
         self._index.restore(keys, hashes)
         self._columns.restore(columns)
-        self._mark(np.arange(len(self._index)), version=0)
-
-    def _mark(self, rows: Array, version: int | None = None) -> None:
-        """Notes when rows have changed; the arrays of earlier copies are only ever added to."""
-        if self._changed_at is None:
-            return
-        if len(self._changed_at) < len(self._index):
-            grown = np.zeros(max(1024, 2 * len(self._index)), np.int32)
-            grown[: len(self._changed_at)] = self._changed_at
-            self._changed_at = grown
-        self._changed_at[rows] = self._version if version is None else version
+        self._changes.restored(len(self._index))

@@ -19,6 +19,7 @@ HASH = "__hash"
 ROWS = "__rows"
 PANE = "__pane"
 EVENT_TIME = "__event_time"  # milliseconds; only in Spark, before the aggregation
+FIRST_TIME, LAST_TIME = "__first", "__last"  # of a session
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 
@@ -46,8 +47,8 @@ class Part:
 
 def with_bounds(operator: KeyedAggregate) -> KeyedAggregate:
     """The operator with two more aggregates: the first and the last event time, which session windows need."""
-    first = Aggregate("__first", AggregateFunction.MIN, EVENT_TIME)
-    last = Aggregate("__last", AggregateFunction.MAX, EVENT_TIME)
+    first = Aggregate(FIRST_TIME, AggregateFunction.MIN, EVENT_TIME)
+    last = Aggregate(LAST_TIME, AggregateFunction.MAX, EVENT_TIME)
     return replace(operator, aggregates=(*operator.aggregates, first, last))
 
 

@@ -22,6 +22,7 @@ from lockgate_proto.messages import KeyedAggregate, SessionWindow
 
 from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
+from taskmanager.state.changes import Changes
 from taskmanager.state.columns import Freeze
 from taskmanager.state.deadlines import Deadlines
 from taskmanager.state.event_clock import EventClock
@@ -29,8 +30,9 @@ from taskmanager.state.frozen_windows import FrozenWindows
 from taskmanager.state.growing import GrowingArray
 from taskmanager.state.intervals import joined_intervals
 from taskmanager.state.keys import KeyIndex
-from taskmanager.state.layout import HASH, PANE, ROWS, WINDOW_END, WINDOW_START, with_bounds
+from taskmanager.state.layout import HASH, LAST_TIME, PANE, ROWS, WINDOW_END, WINDOW_START, Fold, with_bounds
 from taskmanager.state.store import Merged
+from taskmanager.state.windows import clamped
 
 Array = Any  # numpy.ndarray
 _TIME = pa.timestamp("us", "UTC")
@@ -39,12 +41,20 @@ _NONE = -1
 
 
 class SessionState:
-    """See the module. Used from the subtask's own thread."""
+    """See the module. Used from the subtask's own thread. key_count, time_column: as of WindowedState."""
+
+    time_column = f"{LAST_TIME}#{Fold.MAX.value}"
 
     def __init__(
-        self, operator: KeyedAggregate, schema: pa.Schema, max_parallelism: int, owned: range = range(0)
+        self,
+        operator: KeyedAggregate,
+        schema: pa.Schema,
+        max_parallelism: int,
+        owned: range = range(0),
+        *,
+        is_tracked: bool = False,
     ) -> None:
-        """As WindowedState."""
+        """As WindowedState; is_tracked: it is remembered of which keys sessions change."""
         assert operator.window is not None
         assert isinstance(operator.window.kind, SessionWindow)
         self._operator = operator
@@ -55,7 +65,9 @@ class SessionState:
         self._owned = owned
         self.partial_schema = schema
         self._keys = pa.schema([field_of(schema, name) for name in operator.keys])
+        self.key_count = len(self._keys)
         self.clock = EventClock()
+        self._changes = Changes(is_tracked)  # of keys
         self._begin(AggregateColumns(self._bounded, schema))
         times = [pa.field(WINDOW_START, _TIME), pa.field(WINDOW_END, _TIME)]
         self.schema = pa.schema([*self._keys, *times, *self._columns.fields[: len(operator.aggregates)]])
@@ -104,6 +116,7 @@ class SessionState:
         late = self._too_late(batch.filter(pa.array(is_late))) if is_late.any() else None
         here = np.flatnonzero(~is_late)
         rows = self._placed(known, group_of_known, group_of_batch[here], ids[here], len(ends))
+        self._changes.mark(ids[here], len(self._index))
         self._columns.reserve(len(self._key))
         batch = batch.take(pa.array(here))
         self._columns.fold(rows, batch)
@@ -124,8 +137,14 @@ class SessionState:
         """The state as it is now: microseconds, and a copy of a byte for each row."""
         reader = Freeze()
         live, places = self._live.values.copy(), self._key.values
-        signature = stored.signature(self._operator)
-        about = stored.About(self.partial_schema, signature, self._max_parallelism, self._owned, self.clock.before_end)
+        about = stored.About(
+            self.partial_schema,
+            stored.signature(self._operator),
+            self._max_parallelism,
+            self._owned,
+            self.clock.before_end,
+            clamped(self.clock.now + 1 - self._gap_ms - self._lateness_ms),
+        )
         return FrozenWindows(
             self._index.chunks(),
             self._keys,
@@ -134,16 +153,18 @@ class SessionState:
             about,
             reader,
             lambda: np.flatnonzero(live),
+            self._changes.freeze(len(self._index)),
             places,
         )
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
-        keys, hashes, columns = stored.joined(snapshots, len(self._keys))
+        keys, hashes, columns = stored.joined(snapshots, self.key_count)
         self.clock.restore(one.watermark for one in snapshots)
         self._columns.restore(columns)
         ids = self._index.rows_of(keys, np.array(hashes, np.int64)) if len(hashes) else np.zeros(0, np.int64)
         self._chains.extend_to(len(self._index))
+        self._changes.restored(len(self._index))
         rows = self._added(ids)
         self._columns.reserve(len(rows))
         self._link(ids, rows)
@@ -235,6 +256,7 @@ class SessionState:
         keys, hashes = self._index.keys_at(ids), self._index.hashes[ids]
         self._begin(self._columns.added_up([(np.arange(len(rows)), rows)], len(rows)))
         self._index.restore(keys, hashes)
+        self._changes.moved(ids, is_complete=True)  # a key without sessions has none that event time has not purged
         self._chains.extend_to(len(ids))
         moved = self._added(places)
         self._link(places, moved)

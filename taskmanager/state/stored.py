@@ -2,19 +2,22 @@
 
 Schema: the key columns, then `__hash` (int64, see `layout`), then one column per part (`<output>#count`, `#sum`,
 `#min`, `#max`).
-An increment has one column more, `__deleted` (bool): true for a key that is gone, whose parts are NULL then.
+An increment has one column more, `__deleted` (bool): true for a key that is gone, whose parts are NULL then. What event
+time has purged is not told row by row: see `lockgate.purged_until`.
 One with differences has `__base` (int64) in front of that: for a `__payload` that is the difference from the form that
 the snapshots before it hold, the mark of that form (see `difference`); NULL where it is whole.
 Schema metadata: `lockgate.format` ("1", of an increment "2", with differences "3"), `lockgate.key_groups` (JSON list,
 the key group of each record batch), `lockgate.max_parallelism`, `lockgate.owned` (JSON pair: first key group of the
 subtask that wrote it, and the one behind its last), `lockgate.signature` (JSON: keys and aggregates that the columns
 belong to), `lockgate.partial_schema` (base64 of the Arrow schema of the partial tables that the state folds), and with
-windows `lockgate.watermark` (how far event time had come, the end of the input left out).
+windows `lockgate.watermark` (how far event time had come, the end of the input left out) and `lockgate.purged_until`
+(rows at or before this time are gone, also those that earlier pieces hold: `__pane`, of sessions `__last#max`).
 
 With tumbling and sliding windows `__pane` is the last of the key columns.
 
 A file of an interval join has the rows of one side instead: their columns, `__hash` and `__event_time` (int64,
-milliseconds); the partial schema is that of the rows as they come, and `lockgate.watermark` is there as with windows.
+milliseconds); the partial schema is that of the rows as they come, and the times are there as with windows, of which
+`lockgate.purged_until` goes by `__event_time`.
 """
 
 from __future__ import annotations
@@ -56,6 +59,7 @@ class Stored:
     is_increment: bool = False
     owned: range = range(0)
     watermark: int = MIN_WATERMARK
+    purged_until: int = MIN_WATERMARK
     where: str = ""
 
 
@@ -74,7 +78,7 @@ class About:
     """What a file says of itself. partial_schema: of the partial tables that the state folds.
 
     owned: key groups of the subtask that wrote it, with or without keys; watermark: of windows, how far event time had
-    come, the end of the input left out.
+    come, the end of the input left out; purged_until: rows with an event time at or before it are gone.
     """
 
     partial_schema: pa.Schema
@@ -82,6 +86,7 @@ class About:
     max_parallelism: int
     owned: range = range(0)
     watermark: int | None = None
+    purged_until: int | None = None
 
 
 def write(table: pa.Table, about: About, *, is_increment: bool = False) -> pa.Buffer:
@@ -106,6 +111,11 @@ def write(table: pa.Table, about: About, *, is_increment: bool = False) -> pa.Bu
     return sink.getvalue()
 
 
+def replacing(rows: pa.Table) -> pa.Table:
+    """Rows of an increment none of which says that a key is gone."""
+    return rows.append_column(pa.field(DELETED, pa.bool_()), pa.array(np.zeros(rows.num_rows, np.bool_)))
+
+
 def write_groups(target: Path, groups: Iterable[pa.RecordBatch], schema: pa.Schema, about: About) -> None:
     """Writes a full snapshot to a file, a key group at a time: one batch for each of `about.owned`, empty or not."""
     said = described(about, FORMAT)
@@ -124,7 +134,8 @@ def described(about: About, file_format: str) -> dict[str, str]:
         "lockgate.signature": about.signature,
         "lockgate.partial_schema": base64.b64encode(about.partial_schema.serialize()).decode(),
     }
-    return said if about.watermark is None else {**said, "lockgate.watermark": str(about.watermark)}
+    times = {"lockgate.watermark": about.watermark, "lockgate.purged_until": about.purged_until}
+    return {**said, **{name: str(time) for name, time in times.items() if time is not None}}
 
 
 def about_of(
@@ -138,8 +149,9 @@ def about_of(
     _check(said, where, signature, max_parallelism)
     partial_schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["lockgate.partial_schema"])))
     owned = range(*json.loads(said.get("lockgate.owned", "[0, 0]")))  # files of before do not say it
-    watermark = said.get("lockgate.watermark")
-    return About(partial_schema, signature, max_parallelism, owned, None if watermark is None else int(watermark))
+    times = (said.get(name) for name in ("lockgate.watermark", "lockgate.purged_until"))
+    watermark, purged_until = (None if time is None else int(time) for time in times)
+    return About(partial_schema, signature, max_parallelism, owned, watermark, purged_until)
 
 
 def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, wanted: range) -> Stored:
@@ -153,9 +165,10 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
     except (pa.ArrowException, KeyError, ValueError, IndexError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
     is_increment = said["lockgate.format"] != FORMAT
-    watermark = MIN_WATERMARK if about.watermark is None else about.watermark
+    times = (MIN_WATERMARK if time is None else time for time in (about.watermark, about.purged_until))
+    watermark, purged_until = times
     schema = file.schema.remove_metadata()
-    return Stored(schema, about.partial_schema, batches, is_increment, about.owned, watermark, where)
+    return Stored(schema, about.partial_schema, batches, is_increment, about.owned, watermark, purged_until, where)
 
 
 def mark(data: pa.Buffer, where: str) -> str:

@@ -1,4 +1,4 @@
-"""Which home keyed state gets: the choice that a job graph makes. Windows are kept in memory, whatever it is."""
+"""Which home keyed state gets: the choice that a job graph makes. Windows and joins are in memory, whatever it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ from taskmanager.state.scratch import ScratchFolder
 from taskmanager.state.store import KeyedStore, StoreSpec
 from taskmanager.state.window_store import WindowStore
 
+_ROCKSDB_FULL_EVERY = 10
 KEYED_KINDS = frozenset({StateKind.KEYED_STATE, StateKind.ROCKSDB_STATE})
+
+
+def full_every_in_memory(choice: StateBackend | None) -> int:
+    """How many snapshots of windows and joins make a chain, see Chains.
+
+    Those of a job whose other state is in RocksDB hold what is new, like that: nobody can say how often they are full.
+    """
+    if choice is None:
+        return 1
+    return _ROCKSDB_FULL_EVERY if isinstance(choice.backend, RocksdbBackend) else choice.full_every
 
 
 class StoreMaker:
@@ -30,7 +41,7 @@ class StoreMaker:
     def fresh(self, spec: StoreSpec, schema: pa.Schema) -> KeyedStore:
         """An empty one. schema: of the partial tables. Raises UserError when a column or type does not fit."""
         if spec.aggregation.window is not None:
-            return WindowStore(spec, schema)
+            return WindowStore(spec, schema, full_every_in_memory(self._choice))
         backend = self._choice.backend
         if isinstance(backend, RocksdbBackend):
             from taskmanager.state.rocks import RocksStore
@@ -41,7 +52,7 @@ class StoreMaker:
     def restored(self, spec: StoreSpec, states: Sequence[OperatorState], checkpoint_id: int) -> KeyedStore:
         """One that holds what was stored. Raises StateUnreadable, OSError, UserError."""
         if spec.aggregation.window is not None:
-            return WindowStore.restored(spec, states)
+            return WindowStore.restored(spec, states, checkpoint_id, full_every_in_memory(self._choice))
         backend = self._choice.backend
         if isinstance(backend, RocksdbBackend):
             from taskmanager.state.restored_rocks import restored_rocks

@@ -1,46 +1,50 @@
-"""Windowed state as a store: in memory, with snapshots that are always whole."""
+"""Windowed state as a store: in memory, with full snapshots and increments as keyed state has them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
-from lockgate_proto.messages import OperatorState, SessionWindow, StateKind
+from lockgate_proto.messages import OperatorState, SessionWindow
 
-from taskmanager.state import stored
-from taskmanager.state.backend import SnapshotWriter, load
-from taskmanager.state.frozen_windows import FrozenWindows
+from taskmanager.state.chains import Chains
+from taskmanager.state.heap import FrozenHeap, frozen_heap, pieces_of, take_up
+from taskmanager.state.increments import latest_in_time
 from taskmanager.state.sessions import SessionState
 from taskmanager.state.store import Merged, StoreSpec
 from taskmanager.state.windowed import WindowedState
-from taskmanager.task.program import SnapshotOrder, StateUnreadable
+from taskmanager.task.program import SnapshotOrder
 
 
 class WindowStore:
     """See KeyedStore. Also `advance`: event time goes on, and windows fire."""
 
-    def __init__(self, spec: StoreSpec, schema: pa.Schema) -> None:
+    def __init__(self, spec: StoreSpec, schema: pa.Schema, full_every: int) -> None:
         """schema: of the partial tables. Raises UserError when a column or type does not fit."""
         window = spec.aggregation.window
         kind = SessionState if window is not None and isinstance(window.kind, SessionWindow) else WindowedState
         self._operator_id = spec.operator_id
+        self._chains = Chains(full_every)
         self._state: WindowedState | SessionState = kind(
-            spec.aggregation, schema, spec.max_parallelism, spec.key_groups
+            spec.aggregation,
+            schema,
+            spec.max_parallelism,
+            spec.key_groups,
+            is_tracked=self._chains.is_incremental,
         )
         self.schema = self._state.schema
         self.partial_schema = self._state.partial_schema
 
     @classmethod
-    def restored(cls, spec: StoreSpec, states: Sequence[OperatorState]) -> WindowStore:
+    def restored(
+        cls, spec: StoreSpec, states: Sequence[OperatorState], checkpoint_id: int, full_every: int
+    ) -> WindowStore:
         """From what one or several subtasks have stored. Raises StateUnreadable, OSError, UserError."""
-        found = [_read(spec, state) for state in states]
-        if any(one.schema != found[0].schema for one in found):
-            raise StateUnreadable(
-                f"the state of operator {spec.operator_id} has other columns in one subtask than another"
-            )
-        store = cls(spec, found[0].partial_schema)
-        store._state.restore(found)
+        chains = pieces_of(spec, states)
+        store = cls(spec, chains[0][0].partial_schema, full_every)
+        state = store._state
+        state.restore([latest_in_time(chain, state.key_count, state.time_column) for chain in chains])
+        take_up(store._chains, checkpoint_id, states, chains, spec.key_groups)
         return store
 
     def merge(self, partial: pa.Table) -> Merged:
@@ -51,40 +55,9 @@ class WindowStore:
         """Results of the windows that are due now that event time has come so far. Raises UserError."""
         return self._state.advance(watermark_ms)
 
-    def snapshot(self, order: SnapshotOrder) -> FrozenWindowStore:  # noqa: ARG002
+    def snapshot(self, order: SnapshotOrder) -> FrozenHeap:
         """See KeyedStore. Microseconds."""
-        return FrozenWindowStore(self._operator_id, self._state.freeze())
+        return frozen_heap(self._operator_id, self._state.freeze(), self._chains, order)
 
     def close(self) -> None:
         """See KeyedStore. There is nothing but memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class FrozenWindowStore:
-    """See FrozenStore."""
-
-    operator_id: str
-    frozen: FrozenWindows
-
-    def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:  # noqa: ARG002
-        """See FrozenStore."""
-        data = self.frozen.to_buffer()
-        self.release()
-        return OperatorState(self.operator_id, StateKind.KEYED_STATE, writer.store(self.operator_id, data))
-
-    def release(self) -> None:
-        """See FrozenStore."""
-        self.frozen.release()
-
-
-def _read(spec: StoreSpec, state: OperatorState) -> stored.Stored:
-    handle = state.handle
-    if handle is None:
-        raise StateUnreadable(f"the state of operator {spec.operator_id} is missing in the checkpoint")
-    return stored.read(
-        load(handle),
-        handle.path or f"of operator {spec.operator_id} inside the checkpoint",
-        signature=stored.signature(spec.aggregation),
-        max_parallelism=spec.max_parallelism,
-        wanted=spec.key_groups,
-    )

@@ -20,6 +20,7 @@ from lockgate_proto.messages import KeyedAggregate
 
 from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
+from taskmanager.state.changes import Changes
 from taskmanager.state.columns import Freeze
 from taskmanager.state.event_clock import EventClock
 from taskmanager.state.frozen_windows import FrozenWindows
@@ -36,12 +37,25 @@ _ROWS_AT_ONCE = 1_000_000  # of panes that are added up together, which bounds t
 
 
 class WindowedState:
-    """See the module. Used from the subtask's own thread."""
+    """See the module. Used from the subtask's own thread.
+
+    key_count: number of key columns of stored rows; time_column: by which they are purged.
+    """
+
+    time_column = PANE
 
     def __init__(
-        self, operator: KeyedAggregate, schema: pa.Schema, max_parallelism: int, owned: range = range(0)
+        self,
+        operator: KeyedAggregate,
+        schema: pa.Schema,
+        max_parallelism: int,
+        owned: range = range(0),
+        *,
+        is_tracked: bool = False,
     ) -> None:
         """schema: of the partial table, see `layout`; owned: key groups of the subtask, which its snapshots tell.
+
+        is_tracked: it is remembered which rows change, for increments.
 
         Raises UserError when a column or type does not fit.
         """
@@ -53,11 +67,13 @@ class WindowedState:
         self.partial_schema = schema
         self._keys = pa.schema([field_of(schema, name) for name in operator.keys])
         self._index = KeyIndex(self._keys.append(pa.field(PANE, pa.int64())))
+        self.key_count = len(self._index.schema)
         self._hashes = np.zeros(1024, np.int64)  # of the keys alone, by row
         self._columns = AggregateColumns(operator, schema)
         self._rows: dict[int, list[Array]] = {}  # by pane
         self._panes: list[int] = []  # those with rows, in order
         self._purged = 0
+        self._changes = Changes(is_tracked)
         self.clock = EventClock()
         times = [pa.field(WINDOW_START, _TIME), pa.field(WINDOW_END, _TIME)]
         self.schema = pa.schema([*self._keys, *times, *self._columns.fields])
@@ -103,26 +119,33 @@ class WindowedState:
         """The state as it is now. Microseconds, whatever its size."""
         reader = Freeze()
         count = len(self._index)
-        chunks, shape, watermark = self._index.chunks(), self._shape, self.clock.now
+        chunks, until, place = self._index.chunks(), self._shape.expired_until(self.clock.now), len(self._keys)
 
         def live() -> Array:
-            panes = [chunk.column(len(self._keys)).to_numpy(zero_copy_only=False) for chunk in chunks]
-            return np.flatnonzero(~shape.is_expired(np.concatenate(panes or [np.zeros(0, np.int64)]), watermark))
+            panes = [chunk.column(place).to_numpy(zero_copy_only=False) for chunk in chunks]
+            return np.flatnonzero(np.concatenate(panes or [np.zeros(0, np.int64)]) > until)
 
-        signature = stored.signature(self._operator)
-        about = stored.About(self.partial_schema, signature, self._max_parallelism, self._owned, self.clock.before_end)
-        columns = self._columns.freeze(count, reader)
-        return FrozenWindows(chunks, self._index.schema, self._hashes[:count], columns, about, reader, live)
+        about = stored.About(
+            self.partial_schema,
+            stored.signature(self._operator),
+            self._max_parallelism,
+            self._owned,
+            self.clock.before_end,
+            until,
+        )
+        columns, changed = self._columns.freeze(count, reader), self._changes.freeze(count)
+        return FrozenWindows(chunks, self._index.schema, self._hashes[:count], columns, about, reader, live, changed)
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
-        keys, hashes, columns = stored.joined(snapshots, len(self._index.schema))
+        keys, hashes, columns = stored.joined(snapshots, self.key_count)
         self.clock.restore(one.watermark for one in snapshots)
         panes = keys.column(len(self._keys)).to_numpy(zero_copy_only=False)
         self._index.restore(keys, mixed(hashes, panes))
         self._columns.restore(columns)
         self._columns.reserve(len(panes))
         self._hashes = np.array(hashes, np.int64)
+        self._changes.restored(len(panes))
         self._file(np.arange(len(panes)), panes)
 
     def _fold(self, batch: pa.RecordBatch) -> pa.Table:
@@ -136,6 +159,7 @@ class WindowedState:
         is_new = rows >= known
         self._hashes[rows[is_new]] = hashes[is_new]
         self._columns.reserve(count)
+        self._changes.mark(rows, count)
         last = self._columns.fold(rows, batch)
         if last is not None:
             rows, panes, is_new, keys = rows[last], panes[last], is_new[last], keys.take(pa.array(last))
@@ -273,6 +297,7 @@ class WindowedState:
         self._index.restore(self._index.keys_at(live), self._index.hashes[live])
         self._hashes = np.append(self._hashes[live], np.zeros(1024, np.int64))
         self._rows = {pane: [places[self._rows_in(pane)]] for pane in self._panes}
+        self._changes.moved(live, is_complete=True)  # of purged rows the watermark tells
         self._purged = 0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from lockgate_proto.messages import SessionWindow, SlidingWindow, TumblingWindow, Window
 
 from taskmanager.task.program import UserError
+from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 
 Times = Any  # int, or a numpy array of int64
 
@@ -53,6 +54,17 @@ class WindowShape:
     def is_expired(self, pane: Times, watermark: int) -> Times:
         """True when no window with this pane can fire any more: its records come too late."""
         return self.last_end(pane) + self.lateness_ms <= watermark + 1
+
+    def expired_until(self, watermark: int) -> int:
+        """The greatest moment at which an expired pane may start: all at or before it are, all behind it are not."""
+        kept_ms = self.size_ms + self.lateness_ms
+        windows = (watermark + 1 - kept_ms - self.offset_ms) // self.slide_ms  # that have expired since the offset
+        return clamped(self.offset_ms + (windows + 1) * self.slide_ms - 1)
+
+
+def clamped(time_ms: int) -> int:
+    """A moment as a 64-bit integer; watermarks of the beginning and the end of time leave their range."""
+    return min(max(time_ms, MIN_WATERMARK), MAX_WATERMARK)
 
 
 def shape_of(window: Window) -> WindowShape:

@@ -154,6 +154,31 @@ class Run:
                 program.commit(checkpoint_id)
         return states
 
+    def chained(self, fill: Callable[[int], None], keyed: str, last: int) -> list[int]:
+        """Checkpoints 1 to `last`, each behind what `fill(its number)` reads, and then the end.
+
+        Every third one is lost, and behind the fifth comes another attempt. Returns for each how many earlier ones the
+        state of the vertex `keyed`, all its subtasks together, was built on.
+        """
+        kept, base_id, found = None, 0, []
+        for number in range(1, last + 1):
+            fill(number)
+            states = self.checkpoint(number, commit=number % 3 != 0, base_id=base_id)
+            pieces = {one.checkpoint_id for key, state in states.items() if key[0] == keyed
+                      for operator in state.operators for one in (operator.handle, *operator.increments)
+                      if one is not None}  # fmt: skip
+            found.append(len(pieces - {0, number}))
+            if number % 3:
+                kept, base_id = states, number
+            if number == 5:
+                self.close()
+                self.start(kept, 5)
+        self.close()
+        self.start(kept, base_id)
+        self.to_end()
+        self.checkpoint(last + 1)
+        return found
+
     def rows(self, vertex_id: str, subtask: int = 0) -> list[dict[str, Any]]:
         """Everything a subtask has received."""
         return [row for table in self.received.get((vertex_id, subtask), []) for row in table.to_pylist()]

@@ -18,12 +18,14 @@ from lockgate_proto.messages import (
     FileFormat,
     FileSink,
     FileSource,
+    FilesystemBackend,
     GeneratorSource,
     IntervalJoin,
     JobGraph,
     JoinSide,
     KeyedAggregate,
     Partitioning,
+    StateBackend,
     TumblingWindow,
     Window,
 )
@@ -152,6 +154,25 @@ def test_pairs_are_exact_across_attempts_and_in_time_for_windows_behind_them(job
     assert len(shown) == len(windows), "a window fires once"
     counters = {one.operator_id: one for program in run.programs.values() for one in program.counters()}
     assert counters["join0"].records_out > 0
+    run.close()
+
+
+def test_increments_of_a_join_are_exact_across_attempts(job: Job, tmp_path: Path) -> None:
+    orders, payments = write_input(tmp_path)
+    made = payments_of_orders(tmp_path)
+    run = job(replace(made, state_backend=StateBackend(FilesystemBackend(), full_every=5)))
+
+    def fill(number: int) -> None:
+        for name in ("orders", "payments"):  # what was read ahead of the other side waits
+            run.fix_batch_size(name, 60_000 if number < 3 else 3_000)
+            run.batch(name, number % 2)
+
+    chains = run.chained(fill, "join", 9)
+    assert max(chains) > 1, "no snapshot built on another one"
+    pairs = rows_of(tmp_path / "out")
+    found = Counter((row["id"], row["at"], row["paid_ms"], row["cents"]) for row in pairs)
+    assert found == nested_loops(orders, payments)
+    assert late_of(run) == 0
     run.close()
 
 

@@ -23,14 +23,17 @@ from lockgate_proto.messages import (
     FileFormat,
     FileSink,
     FileSource,
+    FilesystemBackend,
     GeneratorSource,
     JobGraph,
     KeyedAggregate,
     Operator,
     Partitioning,
+    RocksdbBackend,
     SessionWindow,
     SlidingWindow,
     SqlSink,
+    StateBackend,
     TumblingWindow,
     Window,
 )
@@ -138,6 +141,58 @@ def test_sessions_are_exact_across_attempts(job: Job, tmp_path: Path) -> None:
     assert written(tmp_path) == {name: (len(one), sum(one), sum(one) / len(one)) for name, one in wanted.items()}
     assert late_of(run) == 0
     run.close()
+
+
+@pytest.mark.parametrize("kind", [TumblingWindow(60_000), SlidingWindow(60_000, 30_000), SessionWindow(4000)])
+@pytest.mark.parametrize("backend", [StateBackend(FilesystemBackend(), full_every=5), StateBackend(RocksdbBackend())])
+def test_increments_of_windows_are_exact_across_attempts(
+    job: Job, tmp_path: Path, kind: Any, backend: StateBackend
+) -> None:
+    told = write_clicks(tmp_path / "in", files=2)
+    made = clicks(tmp_path, Window(kind, "at"))
+    both = ("user", "amount")
+    windows = replace(
+        made.vertices[1],
+        operators=(replace(made.vertices[1].operators[0], kind=counted(both, kind)), made.vertices[1].operators[1]),
+    )
+    edges = (replace(made.edges[0], keys=both),)
+    run = job(replace(made, vertices=(made.vertices[0], windows), edges=edges, state_backend=backend))
+
+    def fill(number: int) -> None:
+        run.fix_batch_size("source", 120_000 if number < 4 else 6_000)
+        run.batch("source", number % 2)
+
+    chains = run.chained(fill, "windows", 9)
+    assert max(chains) > 1, "no snapshot built on another one"
+    found = Counter()
+    for row in rows_of(tmp_path / "out"):
+        start = round((row["window_start"] - EPOCH).total_seconds() * 1000)
+        assert (row["user"], row["amount"], start) not in found, "a window fires once"
+        found[row["user"], row["amount"], start] = row["n"]
+    assert found == wanted_of(kind, told)
+    assert late_of(run) == 0
+    run.close()
+
+
+def counted(keys: tuple[str, ...], kind: Any) -> KeyedAggregate:
+    return KeyedAggregate(keys, aggregate(keys, n=(AggregateFunction.COUNT, "")).aggregates, Window(kind, "at"))
+
+
+def wanted_of(kind: Any, told: list[tuple[int, str, int]]) -> Counter[tuple[str, int, int]]:
+    """Records of each user and amount by start of the window."""
+    found: Counter[tuple[str, int, int]] = Counter()
+    latest: dict[tuple[str, int], tuple[int, int]] = {}  # start of the last session, last click in it
+    for ms, user, amount in sorted(told):
+        if isinstance(kind, SessionWindow):
+            start, last = latest.get((user, amount), (ms, ms))
+            start = start if ms <= last + kind.gap_ms else ms
+            latest[user, amount] = (start, ms)
+            found[user, amount, start] += 1
+        else:
+            slide = kind.slide_ms if isinstance(kind, SlidingWindow) else kind.size_ms
+            for start in range(ms - ms % slide, ms - kind.size_ms, -slide):
+                found[user, amount, start] += 1
+    return found
 
 
 def test_windows_are_upserted_by_key_and_start(job: Job, tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from lockgate_proto.messages import (
@@ -106,19 +108,28 @@ class UnderWay:
     number: int
     kind: CheckpointKind
     completed_id: int
-    frozen: FrozenStore
+    frozen: tuple[FrozenStore, ...]
     content: Content
-    state: OperatorState | None = None
+    states: tuple[OperatorState, ...] = ()
+
+    def release(self) -> None:
+        """See FrozenStore."""
+        for one in self.frozen:
+            one.release()
 
 
 class StoreWorld:
     """One subtask with one store, attempt after attempt; its coordinator keeps `retained` checkpoints."""
 
-    def __init__(self, choice: StateBackend, retained: int = 1) -> None:
+    def __init__(
+        self, choice: StateBackend, retained: int = 1, make: Callable[[ScratchFolder], Any] | None = None
+    ) -> None:
+        """make: what makes the stores, StoreMaker unless given."""
         self.folder = Path(tempfile.mkdtemp(prefix="lockgate-store-world-"))
         self.spec = StoreSpec("count", OPERATOR, GROUPS, range(GROUPS))
         self.choice = choice
-        self.make = StoreMaker(choice, ScratchFolder(self.folder / "work", "state-"))
+        scratch = ScratchFolder(self.folder / "work", "state-")
+        self.make: Any = StoreMaker(choice, scratch) if make is None else make(scratch)
         self.completed = CompletedCheckpoints(retained, (), None)
         self.contents: dict[int, Content] = {}  # by checkpoint, as it has to be
         self.metadata: dict[int, CheckpointMetadata] = {}
@@ -126,8 +137,8 @@ class StoreWorld:
         self.attempt = 1
         self.number = 0
         self.heard = 0  # the newest completed checkpoint that the subtask has heard of
-        self.content: Content = {}
-        self.store: KeyedStore = self.make.fresh(self.spec, SCHEMA)
+        self.content: Any = {}
+        self.store: Any = self.make.fresh(self.spec, SCHEMA)
 
     def close(self) -> None:
         """Removes everything."""
@@ -147,31 +158,34 @@ class StoreWorld:
         self.number += 1
         completed_id = self.completed.newest_checkpoint_id
         order = SnapshotOrder(max(self.heard, completed_id) if completed_id else 0, kind is CheckpointKind.SAVEPOINT)
-        frozen = self.store.snapshot(order)
-        self.under_way.append(UnderWay(self.number, kind, completed_id, frozen, self.content))
+        self.under_way.append(UnderWay(self.number, kind, completed_id, self.frozen(order), self.content))
+
+    def frozen(self, order: SnapshotOrder) -> tuple[FrozenStore, ...]:
+        """What a snapshot consists of."""
+        return (self.store.snapshot(order),)
 
     def upload(self, which: int) -> None:
         """The background thread gets round to one of them."""
-        waiting = [one for one in self.under_way if one.state is None]
+        waiting = [one for one in self.under_way if not one.states]
         if waiting:
             one = waiting[which % len(waiting)]
             backend = make_backend(self.choice, str(self.folder), f"a{self.attempt}-count-0")
-            one.state = one.frozen.persist(one.number, backend.writer(one.number))
-            one.frozen.release()
+            writer = backend.writer(one.number)
+            one.states = tuple(frozen.persist(one.number, writer) for frozen in one.frozen)
+            one.release()
 
     def complete(self, which: int, *, is_heard: bool) -> None:
         """One that is stored becomes complete; older ones are given up. is_heard: the subtask is told."""
-        ready = [one for one in self.under_way if one.state is not None]
+        ready = [one for one in self.under_way if one.states]
         if not ready:
             return
         one = ready[which % len(ready)]
-        assert one.state is not None
-        subtasks = completed_handles((SubtaskState("count", 0, (one.state,)),), self.completed.bases())
+        subtasks = completed_handles((SubtaskState("count", 0, one.states),), self.completed.bases())
         metadata = CheckpointMetadata(1, checkpoint_id=one.number, kind=one.kind, subtasks=subtasks)
         self._require_files(metadata)
         for other in [other for other in self.under_way if other.number <= one.number]:
             self.under_way.remove(other)
-            other.frozen.release()
+            other.release()
             if other is not one:
                 self._delete_aborted(other.number)
         self.completed.add(CompletedCheckpoint(one.number, kind=one.kind), metadata)
@@ -186,13 +200,13 @@ class StoreWorld:
         """One is given up; its upload may come later still."""
         if self.under_way:
             one = self.under_way.pop(which % len(self.under_way))
-            one.frozen.release()
+            one.release()
             self._delete_aborted(one.number)
 
     def restart(self) -> None:
         """The next attempt starts from the newest completed one."""
         for one in self.under_way:
-            one.frozen.release()
+            one.release()
             self._delete_aborted(one.number)
         self.under_way = []
         self.store.close()
@@ -205,7 +219,7 @@ class StoreWorld:
             self.store = self.restored(newest.checkpoint_id)
             self.content = self.contents[newest.checkpoint_id]
 
-    def restored(self, number: int, groups: range | None = None) -> KeyedStore:
+    def restored(self, number: int, groups: range | None = None) -> Any:
         """A new store out of a kept checkpoint. groups: its key groups, None for all."""
         spec = self.spec if groups is None else StoreSpec("count", OPERATOR, GROUPS, groups)
         return self.make.restored(spec, self.metadata[number].subtasks[0].operators, number)

@@ -13,7 +13,9 @@ from lockgate_proto.messages import IntervalJoin, JoinSide, OperatorState
 from taskmanager.state import buffered
 from taskmanager.state.backend import InlineBackend
 from taskmanager.state.join_store import JoinStore
+from taskmanager.task.program import BY_ITSELF
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tests.property.taskmanager_state.window_restore import hash_of
 
 GROUPS = 16
 SCHEMAS = {
@@ -21,12 +23,6 @@ SCHEMAS = {
     for side, value in ((JoinSide.LEFT, "a"), (JoinSide.RIGHT, "b"))
 }
 Record = tuple[str | None, int | None]  # key, event time; a number tells records apart
-
-
-def hash_of(key: str | None) -> int:
-    """Two keys share a hash."""
-    number = {"a": 1, "b": 1, None: 7}.get(key, len(key or "") + ord((key or "x")[0]))
-    return (number * 0x9E3779B97F4A7C15) % 2**64 - 2**63
 
 
 def group_of(key: str | None) -> int:
@@ -98,10 +94,10 @@ class Subtasks:
         states: list[OperatorState] = []
         for number, store in enumerate(self.stores):
             writer = InlineBackend(1 << 24).writer(number)
-            states += [frozen.persist(1, writer) for frozen in store.snapshot()]
+            states += [frozen.persist(1, writer) for frozen in store.snapshot(BY_ITSELF)]
         fresh = Subtasks(self.operator, parallelism)
         for store in fresh.stores:
-            store.restore(states)
+            store.restore(states, 1)
         return fresh
 
 

@@ -76,11 +76,7 @@ class RowWorld(StoreWorld):
     """See StoreWorld. now: the wall clock; event: the watermark; both only rise, also over restarts."""
 
     def __init__(self, choice: StateBackend, retained: int = 1) -> None:
-        super().__init__(choice, retained)
-        self.store.close()
-        self.make: Any = Maker(choice, ScratchFolder(self.folder / "rows", "state-"))
-        self.store: Any = self.make.fresh(None, None)
-        self.content: Any = {}
+        super().__init__(choice, retained, lambda scratch: Maker(choice, scratch))
         self.now = self.event = 0
 
     def put(self, changes: dict[str | None, Row | None]) -> None:

@@ -17,7 +17,7 @@ from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate
 from taskmanager.state.intervals import joined_intervals
 from taskmanager.state.sessions import SessionState
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tests.property.taskmanager_state.window_restore import restored
+from tests.property.taskmanager_state.window_restore import hash_of, restored
 
 NAMES = ("k", "__hash", "__pane", "__rows", "__p1", "__p2", "__p3")
 SCHEMA = pa.schema([("k", pa.string()), *((name, pa.int64()) for name in NAMES[1:])])
@@ -29,12 +29,6 @@ Session = tuple[int, int, int, int]  # start, end, count, sum
 def operator(gap: int, lateness: int) -> KeyedAggregate:
     aggregates = (Aggregate("n", AggregateFunction.COUNT, ""), Aggregate("s", AggregateFunction.SUM, "v"))
     return KeyedAggregate(("k",), aggregates, Window(SessionWindow(gap), "ts", lateness))
-
-
-def hash_of(key: str | None) -> int:
-    """Two keys and NULL share a hash."""
-    number = {"a": 1, "b": 1, None: 1}.get(key, 7)
-    return (number * 0x9E3779B97F4A7C15) % 2**64 - 2**63
 
 
 def partial(records: list[Record], gap: int) -> pa.Table:

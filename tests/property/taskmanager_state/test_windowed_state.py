@@ -22,7 +22,7 @@ from taskmanager.state import stored
 from taskmanager.state.windowed import WindowedState
 from taskmanager.state.windows import shape_of
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tests.property.taskmanager_state.window_restore import restored
+from tests.property.taskmanager_state.window_restore import hash_of, restored
 
 SCHEMA = pa.schema(
     [
@@ -46,12 +46,6 @@ def operator(kind: TumblingWindow | SlidingWindow, lateness: int) -> KeyedAggreg
         Aggregate("hi", AggregateFunction.MAX, "v"),
     )
     return KeyedAggregate(("k",), aggregates, Window(kind, "ts", lateness))
-
-
-def hash_of(key: str | None) -> int:
-    """Two keys and NULL share a hash."""
-    number = {"a": 1, "b": 1, None: 1}.get(key, len(key or "") + ord((key or "x")[0]))
-    return (number * 0x9E3779B97F4A7C15) % 2**64 - 2**63
 
 
 def partial(records: list[Record], pane_ms: int, offset: int) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TypeVar
 
 from lockgate_proto.messages import KeyedAggregate
@@ -11,6 +12,12 @@ from taskmanager.state.sessions import SessionState
 from taskmanager.state.windowed import WindowedState
 
 S = TypeVar("S", WindowedState, SessionState)
+
+
+def hash_of(key: str | None) -> int:
+    """Two keys and NULL share a hash."""
+    number = 1 if key in {"a", "b", None} else zlib.crc32(str(key).encode())
+    return (number * 0x9E3779B97F4A7C15) % 2**64 - 2**63
 
 
 def restored(state: S, kind: KeyedAggregate, parts: int) -> S:

@@ -14,13 +14,17 @@ from lockgate_proto.messages import (
     JobGraph,
     KafkaSink,
     KafkaWriteMode,
+    KeyedAggregate,
     KeyedProcess,
     Operator,
     Partitioning,
+    RocksdbBackend,
     SocketSource,
     SqlTransform,
     StateBackend,
+    TumblingWindow,
     Vertex,
+    Window,
 )
 
 from coordinator.graph.normalize import normalize
@@ -118,3 +122,19 @@ def test_differences_of_a_job_without_process_functions_are_none() -> None:
     process = replace(graph.vertices[1].operators[0], kind=KeyedProcess(("word",), b"function", schema="word STRING"))
     vertices = (graph.vertices[0], replace(graph.vertices[1], operators=(process, *graph.vertices[1].operators[1:])))
     assert warnings(replace(graph, vertices=vertices, state_backend=asked)) == ()
+
+
+def test_who_chooses_rocksdb_is_told_what_stays_in_memory() -> None:
+    graph = replace(word_count(), state_backend=StateBackend(RocksdbBackend()))
+    assert warnings(graph) == ()
+    *others, vertex = graph.vertices
+    (keyed,) = [one for one in vertex.operators if isinstance(one.kind, KeyedAggregate)]
+    assert isinstance(keyed.kind, KeyedAggregate)
+    windowed = replace(keyed, kind=replace(keyed.kind, window=Window(TumblingWindow(1000), "at")))
+    operators = tuple(windowed if one is keyed else one for one in vertex.operators)
+    graph = replace(graph, vertices=(*others, replace(vertex, operators=operators)))
+    (text,) = warnings(graph)
+    assert text.startswith(
+        f"'{keyed.id}' keeps its windows or waiting rows in memory also with the state backend rocksdb"
+    )
+    assert warnings(replace(graph, state_backend=None)) == ()

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from lockgate_proto.messages import IntervalJoin, JoinSide, StateHandle
+from lockgate_proto.messages import CheckpointMetadata, IntervalJoin, JoinSide, StateHandle, SubtaskState
 
-from taskmanager.state.backend import InlineBackend
+from coordinator.checkpoint.handles import completed_handles
+from taskmanager.state.backend import InlineBackend, load
 from taskmanager.state.buffered import BufferedRows
 from taskmanager.state.join_store import JoinStore
 from taskmanager.state.pieces import Pieces
-from taskmanager.task.program import StateUnreadable, UserError
+from taskmanager.task.program import BY_ITSELF, SnapshotOrder, StateUnreadable, UserError
 from taskmanager.task.watermarks import MAX_WATERMARK
 
 LEFT, RIGHT = JoinSide.LEFT, JoinSide.RIGHT
@@ -55,10 +56,10 @@ def test_a_row_waits_until_no_partner_can_come() -> None:
     assert pairs(home, RIGHT, (1, 110)) == [(100, 110)]
     home.advance(110)
     assert home.merge(RIGHT, rows((1, 110), (1, None), value="r")).dropped == 2, "too late, and without a time"
-    state = home.snapshot()
-    assert [len(one.rows.to_buffer()) > 0 for one in state] == [True, True]
+    state = home.snapshot(BY_ITSELF)
+    assert [len(one.frozen.to_buffer()) > 0 for one in state] == [True, True]
     again = store()
-    again.restore([one.persist(1, InlineBackend(1 << 20).writer(1)) for one in state])
+    again.restore([one.persist(1, InlineBackend(1 << 20).writer(1)) for one in state], 1)
     assert len(again) == 1, "of the right, whose left may still come; the left row is over"
 
 
@@ -76,7 +77,7 @@ def test_the_end_of_the_input_is_no_event_time() -> None:
     home.advance(99)
     home.advance(MAX_WATERMARK)
     again = store()
-    again.restore([one.persist(1, InlineBackend(1 << 20).writer(1)) for one in home.snapshot()])
+    again.restore([one.persist(1, InlineBackend(1 << 20).writer(1)) for one in home.snapshot(BY_ITSELF)], 1)
     assert pairs(again, RIGHT, (1, 101)) == [(100, 101)]
 
 
@@ -126,16 +127,16 @@ def test_pieces_are_few_and_any_rows_come_in_the_order_asked_for() -> None:
 def test_another_join_is_not_restored() -> None:
     home = store()
     pairs(home, LEFT, (1, 100))
-    state = [one.persist(1, InlineBackend(1 << 20).writer(1)) for one in home.snapshot()]
+    state = [one.persist(1, InlineBackend(1 << 20).writer(1)) for one in home.snapshot(BY_ITSELF)]
     again = store(replace(JOIN, right_prefix="r_"))
-    again.restore(state)
+    again.restore(state, 1)
     assert len(again) == 1, "names of results may change"
     with pytest.raises(StateUnreadable, match="keep keys, times and bounds as they were"):
-        store(replace(JOIN, upper_ms=11)).restore(state)
+        store(replace(JOIN, upper_ms=11)).restore(state, 1)
     with pytest.raises(StateUnreadable, match="is missing in the checkpoint"):
-        store().restore([replace(state[0], handle=None)])
+        store().restore([replace(state[0], handle=None)], 1)
     with pytest.raises(StateUnreadable, match="cannot be read as keyed state"):
-        store().restore([replace(state[0], handle=StateHandle(inline=b"nonsense"))])
+        store().restore([replace(state[0], handle=StateHandle(inline=b"nonsense"))], 1)
 
 
 @pytest.mark.parametrize(
@@ -152,3 +153,88 @@ def test_sides_that_do_not_fit_are_refused(schema: dict[str, Any], message: str)
     assert home.schema() is None
     with pytest.raises(UserError, match=message):
         home.accept(RIGHT, pa.schema(list(schema.items())))
+
+
+def kept(home: JoinStore, base_id: int, number: int, earlier: list[SubtaskState], limit: int = 1 << 22) -> SubtaskState:
+    """A checkpoint of the store, with the bytes that the coordinator puts in."""
+    writer = InlineBackend(limit).writer(number)
+    states = tuple(one.persist(number, writer) for one in home.snapshot(SnapshotOrder(base_id)))
+    metadata = [CheckpointMetadata(1, subtasks=(one,)) for one in earlier]
+    return completed_handles((SubtaskState("v", 0, states),), metadata)[0]
+
+
+def rows_in(handle: StateHandle | None) -> list[int]:
+    assert handle is not None
+    times: list[int] = pa.ipc.open_file(load(handle)).read_all().column("__event_time").to_pylist()
+    return sorted(times)
+
+
+def incremental(groups: range = range(8)) -> JoinStore:
+    made = JoinStore("match", JOIN, 8, groups, full_every=4)
+    made.accept(LEFT, rows(value="l").schema)
+    made.accept(RIGHT, rows(value="r").schema)
+    return made
+
+
+def test_an_increment_holds_the_rows_added_since_its_base_and_each_side_has_its_own() -> None:
+    home = incremental()
+    pairs(home, LEFT, *((key, 1000) for key in range(600)), (1, 20))
+    pairs(home, RIGHT, *((key, 2000) for key in range(300)))
+    states = [kept(home, 0, 1, [])]
+    home.advance(40)
+    pairs(home, LEFT, (1, 50), (1, 50))
+    kept(home, 1, 2, states)  # of which nobody hears again
+    pairs(home, RIGHT, (2, 44))
+    home.advance(42)
+    states.append(kept(home, 1, 3, states))
+    left, right = states[1].operators
+    assert [rows_in(one) for one in left.increments] == [[50, 50]]
+    assert [rows_in(one) for one in right.increments] == [[44]]
+    assert (left.handle, right.handle) == tuple(one.handle for one in states[0].operators)
+    home.advance(49)
+    pairs(home, LEFT, (7, 60))
+    states.append(kept(home, 3, 4, states))
+    assert [rows_in(one) for one in states[2].operators[0].increments] == [[50, 50], [60]]
+    again = JoinStore("match", JOIN, 8, range(8), full_every=4)
+    again.restore(states[2].operators, 4)
+    assert len(again) == 603 + 300, "what event time has purged since it was stored does not come back"
+    assert pairs(again, RIGHT, (1, 60)) == pairs(home, RIGHT, (1, 60)) == [(50, 60), (50, 60)]
+    states.append(kept(again, 4, 5, states))
+    assert [len(one.increments) for one in states[3].operators] == [3, 3], "a restored state is a base"
+    halves = [JoinStore("match", JOIN, 8, groups, full_every=4) for groups in (range(4), range(4, 8))]
+    for half in halves:
+        half.restore(states[3].operators, 5)
+        assert kept(half, 5, 6, states).operators[0].increments == (), "another subtask's is none"
+    whole = JoinStore("match", JOIN, 8, range(8), full_every=4)
+    whole.restore([one for number, half in enumerate(halves) for one in kept(half, 0, 7 + number, []).operators], 7)
+    assert len(whole) == len(again)
+
+
+def test_rows_that_come_and_go_leave_increments_small() -> None:
+    """Places move together again and again, and the many that stay are in no increment for it."""
+    home = incremental()
+    pairs(home, LEFT, *((key, 100_000) for key in range(6_000)))
+    states = [kept(home, 0, 1, [])]
+    for turn in range(1, 4):
+        pairs(home, LEFT, *((key, 2000 * turn) for key in range(5_000)))
+        home.advance(2000 * turn + 1500)
+        states.append(kept(home, turn, turn + 1, states))
+        assert [len(rows_in(one)) for one in states[-1].operators[0].increments] == [0] * turn
+    assert len(home._state.sides[LEFT].rows._pieces) < 18_000, "21,000 rows have been here"
+    again = JoinStore("match", JOIN, 8, range(8), full_every=4)
+    again.restore(states[-1].operators, 4)
+    assert len(again) == 6_000
+
+
+def test_a_side_makes_room_for_what_the_other_has_yet_to_store() -> None:
+    """Increments of one side must not take the room of the memory backend that full snapshots of both would have."""
+    home = incremental()
+    pairs(home, LEFT, *((key, 1000) for key in range(2000)))
+    first = kept(home, 0, 1, [])
+    pairs(home, RIGHT, *((key, 2000) for key in range(2000)))
+    pairs(home, LEFT, *((key, 1000) for key in range(500)))
+    full = sum(one.frozen.to_buffer().size for one in home.snapshot(BY_ITSELF))
+    second = kept(home, 1, 2, [first], limit=full)
+    assert [one.increments for one in second.operators] == [(), ()]
+    third = kept(home, 1, 3, [first], limit=2 * full)
+    assert [len(one.increments) for one in third.operators] == [1, 0]

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
+    CheckpointMetadata,
+    FilesystemBackend,
     KeyedAggregate,
+    MemoryBackend,
     OperatorState,
+    RocksdbBackend,
     SessionWindow,
     SlidingWindow,
     StateBackend,
+    StateHandle,
+    SubtaskState,
     TumblingWindow,
     Window,
 )
 
-from taskmanager.state.backend import InlineBackend
+from coordinator.checkpoint.handles import completed_handles
+from taskmanager.state.backend import InlineBackend, load
 from taskmanager.state.scratch import ScratchFolder
 from taskmanager.state.store import StoreSpec
-from taskmanager.state.stores import StoreMaker
+from taskmanager.state.stores import StoreMaker, full_every_in_memory
 from taskmanager.state.window_store import WindowStore
+from taskmanager.state.windows import WindowShape
 from taskmanager.task.program import BY_ITSELF, SnapshotOrder, StateUnreadable
-from taskmanager.task.watermarks import MAX_WATERMARK
+from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES = ("k", "__hash", "__pane", "__rows", "__p1", "__p2")
@@ -46,11 +58,18 @@ def partial(*rows: tuple[int, int]) -> pa.Table:
     return pa.table([pa.array(one, pa.int64()) for one in (*columns, times, times)], names=list(NAMES))
 
 
-def stored(store: Any, order: SnapshotOrder = BY_ITSELF) -> OperatorState:
+def stored(store: Any, order: SnapshotOrder = BY_ITSELF, number: int = 1) -> OperatorState:
     frozen = store.snapshot(order)
-    found: OperatorState = frozen.persist(1, InlineBackend(1 << 20).writer(1))
+    found: OperatorState = frozen.persist(number, InlineBackend(1 << 22).writer(number))
     frozen.release()
     return found
+
+
+def whole(earlier: Sequence[OperatorState], state: OperatorState) -> OperatorState:
+    """With the bytes that the coordinator puts in where they were taken over."""
+    known = [CheckpointMetadata(1, subtasks=(SubtaskState("v", 0, (one,)),)) for one in earlier]
+    (subtask,) = completed_handles((SubtaskState("v", 0, (state,)),), known)
+    return subtask.operators[0]
 
 
 def shown(table: pa.Table) -> dict[tuple[int, int], int]:
@@ -108,10 +127,132 @@ def test_state_of_another_window_is_refused() -> None:
         MAKER.restored(spec(TumblingWindow(20)), [stored(before)], 1)
 
 
-def test_snapshots_of_windows_are_always_whole() -> None:
-    store = MAKER.fresh(spec(TumblingWindow(10)), partial((1, 0)).schema)
-    store.merge(partial((1, 0)))
+def rows_in(handle: StateHandle) -> list[int]:
+    """The keys of the rows of a piece."""
+    found: list[int] = pa.ipc.open_file(load(handle)).read_all().column("k").to_pylist()
+    return sorted(found)
+
+
+@pytest.mark.parametrize("kind", [TumblingWindow(10), SlidingWindow(20, 10), SessionWindow(10)])
+def test_an_increment_holds_what_has_changed_since_its_base(kind: Any) -> None:
+    store: Any = MAKER.fresh(spec(kind), partial((1, 0)).schema)
+    store.merge(partial(*((key, 100) for key in range(600))))
+    first = stored(store)
+    store.merge(partial((1, 100)))
+    stored(store, SnapshotOrder(1), number=2)  # of which nobody hears again
+    store.merge(partial((2, 100), (1000, 100)))
+    third = stored(store, SnapshotOrder(1), number=3)
+    assert [one.checkpoint_id for one in (third.handle, *third.increments) if one is not None] == [1, 3]
+    assert third.handle is not None
+    assert first.handle is not None
+    assert third.handle.checksum == first.handle.checksum
+    assert rows_in(third.increments[0]) == [1, 2, 1000]
+    store.merge(partial((3, 100)))
+    fourth = whole([third], stored(store, SnapshotOrder(3), number=4))
+    assert [rows_in(one) for one in fourth.increments] == [[1, 2, 1000], [3]]
+    savepoint = stored(store, SnapshotOrder(3, is_savepoint=True), number=5)
+    assert savepoint.increments == ()
+    assert rows_in(savepoint.handle or StateHandle()) == [*range(600), 1000]
+
+
+@pytest.mark.parametrize("kind", [TumblingWindow(10), SlidingWindow(20, 10), SessionWindow(10)])
+def test_a_restored_chain_is_what_the_subtask_had_and_is_built_on(kind: Any) -> None:
+    before: Any = MAKER.fresh(spec(kind), partial((1, 0)).schema)
+    before.merge(partial(*((key, 100) for key in range(600)), (1, 10), (1040, 10)))
+    base = stored(before)
+    before.merge(partial((1, 100), (1050, 40)))
+    second = whole([base], stored(before, SnapshotOrder(1), number=2))
+    before.advance(39)
+    before.merge(partial((1, 100), (1060, 50)))
+    state = whole([base, second], stored(before, SnapshotOrder(2), number=3))
+    assert len(state.increments) == 2
+    halves: list[Any] = [MAKER.restored(spec(kind, groups), [state], 3) for groups in (range(4), range(4, GROUPS))]
+    again: Any = MAKER.restored(spec(kind), [state], 3)
+    expected = shown(before.advance(1000))
+    assert {key for key, _ in expected} == {*range(600), 1050, 1060}
+    assert expected[1, 100] == 3
+    assert shown(pa.concat_tables([one.advance(1000) for one in halves])) == expected
+    again.merge(partial((7, 100)))
+    after = stored(again, SnapshotOrder(3), number=4)
+    assert [rows_in(one) for one in after.increments[2:]] == [[7]]
+    assert shown(again.advance(1000)) == {**expected, **{at: n + 1 for at, n in expected.items() if at[0] == 7}}
+    one_of_two = stored(MAKER.restored(spec(kind, range(4)), [state], 3), SnapshotOrder(3), number=4)
+    assert one_of_two.increments == (), "the state of another subtask is nothing to build on"
+
+
+def test_a_session_that_was_purged_after_the_base_takes_nothing_in_after_a_restore() -> None:
+    before: Any = MAKER.fresh(spec(SessionWindow(10)), partial((1, 0)).schema)
+    before.merge(partial((1, 0), *((key, 100) for key in range(2, 600))))
+    base = stored(before)
+    assert shown(before.advance(9)) == {(1, 0): 1}
+    again: Any = MAKER.restored(spec(SessionWindow(10)), [whole([base], stored(before, SnapshotOrder(1), number=2))], 2)
+    for store in (before, again):  # at the very end of the other: together they would be one
+        store.merge(partial((1, 10)))
+        assert shown(store.advance(50)) == {(1, 10): 1}
+
+
+def test_sessions_that_have_grown_together_after_the_base_are_one_after_a_restore() -> None:
+    before: Any = MAKER.fresh(spec(SessionWindow(10)), partial((1, 0)).schema)
+    before.merge(partial((1, 0), (1, 20), *((key, 100) for key in range(2, 600))))
+    base = stored(before)
+    before.merge(partial((1, 10)))
+    state = whole([base], stored(before, SnapshotOrder(1), number=2))
+    assert rows_in(state.increments[0]) == [1]
+    again: Any = MAKER.restored(spec(SessionWindow(10)), [state], 2)
+    assert shown(again.advance(50)) == {(1, 0): 3}
+
+
+def test_what_the_end_of_the_input_has_fired_is_in_no_later_snapshot() -> None:
+    before: Any = MAKER.fresh(spec(TumblingWindow(10)), partial((1, 0)).schema)
+    before.merge(partial(*((key, 100) for key in range(20))))
+    base = stored(before)
+    before.advance(MAX_WATERMARK)
+    state = whole([base], stored(before, SnapshotOrder(1), number=2))
+    again: Any = MAKER.restored(spec(TumblingWindow(10)), [state], 2)
+    again.merge(partial((1, 100)))
+    further = whole([base, state], stored(again, SnapshotOrder(2), number=3))
+    for number in (2, 3):
+        last: Any = MAKER.restored(spec(TumblingWindow(10)), [state if number == 2 else further], number)
+        assert shown(last.advance(1000)) == ({} if number == 2 else {(1, 100): 1})
+
+
+@pytest.mark.parametrize("kind", [TumblingWindow(10), SlidingWindow(20, 10), SessionWindow(10)])
+def test_windows_that_come_and_go_leave_increments_small(kind: Any) -> None:
+    """Places move together again and again, and the many that stay are in no increment for it."""
+    store: Any = MAKER.fresh(spec(kind), partial((1, 0)).schema)
+    store.merge(partial(*((key, 10_000) for key in range(6_000))))
+    states = [stored(store)]
+    for turn in range(1, 9):
+        store.merge(partial(*((key, 20 * turn) for key in range(10_000, 13_000))))
+        store.advance(20 * turn + 25)
+        states.append(whole(states, stored(store, SnapshotOrder(turn), number=turn + 1)))
+        assert [len(rows_in(one)) for one in states[-1].increments] == [0] * turn
+    assert len(store._state._index) < 20_000, "24,000 rows have been here"
+    again: Any = MAKER.restored(spec(kind), [states[-1]], 9)
+    assert len(again._state) == 6_000
+
+
+@pytest.mark.parametrize("backend", [None, MemoryBackend(), FilesystemBackend(), RocksdbBackend()])
+def test_increments_are_made_where_the_job_wants_them_and_beside_rocksdb(backend: Any) -> None:
+    choice = StateBackend(backend)
+    always = isinstance(backend, RocksdbBackend)
+    assert (full_every_in_memory(choice) > 1) == always
+    assert full_every_in_memory(StateBackend(backend, full_every=7)) == (10 if always else 7)
+    store = StoreMaker(choice, ScratchFolder(Path("unused"), "never")).fresh(
+        spec(TumblingWindow(10)), partial((1, 0)).schema
+    )
+    store.merge(partial((1, 0), (2, 0), (3, 0)))
     stored(store)
-    state = stored(store, SnapshotOrder(1))
-    assert not state.increments
-    assert state.handle is not None
+    store.merge(partial((1, 0)))
+    assert bool(stored(store, SnapshotOrder(1), number=2).increments) == always
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(-7, 7), st.integers(0, 9), st.integers(-60, 60))
+def test_what_has_expired_is_told_by_one_time(
+    size: int, slide: int, offset: int, lateness: int, watermark: int
+) -> None:
+    shape = WindowShape(size, min(slide, size), offset, lateness)
+    panes = np.arange(-99, 99)
+    assert ((panes <= shape.expired_until(watermark)) == shape.is_expired(panes, watermark)).all()
+    assert shape.expired_until(MIN_WATERMARK) == MIN_WATERMARK
+    assert shape.expired_until(MAX_WATERMARK) > 1 << 62
