@@ -91,6 +91,7 @@ class SplitAssigner:
         self._outbox: dict[int, list[AssignSplits]] = {index: [] for index in range(vertex.parallelism)}
         self._known: set[str] = set()
         self._closed: set[int] = set()
+        self._told: set[int] = set()  # have splits, or know that there is none for them yet
         self._load = dict.fromkeys(range(vertex.parallelism), 0)
         self._story = Story(f"splits of {vertex.id}, attempt {attempt.attempt} of job {attempt.job_key}")
         for index, state in restored.items():
@@ -99,6 +100,8 @@ class SplitAssigner:
     def _restore(self, index: int, state: SourceState) -> None:
         self._known.update(split.split for split in state.splits)
         self._load[index] = sum(rest(split) for split in state.splits)
+        if state.splits:
+            self._told.add(index)
         if state.complete:
             self._closed.add(index)
 
@@ -178,8 +181,9 @@ class SplitAssigner:
     def _put(self, shares: Mapping[int, Sequence[SplitState]], *, complete: bool) -> None:
         for index, share in shares.items():
             self._known.update(split.split for split in share)
-            if not share and not complete:
+            if not share and not complete and index in self._told:
                 continue
+            self._told.add(index)
             if complete:
                 self._closed.add(index)
             subtask = SubtaskId(attempt=self._attempt, vertex_id=self.vertex_id, subtask=index)

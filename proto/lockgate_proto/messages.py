@@ -1065,7 +1065,7 @@ class DiscoverSplits:
 
 @dataclass(frozen=True, slots=True)
 class AssignSplits:
-    """See the .proto file."""
+    """To every subtask that waits for splits; to one that has none also when there is none for it: event time does not wait for it then."""
 
     subtask: SubtaskId | None = None
     splits: tuple[SplitState, ...] = ()

@@ -271,8 +271,7 @@ class SubtaskTask:
         """The leader says it again when its stream broke; the program hears of every split once."""
         fresh = tuple(split for split in splits if split.split not in self._assigned)
         self._assigned.update(split.split for split in fresh)
-        if fresh or complete:
-            self._the_program.assign(fresh, complete)
+        self._the_program.assign(fresh, complete)
 
     def _drain(self) -> None:
         """The leader wants no more of the source: what is read flows out as at the end of its input."""

@@ -124,10 +124,9 @@ class ChainProgram:
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
         """See SubtaskProgram."""
-        assert self._layout.source is not None, "only sources have splits"
-        self._layout.source.assign(splits, complete)
+        self._take(splits, complete)
         if self._event_time is not None:
-            self._event_time.assign(splits)
+            self._event_time.dealt()
 
     def poll(self) -> Poll:
         """See SubtaskProgram."""
@@ -138,13 +137,12 @@ class ChainProgram:
             if not self._compiled:
                 spec = source.spec()
                 if spec is None:
-                    return Exhausted() if source.complete else Idle(1000)
+                    return Exhausted() if source.complete else self._waiting(Idle(1000))
                 prologue = self._compile(spec).emissions
             started = time.monotonic()
             reading = source.read(self._sizer.budget_bytes, int(started * 1000))
             if not isinstance(reading, Reading):
-                news = None if isinstance(reading, Exhausted) else self._event_time_after(None)
-                return Batch(prologue, watermark=news) if prologue or news else self._rested(reading)
+                return self._waiting(reading, prologue)
             if self._layout.head is not None:
                 self._counters.add((self._layout.head,), reading.rows, reading.rows)
             batch = self._run(reading.content, reading.rows)
@@ -351,6 +349,18 @@ class ChainProgram:
             known.read(reading.split, reading.ended, self._layout.max_event_time_ms(), now_ms)
         return known.news(now_ms, lambda: source.backlog(now_ms))
 
+    def _waiting(self, rest: Idle | Exhausted, prologue: tuple[Emission, ...] = ()) -> Poll:
+        """What there is to say while nothing can be read, and otherwise a rest."""
+        news = None if isinstance(rest, Exhausted) else self._event_time_after(None)
+        return Batch(prologue, watermark=news) if prologue or news else self._rested(rest)
+
+    def _take(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """Splits of a snapshot, or of the leader."""
+        assert self._layout.source is not None, "only sources have splits"
+        self._layout.source.assign(splits, complete)
+        if self._event_time is not None:
+            self._event_time.assign(splits)
+
     def _rested(self, rest: Idle | Exhausted) -> Idle | Exhausted:
         """A rest no longer than a split needs to be taken for idle."""
         declared = self._layout.event_time
@@ -388,7 +398,7 @@ class ChainProgram:
         try:
             if operator.kind == StateKind.SOURCE_STATE and layout.source is not None:
                 state = decode(SourceState, data.to_pybytes())
-                self.assign(state.splits, state.complete)
+                self._take(state.splits, state.complete)
             elif operator.kind == StateKind.SINK_STATE:
                 layout.sink_stage(operator.operator_id).restored += decode(SinkState, data.to_pybytes()).pending
             else:

@@ -149,7 +149,10 @@ class SubtaskProgram(Protocol):
         ...
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
-        """Adds splits to a source; unknown before, in order. `complete`: no further ones will come."""
+        """Adds splits to a source; unknown before, in order. `complete`: no further ones will come.
+
+        None and not complete: the leader has dealt, and there is none for this subtask yet.
+        """
         ...
 
     def poll(self) -> Poll:

@@ -4,6 +4,9 @@ A split's mark is the highest event time read from it; its watermark lies `out_o
 is the least over the splits that still have or may get records. A split from which nothing was read yet holds it back
 altogether: what is older there would come too late otherwise. A split is idle when there has been nothing to read in it
 for `idle_after_ms`; one that only waits for its turn is not.
+
+A subtask that got no split at all has nothing to hold event time back for, and is idle until it gets one. But only once
+the leader has dealt: before that its splits may still be on their way, and the others must not run ahead.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ class SplitWatermarks:
         self._last_read_ms: dict[str, int | None] = {}  # of every open split; None: the clock starts at the next look
         self._ended_mark: int | None = None
         self._none_open_since_ms: int | None = None
+        self._is_dealt = False
         self._told = Watermark(MIN_WATERMARK)
 
     def assign(self, splits: Sequence[SplitState]) -> None:
@@ -42,6 +46,10 @@ class SplitWatermarks:
                 self._last_read_ms.setdefault(split.split, None)
             else:
                 self._end(split.split)
+
+    def dealt(self) -> None:
+        """The leader has said which splits there are for this subtask, if any."""
+        self._is_dealt = True
 
     def read(self, split: str, ended: Sequence[str], max_event_time_ms: int | None, now_ms: int) -> None:
         """A batch was read. split: the only one in it that goes on, empty for none; ended: those read to their ends.
@@ -95,7 +103,9 @@ class SplitWatermarks:
         return self._last_read_ms.keys() - quiet
 
     def _is_waiting_idle(self, now_ms: int) -> bool:
-        """No split is open; true once that has been so for long."""
+        """No split is open; true once that has been so for long, or where there never was one."""
+        if not self._known:
+            return self._is_dealt
         if self._none_open_since_ms is None:
             self._none_open_since_ms = now_ms
         return bool(self._idle_after_ms) and now_ms - self._none_open_since_ms >= self._idle_after_ms

@@ -211,6 +211,23 @@ def test_windows_are_upserted_by_key_and_start(job: Job, tmp_path: Path) -> None
     run.close()
 
 
+def test_a_subtask_without_a_file_holds_nothing_back(job: Job, tmp_path: Path) -> None:
+    write_clicks(tmp_path / "in", files=1, rows=300)
+    plain = clicks(tmp_path, Window(TumblingWindow(5000), "at"), idle_after_ms=3_600_000)
+    read = plain.vertices[0]
+    source = replace(read.operators[0].kind, continuous=True, poll_interval_ms=10)
+    read = replace(read, operators=(replace(read.operators[0], kind=source), *read.operators[1:]))
+    run = job(replace(plain, vertices=(read, plain.vertices[1])))
+    while run.batch("source", 1):  # it has nothing, and says so
+        pass
+    while run.batch("source", 0):
+        pass
+    run.checkpoint(1)
+    last = max(start for _, start in written(tmp_path))
+    assert EPOCH + timedelta(milliseconds=last) >= START + timedelta(seconds=105)
+    run.close()
+
+
 def test_a_folder_that_is_watched_fires_once_its_files_are_idle(job: Job, tmp_path: Path) -> None:
     write_clicks(tmp_path / "in", files=2, rows=300)
     plain = clicks(tmp_path, Window(TumblingWindow(5000), "at"), parallelism=1, idle_after_ms=50)

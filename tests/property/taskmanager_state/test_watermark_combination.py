@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lockgate_proto.messages import SplitState, Watermark
+from lockgate_proto.messages import KafkaSource, SplitsDiscovered, SplitState, Watermark
 
+from coordinator.graph.normalize import normalize
+from coordinator.recovery.splits import Assign, SplitAssigner
 from taskmanager.task.split_watermarks import SplitWatermarks
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK, ChannelWatermarks
+from tests.unit.coordinator.jobs import attempt, word_count
 
 arrivals = st.lists(
     st.tuples(st.integers(0, 2), st.one_of(st.just("end"), st.tuples(st.integers(-9, 9), st.booleans()))), max_size=25
@@ -61,3 +64,39 @@ def test_no_record_of_a_split_in_order_is_ever_behind_the_watermark(
         watermark = watermark if news is None else news.event_time_ms
         if not any(done) and news is not None:
             assert watermark <= min(base) - 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 4), st.lists(st.integers(0, 3), max_size=30), st.sampled_from([0, 10_000]))
+def test_event_time_goes_on_however_few_splits_there_are_and_waits_until_all_are_dealt(
+    partitions: int, parallelism: int, turns: list[int], idle_after_ms: int
+) -> None:
+    """What the leader says reaches the subtasks in any order, while those that have splits read already."""
+    source = KafkaSource("h:9", ("t",), poll_interval_ms=200)
+    assigner = SplitAssigner(normalize(word_count(source, parallelism=parallelism)).vertices[0], attempt(1), {})
+    assigner.deployed(0)
+    splits = tuple(SplitState(f"t/{number}", 0, -1) for number in range(partitions))
+    assigner.found(SplitsDiscovered(attempt=attempt(1), vertex_id="read", splits=splits), 0)
+    subtasks = [SplitWatermarks(0, idle_after_ms) for _ in range(parallelism)]
+    behind, waiting = ChannelWatermarks(parallelism), set(range(parallelism))
+    heard, read_up_to = MIN_WATERMARK, dict.fromkeys((one.split for one in splits), MIN_WATERMARK)
+    for now, turn in enumerate([*turns, *range(parallelism), *range(parallelism)]):
+        number = turn % parallelism
+        known = subtasks[number]
+        if number in waiting:
+            waiting.remove(number)
+            (effect,) = assigner.running(number)
+            assert isinstance(effect, Assign)
+            known.assign(effect.body.splits)
+            known.dealt()
+        else:
+            for one in known.marked(splits):
+                if one.split in known._last_read_ms:
+                    known.read(one.split, (), 1000 + now, now)
+                    read_up_to[one.split] = 999 + now
+        for index, one in enumerate(subtasks):
+            news = one.news(now, tuple)
+            told = None if news is None else behind.arrived(index, news)
+            heard = heard if told is None else told.event_time_ms
+        assert heard == (MIN_WATERMARK if waiting else min(read_up_to.values()))
+    assert heard >= 1000 + len(turns)

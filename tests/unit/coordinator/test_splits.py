@@ -119,13 +119,15 @@ def test_continuous_sources_are_polled_and_known_splits_are_not_assigned_again(s
     machine = assigner(source)
     machine.deployed(0)
     run_all(machine)
-    assert assigned(machine.found(found(split("a", 4), complete=False), 10)) == {0: (["a"], False)}
+    first = assigned(machine.found(found(split("a", 4), complete=False), 10))
+    assert first == {0: (["a"], False), 1: ([], False)}, "the other hears that there is none for it yet"
     assert machine.next_wake_ms() == 210
     assert not machine.tick(209)
     (discover,) = machine.tick(210)
     assert isinstance(discover, Discover)
     assert discover.body.known == ("a",)
-    assert not machine.tick(500)
+    assert not machine.found(found(split("a", 4), complete=False), 400), "nothing is new, and both know"
+    machine.tick(600)
     assert assigned(machine.found(found(split("a", 4), split("b", 1), complete=False), 600)) == {1: (["b"], False)}
 
 
@@ -178,6 +180,23 @@ def test_a_continuous_source_keeps_what_it_knew() -> None:
     machine.deployed(0)
     run_all(machine)
     assert assigned(machine.found(found(split("a", 100), split("b", 5), complete=False), 1)) == {1: (["b"], False)}
+
+
+def test_a_subtask_without_splits_hears_so_once_and_again_after_a_restart() -> None:
+    machine = assigner(CONTINUOUS, parallelism=3)
+    machine.deployed(0)
+    assert not machine.running(2), "nobody knows yet which splits there are"
+    assert assigned(machine.found(found(split("a", 4), split("b", 3), complete=False), 1)) == {2: ([], False)}
+    assert assigned(run_all(machine, 3)) == {0: (["a"], False), 1: (["b"], False)}
+    restored = {
+        0: source_state("read", 0, (split("a", 4, 4),), complete=False),
+        1: source_state("read", 1, (split("b", 3),), complete=False),
+        2: source_state("read", 2, (), complete=False),
+    }
+    machine = assigner(CONTINUOUS, parallelism=3, restored=restored)
+    machine.deployed(0)
+    run_all(machine, 3)
+    assert assigned(machine.found(found(complete=False), 1)) == {2: ([], False)}
 
 
 def test_a_source_state_outside_the_metadata_is_refused() -> None:

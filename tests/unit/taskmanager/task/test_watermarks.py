@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from lockgate_proto.messages import SplitState, Watermark
 
 from taskmanager.task.split_watermarks import SplitWatermarks
@@ -112,11 +113,36 @@ def test_a_subtask_whose_splits_are_all_idle_says_so() -> None:
     assert known.news(1300, nothing) == Watermark(119)
 
 
-def test_a_subtask_without_splits_becomes_idle_too() -> None:
-    known = SplitWatermarks(0, 1000)
+@pytest.mark.parametrize("idle_after_ms", [0, 1000])
+def test_a_subtask_without_splits_is_idle_from_the_moment_they_were_dealt(idle_after_ms: int) -> None:
+    known = SplitWatermarks(0, idle_after_ms)
     assert known.news(0, nothing) is None
-    assert known.news(1000, nothing) == Watermark(MIN_WATERMARK, idle=True)
-    assert SplitWatermarks(0, 0).news(10**9, nothing) is None
+    assert known.news(10**9, nothing) is None, "its splits may be on their way, and the others wait for it"
+    known.dealt()
+    assert known.news(10**9, nothing) == Watermark(MIN_WATERMARK, idle=True)
+    assert known.news(2 * 10**9, nothing) is None
+    known.assign([split("found later", end=-1)])
+    assert known.news(2 * 10**9, nothing) == Watermark(MIN_WATERMARK), "it holds event time back until it is read"
+    known.read("found later", (), 50, 2 * 10**9)
+    assert known.news(2 * 10**9, nothing) == Watermark(49)
+
+
+def test_a_subtask_with_splits_is_not_idle_because_they_were_dealt() -> None:
+    known = SplitWatermarks(0, 0)
+    known.assign([split("a", end=-1), split("b", mark=20, offset=100)])
+    known.dealt()
+    assert known.news(10**9, nothing) is None
+    known.read("a", (), 10, 10**9)
+    assert known.news(10**9, nothing) == Watermark(9)
+
+
+def test_a_subtask_that_has_read_its_splits_waits_for_more_as_long_as_was_asked_for() -> None:
+    for idle_after_ms in (0, 1000):
+        known = SplitWatermarks(0, idle_after_ms)
+        known.assign([split("a", mark=20, offset=100)])
+        known.dealt()
+        assert known.news(0, nothing) == Watermark(19)
+        assert known.news(1000, nothing) == (Watermark(19, idle=True) if idle_after_ms else None)
 
 
 def test_a_drained_channel_holds_event_time_back_until_all_have_ended() -> None:
