@@ -12,14 +12,14 @@ from lockgate_proto.messages import OperatorState, StateKind
 from taskmanager.state import filling, row_heap
 from taskmanager.state.backend import download
 from taskmanager.state.chains import Chain
+from taskmanager.state.event_clock import Restored
 from taskmanager.state.frozen_rocks import restore_files
 from taskmanager.state.heap import handles_of
 from taskmanager.state.increments import latest
 from taskmanager.state.rocksdb import Database
 from taskmanager.state.row_rocks import RowRocks
 from taskmanager.state.row_store import RowSpec
-from taskmanager.state.stored import About, Stored
-from taskmanager.task.watermarks import MIN_WATERMARK
+from taskmanager.state.stored import Stored
 
 _CHUNK_ROWS = 50_000
 
@@ -38,7 +38,7 @@ def _taken_over(spec: RowSpec, state: OperatorState, checkpoint_id: int, folder:
     """The stored database itself; of another subtask's, the key groups that are ours now."""
     about = restore_files(state, folder / "db", spec.signature, spec.max_parallelism)
     store = RowRocks(spec, about.partial_schema, folder, Database(folder / "db", memory_bytes))
-    store.clock.restore([_watermark(about)])
+    store.clock.restore([about])
     if about.owned == spec.key_groups:
         store.chains.stored(checkpoint_id, Chain(0, state.files))
     else:
@@ -48,23 +48,23 @@ def _taken_over(spec: RowSpec, state: OperatorState, checkpoint_id: int, folder:
 
 def _put_together(spec: RowSpec, states: Sequence[OperatorState], folder: Path, memory_bytes: int) -> RowRocks:
     store: RowRocks | None = None
-    watermarks = []
+    told: list[Restored] = []
     for number, state in enumerate(states):
         part = folder / f"part-{number}"
         if state.kind is StateKind.ROCKSDB_STATE:
             about = restore_files(state, part, spec.signature, spec.max_parallelism)
             store = store or RowRocks.fresh(spec, about.partial_schema, folder, memory_bytes)
-            watermarks.append(_watermark(about))
+            told.append(about)
             filling.copy(store, part, memory_bytes)
         else:
             part.mkdir()
             chain = [_read(spec, state, number, part) for number in range(len(handles_of(state)))]
             store = store or RowRocks.fresh(spec, chain[0].partial_schema, folder, memory_bytes)
-            watermarks.append(chain[-1].watermark)
+            told.append(chain[-1])
             _load(store, spec, latest(chain, len(spec.keys)).batches)
         shutil.rmtree(part, ignore_errors=True)
     assert store is not None, "there is at least one state"
-    store.clock.restore(watermarks)
+    store.clock.restore(told)
     return store
 
 
@@ -80,7 +80,3 @@ def _read(spec: RowSpec, state: OperatorState, number: int, part: Path) -> Store
     target = part / f"{number}.arrow"
     download(handle, target)
     return row_heap.read(spec, pa.memory_map(str(target)), spec.where(handle))
-
-
-def _watermark(about: About) -> int:
-    return MIN_WATERMARK if about.watermark is None else about.watermark

@@ -41,7 +41,7 @@ class RowHeap:
     def __init__(self, spec: RowSpec, record_schema: pa.Schema, choice: StateBackend) -> None:
         """choice: how snapshots are to be. Raises UserError for keys that cannot be compared."""
         self.record_schema = record_schema
-        self.clock = EventClock()
+        self.clock = EventClock(spec.max_parallelism, spec.key_groups)
         self._spec = spec
         self._chains = Chains(choice.full_every)
         self._images = BeforeImages() if choice.binary_diff and self._chains.is_incremental else None
@@ -69,7 +69,7 @@ class RowHeap:
         for chain in chains:
             for batch in latest(chain, len(spec.keys)).batches:
                 store.put(*split(batch, len(spec.keys)))
-        store.clock.restore(chain[-1].watermark for chain in chains)
+        store.clock.restore(chain[-1] for chain in chains)
         store._changed_at[:] = 0
         is_ours = len(states) == 1 and all(one.owned == spec.key_groups for one in chains[0])
         if is_ours and all(handle.checkpoint_id for handle in handles_of(states[0])):

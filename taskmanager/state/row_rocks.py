@@ -86,7 +86,7 @@ class RowRocks:
     def __init__(self, spec: RowSpec, record_schema: pa.Schema, folder: Path, database: Database) -> None:
         """folder: of this store alone. Raises UserError when a key cannot be kept."""
         self.record_schema = record_schema
-        self.clock = EventClock()
+        self.clock = EventClock(spec.max_parallelism, spec.key_groups)
         self.chains = Chains(_ALWAYS)
         self._spec = spec
         self._table = RowTable(spec, record_schema)

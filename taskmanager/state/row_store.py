@@ -54,7 +54,8 @@ class RowSpec:
 
     def about(self, schema: pa.Schema, clock: EventClock) -> stored.About:
         """What a snapshot says of itself."""
-        return stored.About(schema, self.signature, self.max_parallelism, self.key_groups, clock.before_end)
+        mine = (self.signature, self.max_parallelism, self.key_groups)
+        return stored.About(schema, *mine, clock.before_end, ahead=clock.ahead)
 
     def where(self, handle: StateHandle) -> str:
         """Names a stored piece in messages."""

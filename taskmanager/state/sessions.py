@@ -66,7 +66,7 @@ class SessionState:
         self.partial_schema = schema
         self._keys = pa.schema([field_of(schema, name) for name in operator.keys])
         self.key_count = len(self._keys)
-        self.clock = EventClock()
+        self.clock = EventClock(max_parallelism, owned)
         self._changes = Changes(is_tracked)  # of keys
         self._begin(AggregateColumns(self._bounded, schema))
         times = [pa.field(WINDOW_START, _TIME), pa.field(WINDOW_END, _TIME)]
@@ -112,7 +112,7 @@ class SessionState:
             np.concatenate([known_ends, last + self._gap_ms]),
         )
         group_of_known, group_of_batch = groups[: len(known)], groups[len(known) :]
-        is_late = self._is_over((ends + self._lateness_ms)[group_of_batch])
+        is_late = self._is_over((ends + self._lateness_ms)[group_of_batch], ids)
         late = self._too_late(batch.filter(pa.array(is_late))) if is_late.any() else None
         here = np.flatnonzero(~is_late)
         rows = self._placed(known, group_of_known, group_of_batch[here], ids[here], len(ends))
@@ -128,8 +128,7 @@ class SessionState:
         self.clock.advance(watermark)
         rows = self._due.passed(self.clock.now + 1)
         rows = rows[self._live[rows]]
-        ends = self._times(rows)[1]
-        fired = self._table(rows[self._is_over(ends)])
+        fired = self._table(rows[self._is_over(self._times(rows)[1], self._key[rows])])
         self._purge()
         return fired
 
@@ -144,6 +143,7 @@ class SessionState:
             self._owned,
             self.clock.before_end,
             clamped(self.clock.now + 1 - self._gap_ms - self._lateness_ms),
+            self.clock.ahead,
         )
         return FrozenWindows(
             self._index.chunks(),
@@ -160,7 +160,7 @@ class SessionState:
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
         keys, hashes, columns = stored.joined(snapshots, self.key_count)
-        self.clock.restore(one.watermark for one in snapshots)
+        self.clock.restore(snapshots)
         self._columns.restore(columns)
         ids = self._index.rows_of(keys, np.array(hashes, np.int64)) if len(hashes) else np.zeros(0, np.int64)
         self._chains.extend_to(len(self._index))
@@ -185,8 +185,10 @@ class SessionState:
         first, last = self._columns.bounds_of(rows)
         return first, last + self._gap_ms
 
-    def _is_over(self, ends: Array) -> Array:
-        return ends <= self.clock.now + 1
+    def _is_over(self, ends: Array, ids: Array) -> Array:
+        """Mask: event time has passed these ends. ids: of the keys."""
+        reached = self.clock.reached
+        return ends <= (reached.least if reached.groups is None else reached.of(self._index.hashes[ids])) + 1
 
     def _added(self, ids: Array) -> Array:
         """New rows for keys."""
@@ -228,7 +230,7 @@ class SessionState:
     def _filed(self, rows: Array) -> pa.Table:
         """Notes when rows are due; the results of those that event time has passed already."""
         ends = self._times(rows)[1]
-        is_over = self._is_over(ends)
+        is_over = self._is_over(ends, self._key[rows])
         self._due.add(rows[~is_over], ends[~is_over])
         self._kept.add(rows, ends + self._lateness_ms)
         return self._table(rows[is_over])
@@ -236,7 +238,7 @@ class SessionState:
     def _purge(self) -> None:
         rows = self._kept.passed(self.clock.now + 1)
         rows = rows[self._live[rows]]
-        rows = rows[self._is_over(self._times(rows)[1] + self._lateness_ms)]
+        rows = rows[self._is_over(self._times(rows)[1] + self._lateness_ms, self._key[rows])]
         if len(rows):
             self._drop(rows)
             ids = np.unique(self._key[rows])
@@ -261,7 +263,8 @@ class SessionState:
         moved = self._added(places)
         self._link(places, moved)
         ends = self._times(moved)[1]
-        self._due.add(moved[~self._is_over(ends)], ends[~self._is_over(ends)])
+        is_waiting = ~self._is_over(ends, places)
+        self._due.add(moved[is_waiting], ends[is_waiting])
         self._kept.add(moved, ends + self._lateness_ms)
 
     def _too_late(self, batch: pa.RecordBatch) -> pa.Table:

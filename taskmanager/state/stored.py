@@ -10,8 +10,10 @@ Schema metadata: `lockgate.format` ("1", of an increment "2", with differences "
 the key group of each record batch), `lockgate.max_parallelism`, `lockgate.owned` (JSON pair: first key group of the
 subtask that wrote it, and the one behind its last), `lockgate.signature` (JSON: keys and aggregates that the columns
 belong to), `lockgate.partial_schema` (base64 of the Arrow schema of the partial tables that the state folds), and with
-windows `lockgate.watermark` (how far event time had come, the end of the input left out) and `lockgate.purged_until`
-(rows at or before this time are gone, also those that earlier pieces hold: `__pane`, of sessions `__last#max`).
+windows `lockgate.watermark` (how far event time had come, the end of the input left out), `lockgate.purged_until` (rows
+at or before this time are gone, also those that earlier pieces hold: `__pane`, of sessions `__last#max`) and, where
+some key groups had come further than the watermark, `lockgate.ahead` (JSON list of triples: first key group, the one
+behind the last, and how far; see `event_clock`).
 
 With tumbling and sliding windows `__pane` is the last of the key columns.
 
@@ -34,6 +36,7 @@ import numpy as np
 import pyarrow as pa
 from lockgate_proto.messages import KeyedAggregate
 
+from taskmanager.state.event_clock import Ahead
 from taskmanager.state.layout import HASH
 from taskmanager.task.program import StateUnreadable
 from taskmanager.task.watermarks import MIN_WATERMARK
@@ -61,6 +64,7 @@ class Stored:
     watermark: int = MIN_WATERMARK
     purged_until: int = MIN_WATERMARK
     where: str = ""
+    ahead: tuple[Ahead, ...] = ()
 
 
 def signature(operator: KeyedAggregate) -> str:
@@ -78,7 +82,8 @@ class About:
     """What a file says of itself. partial_schema: of the partial tables that the state folds.
 
     owned: key groups of the subtask that wrote it, with or without keys; watermark: of windows, how far event time had
-    come, the end of the input left out; purged_until: rows with an event time at or before it are gone.
+    come, the end of the input left out; purged_until: rows with an event time at or before it are gone;
+    ahead: key groups for which event time had come further.
     """
 
     partial_schema: pa.Schema
@@ -87,6 +92,7 @@ class About:
     owned: range = range(0)
     watermark: int | None = None
     purged_until: int | None = None
+    ahead: tuple[Ahead, ...] = ()
 
 
 def write(table: pa.Table, about: About, *, is_increment: bool = False) -> pa.Buffer:
@@ -135,7 +141,8 @@ def described(about: About, file_format: str) -> dict[str, str]:
         "lockgate.partial_schema": base64.b64encode(about.partial_schema.serialize()).decode(),
     }
     times = {"lockgate.watermark": about.watermark, "lockgate.purged_until": about.purged_until}
-    return {**said, **{name: str(time) for name, time in times.items() if time is not None}}
+    said |= {name: str(time) for name, time in times.items() if time is not None}
+    return {**said, "lockgate.ahead": json.dumps(about.ahead)} if about.ahead else said
 
 
 def about_of(
@@ -151,7 +158,8 @@ def about_of(
     owned = range(*json.loads(said.get("lockgate.owned", "[0, 0]")))  # files of before do not say it
     times = (said.get(name) for name in ("lockgate.watermark", "lockgate.purged_until"))
     watermark, purged_until = (None if time is None else int(time) for time in times)
-    return About(partial_schema, signature, max_parallelism, owned, watermark, purged_until)
+    ahead = tuple((first, behind, time) for first, behind, time in json.loads(said.get("lockgate.ahead", "[]")))
+    return About(partial_schema, signature, max_parallelism, owned, watermark, purged_until, ahead)
 
 
 def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, wanted: range) -> Stored:
@@ -168,7 +176,10 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
     times = (MIN_WATERMARK if time is None else time for time in (about.watermark, about.purged_until))
     watermark, purged_until = times
     schema = file.schema.remove_metadata()
-    return Stored(schema, about.partial_schema, batches, is_increment, about.owned, watermark, purged_until, where)
+    partial_schema, owned = about.partial_schema, about.owned
+    return Stored(
+        schema, partial_schema, batches, is_increment, owned, watermark, purged_until, where=where, ahead=about.ahead
+    )
 
 
 def mark(data: pa.Buffer, where: str) -> str:

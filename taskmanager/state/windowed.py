@@ -22,13 +22,14 @@ from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
 from taskmanager.state.changes import Changes
 from taskmanager.state.columns import Freeze
-from taskmanager.state.event_clock import EventClock
+from taskmanager.state.event_clock import EventClock, Reached
 from taskmanager.state.frozen_windows import FrozenWindows
 from taskmanager.state.hashing import mixed
 from taskmanager.state.keys import KeyIndex, same_keys
 from taskmanager.state.layout import HASH, PANE, ROWS, WINDOW_END, WINDOW_START
 from taskmanager.state.store import Merged
 from taskmanager.state.windows import shape_of
+from taskmanager.task.watermarks import MIN_WATERMARK
 
 Array = Any  # numpy.ndarray
 _TIME = pa.timestamp("us", "UTC")
@@ -74,7 +75,7 @@ class WindowedState:
         self._panes: list[int] = []  # those with rows, in order
         self._purged = 0
         self._changes = Changes(is_tracked)
-        self.clock = EventClock()
+        self.clock = EventClock(max_parallelism, owned)
         times = [pa.field(WINDOW_START, _TIME), pa.field(WINDOW_END, _TIME)]
         self.schema = pa.schema([*self._keys, *times, *self._columns.fields])
 
@@ -92,7 +93,7 @@ class WindowedState:
         batch = partial.combine_chunks().to_batches()[0]
         records = int(pc.sum(batch.column(ROWS)).as_py())
         batch = batch.filter(pc.is_valid(batch.column(PANE)))
-        is_late = self._shape.is_expired(_numpy(batch, PANE), self.clock.now)
+        is_late = self._shape.is_expired(_numpy(batch, PANE), self.clock.reached.of(_numpy(batch, HASH)))
         late = None
         if is_late.any():
             late = self._too_late(batch.filter(pa.array(is_late)))
@@ -106,12 +107,12 @@ class WindowedState:
 
         Raises UserError on overflow.
         """
-        before = self.clock.now
+        before = self.clock.reached
         self.clock.advance(watermark)
         due: set[int] = set()
         for pane in self._panes[: bisect.bisect_right(self._panes, self.clock.now)]:
-            due.update(end for end in self._shape.ends(pane) if before + 1 < end <= self.clock.now + 1)
-        fired = [self._fire(ends) for ends in self._portions(sorted(due))]
+            due.update(end for end in self._shape.ends(pane) if before.least + 1 < end <= self.clock.now + 1)
+        fired = [self._fire(ends, before) for ends in self._portions(sorted(due))]
         self._purge()
         return pa.concat_tables(fired) if fired else self.schema.empty_table()
 
@@ -132,6 +133,7 @@ class WindowedState:
             self._owned,
             self.clock.before_end,
             until,
+            self.clock.ahead,
         )
         columns, changed = self._columns.freeze(count, reader), self._changes.freeze(count)
         return FrozenWindows(chunks, self._index.schema, self._hashes[:count], columns, about, reader, live, changed)
@@ -139,7 +141,7 @@ class WindowedState:
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
         keys, hashes, columns = stored.joined(snapshots, self.key_count)
-        self.clock.restore(one.watermark for one in snapshots)
+        self.clock.restore(snapshots)
         panes = keys.column(len(self._keys)).to_numpy(zero_copy_only=False)
         self._index.restore(keys, mixed(hashes, panes))
         self._columns.restore(columns)
@@ -188,23 +190,25 @@ class WindowedState:
     def _fired_again(self, keys: pa.RecordBatch, rows: Array, panes: Array) -> pa.Table:
         """The windows of some distinct rows, just changed, that have fired and are still kept."""
         changed = [self.schema.empty_table()]
-        for end in self._kept_ends(panes):
+        reached = self.clock.reached.of(self._hashes[rows]) if self._shape.lateness_ms else MIN_WATERMARK
+        for end in self._kept_ends(panes, reached):
+            is_kept = self._shape.is_kept(end, reached)
             if self._shape.size_ms == self._shape.pane_ms:
-                mine = rows[panes == end - self._shape.size_ms]
+                mine = rows[(panes == end - self._shape.size_ms) & is_kept]
                 changed.append(self._table(mine, np.full(len(mine), end), self._columns, mine))
                 continue
-            touched = np.flatnonzero((panes < end) & (panes >= end - self._shape.size_ms))
+            touched = np.flatnonzero((panes < end) & (panes >= end - self._shape.size_ms) & is_kept)
             hashes = self._hashes[rows[touched]]
             found = [self._found(keys.take(pa.array(touched)), hashes, pane) for pane in self._shape.panes(end)]
             changed.append(self._added_up([(piece, np.full(len(piece), end)) for piece in found]))
         return pa.concat_tables(changed)
 
-    def _kept_ends(self, panes: Array) -> list[int]:
+    def _kept_ends(self, panes: Array, reached: int | Array) -> list[int]:
+        """Of windows with these panes that are kept for some key. reached: how far event time has come for each row."""
         if not self._shape.lateness_ms:
             return []
         ends = {end for pane in np.unique(panes).tolist() for end in self._shape.ends(pane)}
-        passed = self.clock.now + 1
-        return sorted(end for end in ends if end <= passed < end + self._shape.lateness_ms)
+        return sorted(end for end in ends if np.any(self._shape.is_kept(end, reached)))
 
     def _found(self, keys: pa.RecordBatch, hashes: Array, pane: int) -> Array:
         """The rows of these keys in a pane, each once."""
@@ -227,13 +231,16 @@ class WindowedState:
         if portion:
             yield portion
 
-    def _fire(self, ends: Sequence[int]) -> pa.Table:
-        """The results of whole windows."""
+    def _fire(self, ends: Sequence[int], before: Reached) -> pa.Table:
+        """The results of whole windows. before: how far event time had come; what it had passed has fired."""
         pieces = []
         for number in range(self._shape.size_ms // self._shape.pane_ms):  # first panes of all, second panes of all ...
             found = [self._rows_in(self._shape.panes(end)[number]) for end in ends]
-            counts = [len(one) for one in found]
-            pieces.append((np.concatenate(found), np.repeat(np.array(ends, np.int64), counts)))
+            rows, window_ends = np.concatenate(found), np.repeat(np.array(ends, np.int64), list(map(len, found)))
+            if before.groups is not None:
+                has_fired = self._shape.is_over(window_ends, before.of(self._hashes[rows]))
+                rows, window_ends = rows[~has_fired], window_ends[~has_fired]
+            pieces.append((rows, window_ends))
         if len(pieces) == 1:
             rows, window_ends = pieces[0]
             return self._table(rows, window_ends, self._columns, rows)

@@ -47,11 +47,15 @@ class WindowShape:
         """Starts of the panes of the window that ends at `end`."""
         return range(end - self.size_ms, end, self.pane_ms)
 
-    def is_over(self, end: Times, watermark: int) -> Times:
+    def is_over(self, end: Times, watermark: Times) -> Times:
         """True when event time has passed the window: it has fired."""
         return end <= watermark + 1
 
-    def is_expired(self, pane: Times, watermark: int) -> Times:
+    def is_kept(self, end: Times, watermark: Times) -> Times:
+        """True when the window has fired and may still change."""
+        return (end <= watermark + 1) & (watermark + 1 < end + self.lateness_ms)
+
+    def is_expired(self, pane: Times, watermark: Times) -> Times:
         """True when no window with this pane can fire any more: its records come too late."""
         return self.last_end(pane) + self.lateness_ms <= watermark + 1
 

@@ -87,7 +87,7 @@ class ProcessPlan:
             pa.array(numbers, pa.int32()),
             payloads.take(pa.array(numbers, pa.int64(), mask=~is_first)),
             pa.array(np.full(count, about.is_record)),
-            pa.array(np.full(count, about.watermark)),
+            pa.array(np.broadcast_to(about.watermarks, len(payloads))[numbers], pa.int64()),
             pa.array(np.full(count, about.now_ms)),
         ]
         return self._plan.run(pa.table([*records.columns, *columns], [*records.schema.names, *runner.INPUT.names]))
@@ -112,10 +112,13 @@ class ProcessPlan:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What all rows of a job have in common. is_record: they are records, and no timers."""
+    """What goes with the rows of a job. is_record: they are records, and no timers.
+
+    watermarks: how far event time has come for each key by number, or for all.
+    """
 
     is_record: bool
-    watermark: int
+    watermarks: int | Array
     now_ms: int
 
 
@@ -193,7 +196,7 @@ class ProcessStore:
 
     def _visit(self, records: pa.Table, numbers: Array, keys: Keys, payloads: pa.Array, *, is_record: bool) -> pa.Table:
         """Calls the function, keeps what has changed, returns what it has put out."""
-        about = About(is_record, self._rows.clock.now, self._now_ms)
+        about = About(is_record, self._rows.clock.reached.of(keys.hashes), self._now_ms)
         result = self._plan.run(records, numbers, payloads, about)
         is_state = pc.is_valid(result.column(runner.KEY))
         changed = result.filter(is_state).select(runner.OUTPUT.names).combine_chunks()

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -306,3 +307,43 @@ def test_a_function_sees_what_its_keys_have_seen(backend: str, plan: list[tuple[
             world.end()
     finally:
         world.close()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_rescale_takes_nobody_back_in_event_time(backend: str) -> None:
+    """Keys of a subtask that was further on see its watermark until the one that holds them now has passed it."""
+    with tempfile.TemporaryDirectory(prefix="lockgate-process-rescale-") as name:
+        choice = BACKENDS[backend]
+        folder, halves = Path(name), (range(GROUPS // 2), range(GROUPS // 2, GROUPS))
+        rows = RowStores(choice, ScratchFolder(folder / "work", "state-"))
+        half_of = {key: int(hash_of(key) % GROUPS in halves[1]) for key in "abcdefgh"}
+        assert set(half_of.values()) == {0, 1}
+
+        def merged(store: ProcessStore, op: str, n: int, keys: Any) -> Out:
+            records = [(key, op, n, hash_of(key)) for key in keys]
+            return seen(store.merge(pa.table([*zip(*records, strict=True)], schema=RECORDS)).changed)
+
+        states = []
+        for number, (owned, watermark) in enumerate(zip(halves, (1000, 20), strict=True)):
+            spec = replace(SPEC, key_groups=owned)
+            store = ProcessStore(spec, rows.fresh(spec, RECORDS), InProcess())
+            merged(store, "event", 503, [key for key, half in half_of.items() if half == number])
+            store.advance(watermark)
+            frozen = store.snapshot(SnapshotOrder())
+            states.append(frozen.persist(1, make_backend(choice, str(folder), f"s{number}").writer(1)))
+            store.close()
+        for attempt in range(2):  # of both; then of the one, which had not caught up
+            store = ProcessStore(SPEC, rows.restored(SPEC, states, 1), InProcess())
+            for key, told in merged(store, "value", 1, half_of).items():
+                assert told[0].split()[-2] == ("20" if half_of[key] else "1000")
+            frozen = store.snapshot(SnapshotOrder())
+            states = [frozen.persist(2 + attempt, make_backend(choice, str(folder), f"n{attempt}").writer(2 + attempt))]
+            if not attempt:
+                store.close()
+        fired = seen(store.advance(600))
+        assert set(fired) == {key for key, half in half_of.items() if half}, "those of the others have fired"
+        for key, told in merged(store, "event", 703, half_of).items():
+            assert told[0].split()[-2] == ("600" if half_of[key] else "1000")
+            assert len(told) == (1 if half_of[key] else 2), "a timer that is due already for these fires at once"
+        assert all(told[0].split()[-2] == "1000" for told in seen(store.advance(1000)).values())
+        store.close()
