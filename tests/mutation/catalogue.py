@@ -196,6 +196,11 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "restored_timers",
+        "the timers in what a process function restores",
+        ("tests/property/taskmanager_state/test_row_histories.py::test_timers_go_where_their_keys_go",),
+    ),
+    Mutant(
         "back_edge_log",
         "the log of what comes over a loop's back edges",
         (
