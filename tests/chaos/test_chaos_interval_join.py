@@ -1,16 +1,25 @@
-"""An interval join with a task manager killed: every pair once, whichever of the two rows came before the snapshot."""
+"""An interval join with a task manager killed: every pair once, whichever of the two rows came before the snapshot.
+
+Also where rows on their way to the join are part of an unaligned snapshot: restored before anything new, they meet what
+the join's own state holds.
+"""
 
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from lockgate import Job
+from lockgate.pipeline.stream import KeyedStream, Stream
 from tests.chaos.ground import Ground
 from tests.chaos.watched_job import WatchedJob
 from tests.drained import generated
@@ -21,19 +30,41 @@ PARTITIONS, RATE, KEYS = 2, 1_500.0, 37
 LEFT_TIME = "sequence * 10 - (sequence * 7919 % 50) * 10"  # up to 490 ms out of order
 RIGHT_TIME = "sequence * 10 - (sequence * 104729 % 50) * 10"
 LOWER, UPPER = -1_000, 3_000
+PAIR_US = 50  # more than there is: some 65,000 pairs a second come to two subtasks
 
 
-def pipeline(folder: Path) -> Job:
-    job = Job("interval join", parallelism=2, checkpoint_interval_ms=300)
+def pairs(job: Job) -> Stream:
+    """The numbers of the two rows of each pair."""
 
-    def side(key: str, time: str) -> object:
+    def side(key: str, time: str) -> KeyedStream:
         rows = job.generate(rate=RATE, partitions=PARTITIONS)
         timed = rows.select(f"sequence % {KEYS} AS {key}", "sequence", "partition", f"{time} AS at")
         return timed.event_time("at", out_of_order="490 ms").key_by(key)
 
     left, right = side("k", LEFT_TIME), side("number", RIGHT_TIME)
-    pairs = left.interval_join(right, lower=LOWER, upper=UPPER, right_prefix="r_")  # type: ignore[attr-defined]
-    pairs.select("sequence", "partition", "r_sequence", "r_partition").write_parquet(folder / "out")
+    both = left.interval_join(right, lower=LOWER, upper=UPPER, right_prefix="r_")
+    return both.select("sequence", "partition", "r_sequence", "r_partition")
+
+
+def pipeline(folder: Path) -> Job:
+    job = Job("interval join", parallelism=2, checkpoint_interval_ms=300)
+    pairs(job).write_parquet(folder / "out")
+    return job
+
+
+def overloaded(folder: Path) -> Job:
+    """The same, slow behind the join, so that rows on their way to it are in flight at every checkpoint."""
+
+    def slow(df: Any) -> Any:
+        def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                time.sleep(batch.num_rows * PAIR_US / 1e6)
+                yield batch
+
+        return df.mapInArrow(wait, df.schema)
+
+    job = Job("interval join", parallelism=2, checkpoint_interval_ms=300, checkpoint_mode="unaligned")
+    pairs(job).transform(slow).write_parquet(folder / "out")
     return job
 
 
@@ -70,9 +101,28 @@ def test_pairs_are_exact_when_a_task_manager_is_killed(ground: Ground, seed: int
         job.wait_checkpoints(2)
         job.pause(choice.uniform(0, 1.0))
         ground.cluster.kill("taskmanager", choice.randrange(2))
-        job.wait_checkpoints(1, attempt=2)
-        (_, left), (_, right) = sorted(job.drain().items())  # in the order in which they were generated
+        _check_exact(job, folder)
+
+
+def test_rows_in_flight_on_their_way_to_the_join_find_each_partner_once(ground: Ground) -> None:
+    key = "interval-join-in-flight"
+    folder = ground.make_folder(key)
+
+    def has_snapshot_in_flight() -> bool:
+        last = ground.client.job(key).last_checkpoint
+        return last is not None and last.unaligned and last.channel_state_bytes > 10_000
+
+    with WatchedJob(ground, key, overloaded(folder).graph()) as job:
+        ground.wait_until(has_snapshot_in_flight, "a snapshot holds rows in flight")
+        ground.cluster.kill("taskmanager", 0)
+        _check_exact(job, folder)
+
+
+def _check_exact(job: WatchedJob, folder: Path) -> None:
+    """Once it goes on after the failure."""
+    job.wait_checkpoints(1, attempt=2)
+    (_, left), (_, right) = sorted(job.drain().items())  # in the order in which they were generated
     assert sum(one.records_late for one in job.status.operators) == 0
     rows = [row for path in (folder / "out").glob("part-*") for row in pq.read_table(path).to_pylist()]
-    pairs = expected(generated(left, PARTITIONS), generated(right, PARTITIONS))
-    assert Counter(tuple(row.values()) for row in rows) == pairs
+    wanted = expected(generated(left, PARTITIONS), generated(right, PARTITIONS))
+    assert Counter(tuple(row.values()) for row in rows) == wanted

@@ -201,6 +201,11 @@ MUTANTS = (
         ("tests/property/taskmanager_state/test_row_histories.py::test_timers_go_where_their_keys_go",),
     ),
     Mutant(
+        "hasty_join",
+        "keeping the rows of an interval join until no partner can come",
+        ("tests/unit/taskmanager/state/test_interval_join.py::test_a_row_waits_until_no_partner_can_come",),
+    ),
+    Mutant(
         "back_edge_log",
         "the log of what comes over a loop's back edges",
         (
