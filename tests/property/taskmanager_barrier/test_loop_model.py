@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,10 +29,11 @@ from lockgate_proto.messages import (
 from taskmanager.barrier import events as on
 from taskmanager.barrier.modes import barriers_for
 from taskmanager.exchange.elements import ChannelId, Element
-from taskmanager.exchange.gate import InputGate, RunningRecording
+from taskmanager.exchange.gate import InputGate
 from taskmanager.runtime.arrivals import barrier_event
 from taskmanager.runtime.loop_part import LoopPart, loop_part_of
 from taskmanager.runtime.output_set import OutputSet
+from tests.property.taskmanager_barrier.flow import Snapshot, SteppedFlow, table_of
 
 Place = tuple[str, int]
 Record = tuple[int, int, int]  # source, sequence, hops to go
@@ -98,17 +98,7 @@ def _visits(graph: JobGraph, name: str, record: Record) -> Iterator[Visit]:
         yield from _visits(graph, following[0].target, following[1])
 
 
-@dataclass
-class Snapshot:
-    """What each subtask put into one checkpoint."""
-
-    offsets: dict[int, int] = field(default_factory=dict)
-    seen: dict[Place, list[Visit]] = field(default_factory=dict)
-    logs: dict[Place, RunningRecording | None] = field(default_factory=dict)
-    overtaken: dict[Ends, list[Record]] = field(default_factory=dict)
-
-
-class Flow:
+class Flow(SteppedFlow[Place, Visit]):
     """A whole dataflow. `transit` holds what a sender has queued and the network has not delivered yet."""
 
     def __init__(self, graph: JobGraph, rows: int, mode: CheckpointMode, hops: int = HOPS) -> None:
@@ -124,7 +114,7 @@ class Flow:
         self.offsets = [0] * self.widths[SOURCE]
         self.ended: set[Place] = set()
         self.seen: dict[Place, list[Visit]] = {place: [] for place in self.places}
-        self.snapshots: dict[int, Snapshot] = {}
+        self.snapshots: dict[int, Snapshot[Place, Visit]] = {}
 
     def _inputs(self, place: Place) -> list[Place]:
         found: dict[Place, None] = {}
@@ -146,7 +136,7 @@ class Flow:
         return InputGate(
             [ChannelId(*one) for one in self.inputs[place]],
             max_elements=QUEUE,
-            on_barrier=lambda barrier: self._apply(place, on.BarrierOvertakes(barrier)),
+            on_barrier=lambda barrier: self.apply(place, on.BarrierOvertakes(barrier)),
             feedback=self._back(place),
         )
 
@@ -154,7 +144,7 @@ class Flow:
         """Everything that may happen next. What could block in a real sender is not offered."""
         found: list[tuple[str, Any]] = [("deliver", ends) for ends, queue in self.transit.items() if self._may_go(ends)]
         found += [("take", place) for place, gate in self.gates.items() if gate.has_ready() and self._has_room(place)]
-        found += [("read", place) for place in self._sources() if place not in self.ended and self._has_room(place)]
+        found += [("read", place) for place in self.sources() if place not in self.ended and self._has_room(place)]
         return found
 
     def _may_go(self, ends: Ends) -> bool:
@@ -165,7 +155,7 @@ class Flow:
     def _has_room(self, place: Place) -> bool:
         return all(len(queue) < QUEUE for ends, queue in self.transit.items() if ends[0] == place)
 
-    def _sources(self) -> list[Place]:
+    def sources(self) -> list[Place]:
         return [place for place in self.places if place[0] == SOURCE]
 
     def step(self, kind: str, what: Any) -> None:
@@ -179,31 +169,29 @@ class Flow:
             for channel, element in self.gates[what].poll(0, 1):
                 loop = self.loops[what]
                 outputs = cast("OutputSet", _Outputs(self, what))
-                if loop is None or not loop.takes(channel, element, outputs, lambda event: self._apply(what, event)):
-                    self._apply(what, barrier_event(channel, element))
+                if loop is None or not loop.takes(channel, element, outputs, lambda event: self.apply(what, event)):
+                    self.apply(what, barrier_event(channel, element))
 
     def trigger(self, checkpoint_id: int) -> None:
         self.snapshots[checkpoint_id] = Snapshot()
-        for place in self._sources():
-            self._freeze(place, Barrier(checkpoint_id, unaligned=self.mode is CheckpointMode.UNALIGNED), None)
+        for place in self.sources():
+            self.freeze(place, Barrier(checkpoint_id, unaligned=self.mode is CheckpointMode.UNALIGNED), None)
 
     def is_complete(self, checkpoint_id: int) -> bool:
-        one = self.snapshots[checkpoint_id]
-        is_over = all(running is None or running.recording.is_complete for running in one.logs.values())
-        return is_over and set(one.seen) == set(self.places)
+        return self.snapshots[checkpoint_id].is_complete(self.places)
 
     def _read(self, place: Place) -> None:
         index, sequence = place[1], self.offsets[place[1]]
         if sequence == self.rows:
-            self._end(place)
+            self.end(place)
             return
         self.offsets[index] += 1
-        self._process(place, (index, sequence, self._hops(index, sequence)))
+        self.process(place, (index, sequence, self._hops(index, sequence)))
 
     def _hops(self, index: int, sequence: int) -> int:
         return self.hops - (index * 3 + sequence * 7) % (HOPS + 1)
 
-    def _end(self, place: Place) -> None:
+    def end(self, place: Place) -> None:
         self.ended.add(place)
         self.send(place, {edge.target for edge in self.graph.edges}, EndOfInput())
 
@@ -212,69 +200,25 @@ class Flow:
             if ends[0] == place and ends[1][0] in vertices:
                 queue.append(element)
 
-    def _apply(self, place: Place, event: on.Event) -> None:
-        gate = self.gates[place]
-        for effect in self.barriers[place].handle(event, 0):
-            match effect:
-                case on.Deliver(_, element):
-                    self._process(place, _record(element))
-                case on.Hold(channel):
-                    gate.hold(channel)
-                case on.Release(channels):
-                    gate.release(channels)
-                case on.Aligned(barrier):
-                    self._freeze(place, barrier, None)
-                case on.Overtaken(barrier, _, delivered):
-                    self._freeze(place, barrier, delivered)
-                case on.AllInputsEnded():
-                    self._end(place)
-                case on.AlignmentAborted(checkpoint_id):
-                    raise AssertionError(f"{checkpoint_id} was lost at {place}")
-
-    def _freeze(self, place: Place, barrier: Barrier, delivered: frozenset[int] | None) -> None:
-        one = self.snapshots[barrier.checkpoint_id]
-        assert place not in one.seen, f"two snapshots of {barrier.checkpoint_id} at {place}"
-        one.seen[place] = list(self.seen[place])
-        if place[0] == SOURCE:
-            one.offsets[place[1]] = self.offsets[place[1]]
-        one.logs[place] = None if delivered is None else self.gates[place].record(barrier.checkpoint_id, delivered)
-        for ends, queue in self.transit.items():
-            if ends[0] != place:
-                continue
-            if not barrier.unaligned:
-                queue.append(barrier)
-                continue
-            last = max((at for at, element in enumerate(queue) if isinstance(element, Barrier)), default=-1)
-            behind = [element for at, element in enumerate(queue) if at > last]
-            queue.insert(last + 1, barrier)
-            one.overtaken[ends] = [_record(element) for element in behind if isinstance(element, pa.Table)]
-
-    def _process(self, place: Place, record: Record) -> None:
+    def process(self, place: Place, record: Record) -> None:
         self.seen[place].append((place[0], record))
         following = _onwards(self.graph, place[0], record)
         if following is not None:
             edge, moved = following
             is_lane = spread_of(edge) is Partitioning.FORWARD
             index = place[1] if is_lane else sum(moved) % self.widths[edge.target]
-            self.transit[place, (edge.target, index)].append(_table(moved))
+            self.transit[place, (edge.target, index)].append(table_of(moved))
 
-    def in_flight(self, one: Snapshot) -> dict[Ends, list[Record]]:
-        """(from, to) to records, the receiver's part before the sender's."""
-        found: dict[Ends, list[Record]] = {}
-        for place, running in one.logs.items():
-            for number, tables in (running.recording.channels() if running is not None else {}).items():
-                found[self.inputs[place][number], place] = [_record(table) for table in tables]
-        for ends, records in one.overtaken.items():
-            found.setdefault(ends, []).extend(records)
-        return found
+    def in_flight(self, one: Snapshot[Place, Visit]) -> dict[Ends, list[Record]]:
+        return one.in_flight(self.inputs)
 
-    def restored(self, one: Snapshot) -> Flow:
+    def restored(self, one: Snapshot[Place, Visit]) -> Flow:
         """Another one that goes on from the snapshot."""
         flow = Flow(self.graph, self.rows, self.mode, self.hops)
         flow.offsets = [one.offsets[index] for index in range(self.widths[SOURCE])]
         flow.seen = {place: list(visits) for place, visits in one.seen.items()}
         for (sender, receiver), records in self.in_flight(one).items():
-            flow.gates[receiver].restore(flow.inputs[receiver].index(sender), [_table(record) for record in records])
+            flow.gates[receiver].restore(flow.inputs[receiver].index(sender), [table_of(record) for record in records])
         return flow
 
     def visits(self) -> Counter[Visit]:
@@ -295,14 +239,6 @@ class _Outputs:
 
     def send_within(self, vertices: Collection[str], element: Element) -> None:
         self.flow.send(self.place, vertices, element)
-
-
-def _table(record: Record) -> pa.Table:
-    return pa.table({"source": [record[0]], "sequence": [record[1]], "hops": [record[2]]})
-
-
-def _record(table: pa.Table) -> Record:
-    return cast("Record", tuple(table.column(name)[0].as_py() for name in ("source", "sequence", "hops")))
 
 
 def _run(flow: Flow, data: st.DataObject, checkpoints: int) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +20,9 @@ from lockgate_proto.messages import Barrier, CheckpointMode, EndOfInput
 from taskmanager.barrier import events as on
 from taskmanager.barrier.modes import barriers_for
 from taskmanager.exchange.elements import ChannelId
-from taskmanager.exchange.gate import InputGate, RunningRecording
+from taskmanager.exchange.gate import InputGate
+from taskmanager.runtime.arrivals import barrier_event
+from tests.property.taskmanager_barrier.flow import Snapshot, SteppedFlow, table_of
 
 EXACTLY_ONCE, AT_LEAST_ONCE, UNALIGNED = (
     CheckpointMode.EXACTLY_ONCE,
@@ -55,27 +56,7 @@ class Plan:
         return (place, record) if following is None else self.sink_of(following, record)
 
 
-@dataclass
-class Snapshot:
-    """What each subtask put into one checkpoint."""
-
-    offsets: dict[int, int] = field(default_factory=dict)
-    seen: dict[Place, list[Record]] = field(default_factory=dict)
-    recordings: dict[Place, RunningRecording | None] = field(default_factory=dict)
-    overtaken: dict[tuple[Place, Place], list[Record]] = field(default_factory=dict)
-
-    def in_flight(self, channels: dict[Place, list[Place]]) -> dict[tuple[Place, Place], list[Record]]:
-        """(from, to) to records, the receiver's part before the sender's."""
-        found: dict[tuple[Place, Place], list[Record]] = {}
-        for place, running in self.recordings.items():
-            for number, tables in (running.recording.channels() if running is not None else {}).items():
-                found[channels[place][number], place] = [_record(table) for table in tables]
-        for ends, records in self.overtaken.items():
-            found.setdefault(ends, []).extend(records)
-        return found
-
-
-class Flow:
+class Flow(SteppedFlow[Place, Record]):
     """A whole dataflow. `transit` holds what a sender has queued and the network has not delivered yet."""
 
     def __init__(self, plan: Plan, mode: CheckpointMode) -> None:
@@ -91,11 +72,11 @@ class Flow:
         self.offsets = [0] * plan.layers[0]
         self.ended: set[Place] = set()
         self.seen: dict[Place, list[Record]] = {place: [] for place in self.places}
-        self.snapshots: dict[int, Snapshot] = {}
+        self.snapshots: dict[int, Snapshot[Place, Record]] = {}
 
     def _gate(self, place: Place) -> InputGate:
         ids = [ChannelId(str(layer), index) for layer, index in self.inputs[place]]
-        return InputGate(ids, on_barrier=lambda barrier: self._apply(place, on.BarrierOvertakes(barrier)))
+        return InputGate(ids, on_barrier=lambda barrier: self.apply(place, on.BarrierOvertakes(barrier)))
 
     def steps(self) -> list[tuple[str, Any]]:
         """Everything that may happen next."""
@@ -112,12 +93,7 @@ class Flow:
             self._read(what)
         else:
             for channel, element in self.gates[what].poll(0, 1):
-                event: on.Event = on.InputEnded(channel)
-                if isinstance(element, Barrier):
-                    event = on.BarrierArrived(channel, element)
-                elif isinstance(element, pa.Table):
-                    event = on.ElementArrived(channel, element)
-                self._apply(what, event)
+                self.apply(what, barrier_event(channel, element))
 
     def trigger(self, checkpoint_id: int, unaligned: bool) -> None:
         """To the sources; an unaligned one reaches inner subtasks too, each when its step comes."""
@@ -125,99 +101,51 @@ class Flow:
         self.snapshots.setdefault(checkpoint_id, Snapshot())
         for place in self.plan.sources():
             if place[1] not in self.snapshots[checkpoint_id].offsets:
-                self._freeze(place, barrier, None)
+                self.freeze(place, barrier, None)
 
     def overtake(self, place: Place, checkpoint_id: int) -> None:
         """The leader's word reaches an inner subtask."""
-        self._apply(place, on.BarrierOvertakes(Barrier(checkpoint_id, unaligned=True)))
+        self.apply(place, on.BarrierOvertakes(Barrier(checkpoint_id, unaligned=True)))
 
     def is_complete(self, checkpoint_id: int) -> bool:
-        one = self.snapshots[checkpoint_id]
-        is_over = all(running is None or running.recording.is_complete for running in one.recordings.values())
-        return is_over and set(one.seen) == set(self.places)
+        return self.snapshots[checkpoint_id].is_complete(self.places)
+
+    def sources(self) -> list[Place]:
+        return self.plan.sources()
+
+    def end(self, place: Place) -> None:
+        self.ended.add(place)
+        for ends, queue in self.transit.items():
+            if ends[0] == place:
+                queue.append(EndOfInput())
 
     def _read(self, index: int) -> None:
         place, sequence = (0, index), self.offsets[index]
         if sequence == self.plan.rows:
-            self.ended.add(place)
-            self._broadcast(place, EndOfInput())
+            self.end(place)
             return
         self.offsets[index] += 1
-        self._process(place, (index, sequence))
+        self.process(place, (index, sequence))
 
-    def _apply(self, place: Place, event: on.Event) -> None:
-        gate = self.gates[place]
-        for effect in self.barriers[place].handle(event, 0):
-            match effect:
-                case on.Deliver(_, element):
-                    self._process(place, _record(element))
-                case on.Hold(channel):
-                    gate.hold(channel)
-                case on.Release(channels):
-                    gate.release(channels)
-                case on.Aligned(barrier):
-                    self._freeze(place, barrier, None)
-                case on.Overtaken(barrier, _, delivered):
-                    self._freeze(place, barrier, delivered)
-                case on.AllInputsEnded():
-                    self.ended.add(place)
-                    self._broadcast(place, EndOfInput())
-                case on.AlignmentAborted(checkpoint_id):
-                    raise AssertionError(f"{checkpoint_id} was lost at {place}")
-
-    def _freeze(self, place: Place, barrier: Barrier, delivered: frozenset[int] | None) -> None:
-        one = self.snapshots[barrier.checkpoint_id]
-        assert place not in one.seen, f"two snapshots of {barrier.checkpoint_id} at {place}"
-        one.seen[place] = list(self.seen[place])
-        if place[0] == 0:
-            one.offsets[place[1]] = self.offsets[place[1]]
-        is_recording = delivered is not None and place in self.gates
-        one.recordings[place] = self.gates[place].record(barrier.checkpoint_id, delivered) if is_recording else None  # type: ignore[arg-type]
-        for ends, queue in self.transit.items():
-            if ends[0] == place:
-                self._forward(one, ends, queue, barrier)
-
-    def _forward(self, one: Snapshot, ends: tuple[Place, Place], queue: deque[Any], barrier: Barrier) -> None:
-        if not barrier.unaligned:
-            queue.append(barrier)
-            return
-        last = max((at for at, element in enumerate(queue) if isinstance(element, Barrier)), default=-1)
-        behind = [element for at, element in enumerate(queue) if at > last]
-        queue.insert(last + 1, barrier)
-        one.overtaken[ends] = [_record(element) for element in behind if isinstance(element, pa.Table)]
-
-    def _process(self, place: Place, record: Record) -> None:
+    def process(self, place: Place, record: Record) -> None:
         self.seen[place].append(record)
         following = self.plan.next(place, record)
         if following is not None:
-            self.transit[place, following].append(_table(record))
+            self.transit[place, following].append(table_of(record))
 
-    def _broadcast(self, place: Place, element: Any) -> None:
-        for ends, queue in self.transit.items():
-            if ends[0] == place:
-                queue.append(element)
-
-    def restore(self, one: Snapshot) -> None:
+    def restore(self, one: Snapshot[Place, Record]) -> None:
         """Goes on from the state and the offsets of a snapshot."""
         self.offsets = [one.offsets[index] for index in range(self.plan.layers[0])]
         self.seen = {place: list(records) for place, records in one.seen.items()}
 
-    def restore_in_flight(self, one: Snapshot, channels: dict[Place, list[Place]]) -> None:
+    def restore_in_flight(self, one: Snapshot[Place, Record], channels: dict[Place, list[Place]]) -> None:
         """Puts back what was in flight, at the receivers."""
         for (sender, receiver), records in one.in_flight(channels).items():
-            self.gates[receiver].restore(sender[1], [_table(record) for record in records])
+            self.gates[receiver].restore(sender[1], [table_of(record) for record in records])
 
     def sinks(self) -> Counter[tuple[Place, Record]]:
         last = len(self.plan.layers) - 1
         return Counter((place, record) for place in self.places if place[0] == last for record in self.seen[place])
-
-
-def _table(record: Record) -> pa.Table:
-    return pa.table({"source": [record[0]], "sequence": [record[1]]})
-
-
-def _record(table: pa.Table) -> Record:
-    return (table.column("source")[0].as_py(), table.column("sequence")[0].as_py())
 
 
 PLANS = st.builds(Plan, st.lists(st.integers(1, 3), min_size=2, max_size=4).map(tuple), st.integers(2, 8))
@@ -255,7 +183,7 @@ def _everything(plan: Plan, offsets: Iterable[tuple[int, int]]) -> Counter[tuple
     return Counter(plan.sink_of((0, one), (one, row)) for one, offset in offsets for row in range(offset))
 
 
-def _cut(flow: Flow, one: Snapshot) -> Counter[tuple[Place, Record]]:
+def _cut(flow: Flow, one: Snapshot[Place, Record]) -> Counter[tuple[Place, Record]]:
     """Where the records of a snapshot end, when what was in flight is sent through the graph one by one."""
     plan = flow.plan
     last = len(plan.layers) - 1
@@ -289,7 +217,7 @@ def test_at_least_once_a_snapshot_lacks_no_record_of_before_the_barrier(plan: Pl
 
 @settings(max_examples=80, deadline=None)
 @given(PLANS, st.data())
-def test_a_barrier_never_overtakes_a_record(plan: Plan, data: st.DataObject) -> None:
+def test_a_barrier_never_overtakes_arecord_of(plan: Plan, data: st.DataObject) -> None:
     """Aligned: nothing is ever in flight at a snapshot, because the barrier comes behind all that was sent before."""
     flow = Flow(plan, EXACTLY_ONCE)
     _run(flow, data, checkpoints=2)
