@@ -74,6 +74,11 @@ class RunningRecording:
         self._is_over = threading.Event()
         self._is_canceled = False
 
+    @property
+    def is_over(self) -> bool:
+        """Whether a wait would return at once."""
+        return self._is_over.is_set()
+
     def end_if_over(self) -> bool:
         """Wakes who waits when nothing more is recorded."""
         if self.recording.is_complete or self.recording.has_overflowed:

@@ -207,15 +207,18 @@ class SubtaskTask:
             if not self._canceled.is_set():
                 action()
         except BaseException as error:  # a user's function may well call sys.exit()
-            if isinstance(error, ChannelBroken):
-                self._canceled.wait(PEER_LOST_GRACE_S)
-            is_end = isinstance(error, Canceled | ChannelClosed)
-            if not self._canceled.is_set():
-                if not is_end:
-                    log.info("%s failed", self._name, exc_info=error)
-                self._handle(on.Failed(cause_of(error), text_of(error)))
+            self._failed(error)
         if self._canceled.is_set():
             self._handle(on.CancelRequested())
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, ChannelBroken):
+            self._canceled.wait(PEER_LOST_GRACE_S)
+        if self._canceled.is_set():
+            return
+        if not isinstance(error, Canceled | ChannelClosed):
+            log.info("%s failed", self._name, exc_info=error)
+        self._handle(on.Failed(cause_of(error), text_of(error)))
 
     def _open(self) -> None:
         self._handle(on.Started())

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from lockgate_proto.messages import CheckpointMode
 
+from tests.simulation.job import looping_job
 from tests.simulation.scenarios import crash_at, freeze_at, random_scenario
 from tests.simulation.simulation import Scenario, simulate
 from tests.simulation.world import Violation
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument(
         "--slow", default="", metavar="NAME", help="with --seed: this task manager, such as tm-0, is slow"
     )
+    parser.add_argument("--loop", action="store_true", help="the job has one")
     parser.add_argument("--seconds", type=float, default=60, help="without --seed: how long to go on (60)")
     parser.add_argument("--first", type=int, default=0, help="without --seed: the first seed (0)")
     options = parser.parse_args()
@@ -40,7 +42,8 @@ def main() -> int:
 
 def _chosen(options: argparse.Namespace) -> Scenario:
     found, mode = _fault(options), CheckpointMode[options.mode.upper()]
-    return replace(found, mode=mode, at_a_time=options.at_a_time, plan=replace(found.plan, slow=options.slow))
+    plan, job = replace(found.plan, slow=options.slow), looping_job("job") if options.loop else None
+    return replace(found, mode=mode, at_a_time=options.at_a_time, plan=plan, job=job)
 
 
 def _fault(options: argparse.Namespace) -> Scenario:
@@ -63,13 +66,14 @@ def _one(scenario: Scenario) -> int:
 
 def _many(options: argparse.Namespace) -> int:
     seed, mode, at_a_time = options.first, CheckpointMode[options.mode.upper()], options.at_a_time
+    job = looping_job("job") if options.loop else None
     started, first, failed = time.monotonic(), seed, []
     while time.monotonic() - started < options.seconds:
         try:
-            simulate(replace(random_scenario(seed), mode=mode, at_a_time=at_a_time))
+            simulate(replace(random_scenario(seed), mode=mode, at_a_time=at_a_time, job=job))
         except Violation as error:
             failed.append(seed)
-            again = f"--seed {seed} --mode {mode.name.lower()} --at-a-time {at_a_time}"
+            again = f"--seed {seed} --mode {mode.name.lower()} --at-a-time {at_a_time}{' --loop' if job else ''}"
             print(f"seed {seed}: {str(error).splitlines()[0]}\n  again: python -m tests.simulation {again}")
         seed += 1
     rate = (seed - first) / (time.monotonic() - started) * 60

@@ -316,8 +316,11 @@ class _Names:
 
 
 @contextlib.contextmanager
-def installed(world: World) -> Iterator[None]:
-    """The clock, names, probes and fault points of the coordinator's runtime are the world's while this is open."""
+def installed(world: World, more: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    """The clock, names, probes and fault points of the coordinator's runtime are the world's while this is open.
+
+    more: (module, name, what stands for it meanwhile).
+    """
 
     def reached(label: str) -> None:
         if isinstance(world.current, SimulatedCoordinator):
@@ -337,6 +340,7 @@ def installed(world: World) -> Iterator[None]:
         (task_managers, "answers", lambda address: not refuses(address)),
         (faults, "point", reached),
         *_watched_runner(world),
+        *more,
     ]
     for module in (actor, dispatcher, job_runner, submissions, task_managers, term):
         replaced += [(module, "monotonic_ms", now_ms), (module, "unix_us", world.unix_us)]

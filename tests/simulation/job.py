@@ -1,10 +1,11 @@
-"""The simulated job: its graph, its input and what must come out."""
+"""The simulated job: its graph and its options."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from lockgate_proto.messages import (
     Aggregate,
@@ -22,29 +23,24 @@ from lockgate_proto.messages import (
     Operator,
     Partitioning,
     RestartStrategy,
-    SplitState,
     SqlSink,
     SqlTransform,
     StragglerReplacement,
     Vertex,
 )
 
-from tests.simulation.programs import key_of
-from tests.simulation.storage import Record
+from tests.simulation.flow import SAME, Model
+
+BY_KEY = ("key",)
 
 
 @dataclass(frozen=True)
 class SimulatedJob:
-    """partitions x rows records; with `spread` a REBALANCE vertex stands between source and sinks.
-
-    discovered: the splits are listed by a task manager (file source), not made by the leader (generator).
-    """
+    """graph: vertices and edges, see the functions below."""
 
     key: str
-    partitions: int
-    rows: int
-    spread: bool
-    discovered: bool
+    vertices: tuple[Vertex, ...]
+    edges: tuple[Edge, ...]
     interval_ms: int
     timeout_ms: int = 2_000
     retained: int = 1
@@ -60,53 +56,28 @@ class SimulatedJob:
 
     @classmethod
     def draw(cls, key: str, choice: random.Random) -> SimulatedJob:
-        """A job of random shape."""
+        """A source, a keyed count and a ledger, of random size; perhaps a REBALANCE vertex between."""
+        partitions, rows, is_spread = choice.randint(2, 4), choice.randint(20, 45), choice.random() < 0.3
+        before = "spread" if is_spread else "source"
+        vertices = [source("source", partitions, rows, discovered=choice.random() < 0.5), count("count"), ledger()]
+        edges = [hashed(before, target) for target in ("count", "ledger")]
+        if is_spread:
+            vertices.append(transform("spread"))
+            edges.append(Edge("source", "spread", Partitioning.REBALANCE))
         return cls(
             key,
-            partitions=choice.randint(2, 4),
-            rows=choice.randint(20, 45),
-            spread=choice.random() < 0.3,
-            discovered=choice.random() < 0.5,
+            tuple(vertices),
+            tuple(edges),
             interval_ms=choice.choice((100, 150, 250)),
             retained=choice.choice((1, 1, 2)),
         )
 
-    @property
-    def records(self) -> list[Record]:
-        """The whole input."""
-        return [(partition, number) for partition in range(self.partitions) for number in range(self.rows)]
-
-    def below(self, offsets: dict[str, int]) -> list[Record]:
-        """The input below some offsets: what a snapshot with these offsets must have seen, and nothing else."""
-        return [(int(split), number) for split, offset in offsets.items() for number in range(offset)]
-
-    def splits(self) -> tuple[SplitState, ...]:
-        """What discovery finds."""
-        return tuple(SplitState(str(number), 0, self.rows) for number in range(self.partitions))
-
     def graph(self) -> JobGraph:
         """As submitted."""
-        source = (
-            FileSource("input", FileFormat.TEXT) if self.discovered else GeneratorSource(self.partitions, self.rows)
-        )
-        before = "spread" if self.spread else "source"
-        vertices = [
-            self._vertex("source", ("read", source)),
-            self._vertex(
-                "count",
-                ("aggregate", KeyedAggregate(("key",), (Aggregate("n", AggregateFunction.COUNT, ""),))),
-                ("upsert", SqlSink("sqlite://", "totals", ("key",))),
-            ),
-            self._vertex("ledger", ("append", FileSink("ledger", FileFormat.PARQUET))),
-        ]
-        edges = [Edge(before, target, Partitioning.HASH, ("key",)) for target in ("count", "ledger")]
-        if self.spread:
-            vertices.append(self._vertex("spread", ("same", SqlTransform("SELECT * FROM input"))))
-            edges.append(Edge("source", "spread", Partitioning.REBALANCE))
         return JobGraph(
             name="simulated",
-            vertices=tuple(vertices),
-            edges=tuple(edges),
+            vertices=self.vertices,
+            edges=self.edges,
             checkpoints=CheckpointOptions(
                 interval_ms=self.interval_ms,
                 timeout_ms=self.timeout_ms,
@@ -120,16 +91,64 @@ class SimulatedJob:
             straggler_replacement=self.stragglers,
         )
 
-    def _vertex(self, name: str, *operators: tuple[str, object]) -> Vertex:
-        chain = tuple(Operator(operator, operator, kind) for operator, kind in operators)  # type: ignore[arg-type]
-        return Vertex(id=name, name=name, parallelism=2, operators=chain)
+    @cached_property
+    def model(self) -> Model:
+        """What comes out of it."""
+        return Model(self.graph())
+
+    @property
+    def widths(self) -> Mapping[str, int]:
+        """Vertex id to parallelism, as submitted."""
+        return {vertex.id: vertex.parallelism for vertex in self.vertices}
 
 
-def counts_of(records: list[Record]) -> dict[int, tuple[int, int]]:
-    """Key to (count, sum of sequences)."""
-    count: Counter[int] = Counter()
-    total: Counter[int] = Counter()
-    for record in records:
-        count[key_of(record)] += 1
-        total[key_of(record)] += record[1]
-    return {key: (count[key], total[key]) for key in count}
+def looping_job(key: str, interval_ms: int = 100) -> SimulatedJob:
+    """A loop of two vertices with an input in the middle, a count inside it and a ledger behind it."""
+    vertices = (
+        source("source", 3, 20),
+        transform("head"),
+        count("count", shown=False),
+        transform("tail", 1),
+        ledger(),
+    )
+    edges = (
+        Edge("source", "head", Partitioning.REBALANCE),
+        hashed("head", "count"),
+        hashed("source", "count"),
+        Edge("count", "tail", Partitioning.REBALANCE),
+        Edge("tail", "head", Partitioning.FEEDBACK, feedback=Partitioning.REBALANCE),
+        hashed("tail", "ledger"),
+    )
+    return SimulatedJob(key, vertices, edges, interval_ms)
+
+
+def source(name: str, partitions: int, rows: int, parallelism: int = 2, *, discovered: bool = False) -> Vertex:
+    """discovered: the splits are listed by a task manager (file source), not made by the leader (generator)."""
+    kind = FileSource(f"{partitions}x{rows}", FileFormat.TEXT) if discovered else GeneratorSource(partitions, rows)
+    return _vertex(name, parallelism, Operator(f"{name}-read", "read", kind))
+
+
+def transform(name: str, parallelism: int = 2, query: str = SAME) -> Vertex:
+    """query: one of flow.TRANSFORMS."""
+    return _vertex(name, parallelism, Operator(f"{name}-transform", "transform", SqlTransform(query)))
+
+
+def count(name: str, parallelism: int = 2, *, shown: bool = True) -> Vertex:
+    """Counts by key. shown: upserts its counts into a table; else it passes its records on."""
+    kind = KeyedAggregate(BY_KEY, (Aggregate("n", AggregateFunction.COUNT, ""),))
+    shows = (Operator(f"{name}-upsert", "upsert", SqlSink("sqlite://", "totals", BY_KEY)),) if shown else ()
+    return _vertex(name, parallelism, Operator(f"{name}-aggregate", "aggregate", kind), *shows)
+
+
+def ledger(name: str = "ledger", parallelism: int = 2) -> Vertex:
+    """A transactional file sink."""
+    return _vertex(name, parallelism, Operator(f"{name}-append", "append", FileSink(name, FileFormat.PARQUET)))
+
+
+def hashed(before: str, behind: str) -> Edge:
+    """By key."""
+    return Edge(before, behind, Partitioning.HASH, BY_KEY)
+
+
+def _vertex(name: str, parallelism: int, *operators: Operator) -> Vertex:
+    return Vertex(id=name, name=name, parallelism=parallelism, operators=operators)

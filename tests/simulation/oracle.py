@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
 from lockgate_proto.codec import decode
 from lockgate_proto.messages import (
     AttemptId,
@@ -15,6 +16,7 @@ from lockgate_proto.messages import (
     CompletedCheckpoint,
     Deploy,
     JobResult,
+    Partitioning,
     SourceState,
     StateHandle,
     StateKind,
@@ -23,10 +25,15 @@ from lockgate_proto.messages import (
 from coordinator.checkpoint.handles import handles
 from coordinator.runtime.metadata_files import crc32
 from ha.store import Check, Create, Delete, Operation, Put
-from tests.simulation.job import SimulatedJob, counts_of
-from tests.simulation.storage import Outputs, Record, Storage, Transaction, checksum_of
+from taskmanager.runtime.in_flight import decode_elements
+from tests.simulation.flow import Counts, Offsets, Record, Seen, added, key_of, owner_of, records_of
+from tests.simulation.job import SimulatedJob
+from tests.simulation.storage import Outputs, Storage, Transaction, checksum_of
 from tests.simulation.store import PATHS, ObservedZooKeeper
 from tests.simulation.world import World
+
+Widths = tuple[tuple[str, int], ...]
+"""(vertex, parallelism)"""
 
 
 class Oracle:
@@ -42,17 +49,19 @@ class Oracle:
         self._counters: dict[str, int] = dict.fromkeys(jobs, 0)
         self._epoch = 0
         self._visible: dict[tuple[str, str, int], int] = {}
-        self._durable: dict[tuple[str, Transaction], int] = {}  # (sink, transaction) to the token that made it so
+        self._durable: set[Transaction] = set()
         self._late: set[str] = set()
         self._needed: defaultdict[tuple[str, int], set[str]] = defaultdict(set)  # (job key, checkpoint) to state files
         self._deployed: set[AttemptId] = set()
         self.acknowledged: dict[str, str] = {}  # job key to run id
-        self._allowed: dict[str, set[int]] = {}  # job key to parallelisms
+        self._allowed: dict[str, set[Widths]] = {}  # job key to what it may be rescaled to
         self._acknowledged_at: dict[str, int] = {}  # job key to attempt
         self._shaped: set[AttemptId] = set()
+        self._shape: dict[str, Counter[str]] = {}  # job key to vertex to parallelism, as deployed last
+        self.rescales = 0
         self._stops: dict[str, int] = {}  # job key to savepoint
         self._cancelled: set[str] = set()
-        self._cut: dict[str, dict[str, int]] = {}  # job key to how far the newest completed checkpoint has read
+        self._shown: dict[tuple[str, int], Seen] = {}  # (job key, checkpoint) to what has come out by then
         self._epoch_path = PATHS.epoch
         self._folders = {PATHS.checkpoints(key): key for key in jobs}
         self._places: dict[str, tuple[str, Callable[[str, bytes], None]]] = {}
@@ -123,9 +132,7 @@ class Oracle:
         if number > self._counters[key]:
             self._world.violate(f"[3] checkpoint {number} of {key} was never reserved, the counter is at {number}")
         known[number] = record
-        metadata = self._metadata_of(key, record)
-        self._check_cut(self._jobs[key], metadata)
-        self._cut[key] = _offsets(metadata)
+        self._check_cut(self._jobs[key], self._metadata_of(key, record))
 
     def _metadata_of(self, key: str, record: CompletedCheckpoint) -> CheckpointMetadata:
         data = self._storage.files.get(record.pointer)
@@ -152,43 +159,35 @@ class Oracle:
     # -- a consistent cut [1] -----------------------------------------------------------------------------------------
 
     def _check_cut(self, job: SimulatedJob, metadata: CheckpointMetadata) -> None:
-        offsets: dict[str, int] = {}
-        counts: dict[int, tuple[int, int]] = {}
-        pending: set[Transaction] = set()
+        model, offsets = job.model, _offsets(metadata)
+        wanted, to_come = model.below(offsets), model.seen(self._in_flight(job, metadata))
+        counts: dict[str, Counts] = {name: {} for name in model.counting}
+        sealed: dict[str, list[Transaction]] = {name: [] for name in model.ledgers}
         for state in metadata.subtasks:
             for operator in state.operators:
-                assert operator.handle is not None
                 if operator.kind is StateKind.SOURCE_STATE:
-                    source = decode(SourceState, operator.handle.inline)
-                    offsets |= {one.split: one.offset for one in source.splits}
                     continue
-                contents = [self._content(handle) for handle in handles(operator)]
-                if operator.kind is StateKind.KEYED_STATE:
-                    for content in contents:
-                        counts |= dict(content)
-                    continue
-                content = contents[0]
-                sink = "ledger" if state.vertex_id == "ledger" else "table"
-                self._durable |= {(sink, one): metadata.token for one in content}
-                if sink == "ledger":
-                    pending |= set(content)
-        counting, appending = (self._in_flight(metadata, target) for target in ("count", "ledger"))
-        counts = _added(counts, counts_of(counting))
-        wanted = job.below(offsets)
+                for content in [self._content(handle) for handle in handles(operator)]:
+                    if operator.kind is StateKind.KEYED_STATE:
+                        counts[state.vertex_id] |= dict(content)
+                        continue
+                    self._durable |= set(content)
+                    if state.vertex_id in sealed:
+                        sealed[state.vertex_id] += content
         what = f"checkpoint {metadata.checkpoint_id} of {job.key}, attempt {metadata.attempt}"
-        if not _counts_fit(counts, counts_of(wanted), job.is_exact):
-            self._world.violate(f"[1] {what}: counts {counts}, but the input below {offsets} gives {counts_of(wanted)}")
-        committed = Counter(self._outputs.ledger.get(job.key, []))
-        names = {(one.job, one.checkpoint_id, one.subtask) for one in self._outputs.files.values()}
-        for one in pending:
-            if (one.job, one.checkpoint_id, one.subtask) not in names:
-                committed.update(one.rows)
-        committed.update(appending)
-        if not _records_fit(committed, Counter(wanted), job.is_exact):
-            difference = (Counter(wanted) - committed, committed - Counter(wanted))
-            self._world.violate(
-                f"[1] {what}: ledger and input below {offsets} differ (missing, too many): {difference}"
-            )
+        for name, found in counts.items():
+            cut = added(found, to_come.counts(name))
+            if not _counts_fit(cut, wanted.counts(name), job.is_exact):
+                self._world.violate(f"[1] {what}: {name} has {cut}, the input below {offsets}: {wanted.counts(name)}")
+        shown: dict[str, Counter[Record]] = {}
+        for name, transactions in sealed.items():
+            shown[name] = Counter(self._outputs.ledgers.get((job.key, name), []))
+            for one in dict.fromkeys(transactions):
+                if not self._outputs.is_published(one):
+                    shown[name].update(one.rows)
+            _check_records(self._world, f"[1] {what}, {name}", shown[name] + to_come.at[name], wanted, name, job)
+        out = {name: one - to_come.at[name] for name, one in wanted.at.items()}
+        self._shown[job.key, metadata.checkpoint_id] = Seen(out)
 
     def _content(self, handle: StateHandle) -> Any:
         content = self._storage.files[handle.path]
@@ -196,16 +195,24 @@ class Oracle:
             self._world.violate(f"[3] {handle.path} was overwritten")
         return content
 
-    def _in_flight(self, metadata: CheckpointMetadata, target: str) -> list[Record]:
-        """Records of the channel state that a vertex is still to get, by way of another one or not."""
-        found: list[Record] = []
+    def _in_flight(self, job: SimulatedJob, metadata: CheckpointMetadata) -> list[tuple[str, Record]]:
+        """The records of the channel state, each with the vertex that is to get it."""
+        widths = {shape.vertex_id: shape.parallelism for shape in metadata.vertices}
+        broadcast = {(one.source, one.target) for one in job.edges if one.partitioning is Partitioning.BROADCAST}
+        found: list[tuple[str, Record]] = []
         for state in metadata.subtasks:
             for channel in state.channels:
-                receiver = state.vertex_id if channel.side is ChannelSide.INPUT_CHANNEL else channel.vertex_id
                 assert channel.handle is not None
-                if receiver in (target, "spread"):
-                    found += [record for records in self._content(channel.handle) for record in records]
-        self.in_flight_seen += len(found)
+                here, there = (state.vertex_id, state.subtask), (channel.vertex_id, channel.subtask)
+                is_input = channel.side is ChannelSide.INPUT_CHANNEL
+                sender, receiver = (there, here) if is_input else (here, there)
+                for element in decode_elements(pa.py_buffer(self._content(channel.handle))):
+                    records = records_of(element) if isinstance(element, pa.Table) else []
+                    self.in_flight_seen += len(records)
+                    if (sender[0], receiver[0]) in broadcast:  # each subtask takes its own ones only
+                        width = widths[receiver[0]]
+                        records = [one for one in records if owner_of(key_of(one), width) == receiver[1]]
+                    found += [(receiver[0], one) for one in records]
         return found
 
     # -- files and sinks ----------------------------------------------------------------------------------------------
@@ -227,16 +234,16 @@ class Oracle:
                 if is_needed or path.startswith(record.pointer.removesuffix("_metadata")):
                     self._world.violate(f"[6] {path} was deleted while checkpoint {name} of {key} points to it")
 
-    def _committed(self, sink: str, one: Transaction) -> None:
+    def _committed(self, one: Transaction) -> None:
         """A transaction may be shown once a completed checkpoint holds it; an aborted one goes with a later one."""
-        what = f"{sink}: transaction {one.checkpoint_id} of attempt {one.attempt}"
-        if (sink, one) not in self._durable:
+        what = f"{one.vertex}: transaction {one.checkpoint_id} of attempt {one.attempt}"
+        if one not in self._durable:
             self._world.violate(f"[6] {what} became visible, but no completed checkpoint of {one.job} holds it")
-        place = (one.job, sink, one.subtask)
+        place = (one.job, one.vertex, one.subtask)
         if one.checkpoint_id <= self._visible.get(place, 0):
             self._world.violate(f"[2] {what} became visible after {self._visible[place]}")
         self._visible[place] = one.checkpoint_id
-        self._world.note("OUTPUT", f"{one.job} {sink}[{one.subtask}] shows {one.checkpoint_id}")
+        self._world.note("OUTPUT", f"{one.job} {one.vertex}[{one.subtask}] shows {one.checkpoint_id}")
 
     def deploying(self, attempt: AttemptId, token: int, restored_id: int) -> None:
         """A leader sends a deployment; when it leads it must restore the newest completed checkpoint [3].
@@ -250,24 +257,26 @@ class Oracle:
 
     # -- orders -------------------------------------------------------------------------------------------------------
 
-    def asked_for(self, key: str, parallelism: int) -> None:
-        """A client wants the aggregating vertices at this parallelism."""
-        self._allowed.setdefault(key, set()).add(parallelism)
+    def asked_for(self, key: str, widths: Widths) -> None:
+        """A client wants vertices at these parallelisms."""
+        self._allowed.setdefault(key, set()).add(widths)
 
-    def acknowledged_shape(self, key: str, parallelism: int) -> None:
+    def acknowledged_shape(self, key: str, widths: Widths) -> None:
         """It was told that they are from now on: only what is asked for later may replace it."""
-        self._allowed[key] = {parallelism}
+        self._allowed[key] = {widths}
         self._acknowledged_at[key] = self.attempts[key]
 
     def shaped(self, deploy: Deploy) -> None:
         """An attempt that begins after a rescale was acknowledged is at that parallelism, or at a newer one."""
         assert deploy.attempt is not None
         key = deploy.attempt.job_key
-        found = sum(one.vertex_id == "count" for one in deploy.placements)
+        found = Counter(one.vertex_id for one in deploy.placements)
         is_new = deploy.attempt not in self._shaped and deploy.attempt.attempt > self._acknowledged_at.get(key, 1 << 62)
-        if is_new and found not in self._allowed[key]:
+        if is_new and not any(all(found[name] == width for name, width in one) for one in self._allowed[key]):
             self._world.violate(f"[4] {key} was rescaled to {self._allowed[key]}, but {deploy.attempt} has {found}")
         self._shaped.add(deploy.attempt)
+        self.rescales += self._shape.setdefault(key, found) != found
+        self._shape[key] = found
 
     def acknowledged_stop(self, key: str, savepoint: int) -> None:
         """A client was told that the job ends with this savepoint."""
@@ -281,23 +290,28 @@ class Oracle:
         """What is complete is shown, by every subtask, as long as none of them is hindered."""
         if result.error:
             self._world.violate(f"[5] {key} was cancelled among healthy task managers: {result.error}")
-        shown = Counter(self._outputs.ledger.get(key, []))
-        complete = self._jobs[key].below(self._cut.get(key, {}))
-        if shown != Counter(complete):
-            missing, strange = Counter(complete) - shown, shown - Counter(complete)
-            self._world.violate(f"[5] {key}: missing {missing}, too many {strange}")
-        table = self._outputs.table.get(key, {})
-        if table != counts_of(complete):
-            self._world.violate(f"[5] {key}: the table says {table}, not {counts_of(complete)}")
+        nothing = Seen({name: Counter() for name in self._jobs[key].model.everything().at})
+        self._check_outputs(key, self._shown.get((key, self._newest(key)), nothing))
 
-    def _after_stop(self, key: str, result: JobResult) -> list[Record]:
+    def _after_stop(self, key: str, result: JobResult) -> Seen:
         """What must have come out of the job. Checks that a stop has kept its savepoint, whole."""
         if key in self._stops and result.stopped_with != self._stops[key]:
             self._world.violate(f"[4] {key} was stopped with {self._stops[key]}, its result says {result.stopped_with}")
         if not result.stopped_with:
-            return self._jobs[key].records
-        metadata = self._metadata_of(key, self.completed[key][result.stopped_with])
-        return self._jobs[key].below(_offsets(metadata))
+            return self._jobs[key].model.everything()
+        self._metadata_of(key, self.completed[key][result.stopped_with])
+        return self._shown[key, result.stopped_with]
+
+    def _check_outputs(self, key: str, wanted: Seen) -> None:
+        """Ledgers and tables are what is wanted [5]."""
+        job = self._jobs[key]
+        for name in job.model.ledgers:
+            found = Counter(self._outputs.ledgers.get((key, name), []))
+            _check_records(self._world, f"[5] {key}, {name}", found, wanted, name, job)
+        for name in job.model.tables:
+            table = self._outputs.tables.get((key, name), {})
+            if not _counts_fit(table, wanted.counts(name), job.is_exact):
+                self._world.violate(f"[5] {key}: the table {name} says {table}, not {wanted.counts(name)}")
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -324,17 +338,13 @@ class Oracle:
                 self._world.violate(f"[4] {key} has not finished: {result}")
             if result.run_id != self.acknowledged[key]:
                 self._world.violate(f"[4] {key} ran as {result.run_id}, acknowledged was {self.acknowledged[key]}")
-            records = self._after_stop(key, result)
-            ledger, wanted = Counter(self._outputs.ledger.get(key, [])), Counter(records)
-            if not _records_fit(ledger, wanted, job.is_exact):
-                self._world.violate(f"[5] {key}: missing {wanted - ledger}, too many {ledger - wanted}")
-            table = self._outputs.table.get(key, {})
-            if not _counts_fit(table, counts_of(records), job.is_exact):
-                self._world.violate(f"[5] {key}: the table says {table}, not {counts_of(records)}")
+            wanted = self._after_stop(key, result)
+            self._check_outputs(key, wanted)
             counted = {one.operator_id: one.records_in for one in result.counters}
-            appended = counted.get("append", 0)
-            if appended < len(records) or (job.is_exact and appended > len(records)):
-                self._world.violate(f"{key}: the result counts {counted}, the input has {len(records)} records")
+            for name in job.model.ledgers:
+                appended, records = counted.get(f"{name}-append", 0), wanted.at[name].total()
+                if appended < records or (job.is_exact and appended > records):
+                    self._world.violate(f"{key}: the result counts {counted}, {records} records came to {name}")
             if self._server.data(PATHS.job(key)) is not None:
                 self._world.violate(f"{key} has ended, but its records stay")
             kept = f"/chk-{result.stopped_with}/"
@@ -344,28 +354,28 @@ class Oracle:
                 self._world.violate(f"{key} has ended, but its files stay: {leftover[:3]}")
 
 
-def _offsets(metadata: CheckpointMetadata) -> dict[str, int]:
+def _offsets(metadata: CheckpointMetadata) -> Offsets:
     """How far each split was read."""
-    states = [one for subtask in metadata.subtasks for one in subtask.operators if one.kind is StateKind.SOURCE_STATE]
-    sources = [decode(SourceState, one.handle.inline) for one in states if one.handle is not None]
-    return {split.split: split.offset for source in sources for split in source.splits}
+    return {
+        (subtask.vertex_id, split.split): split.offset
+        for subtask in metadata.subtasks
+        for state in subtask.operators
+        if state.kind is StateKind.SOURCE_STATE and state.handle is not None
+        for split in decode(SourceState, state.handle.inline).splits
+    }
 
 
-def _counts_fit(found: dict[int, tuple[int, int]], wanted: dict[int, tuple[int, int]], is_exact: bool) -> bool:
+def _counts_fit(found: Counts, wanted: Counts, is_exact: bool) -> bool:
     """Whether counts are those of the input; at least once they may be higher, never lower."""
     if is_exact:
         return found == wanted
     return all(found.get(key, (0, 0))[part] >= one[part] for key, one in wanted.items() for part in (0, 1))
 
 
-def _records_fit(found: Counter[Record], wanted: Counter[Record], is_exact: bool) -> bool:
-    return found == wanted if is_exact else not wanted - found
-
-
-def _added(one: dict[int, tuple[int, int]], other: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """Counts and sums of two sets of records together."""
-    sums = dict(one)
-    for key, (count, total) in other.items():
-        before = sums.get(key, (0, 0))
-        sums[key] = (before[0] + count, before[1] + total)
-    return sums
+def _check_records(world: World, what: str, found: Counter[Record], wanted: Seen, name: str, job: SimulatedJob) -> None:
+    """Whether these are what is wanted at a vertex; at least once some may be there more often. None is invented."""
+    missing, too_many = wanted.at[name] - found, found - wanted.at[name]
+    if missing or (too_many and job.is_exact):
+        world.violate(f"{what}: missing {missing}, too many {too_many}")
+    if invented := set(found) - set(job.model.everything().at[name]):
+        world.violate(f"{what}: {invented} are of no input")

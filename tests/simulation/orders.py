@@ -19,11 +19,17 @@ PATIENCE_MS = 400
 
 @dataclass(frozen=True)
 class Order:
-    """parallelism: wanted of the two aggregating vertices, 0 for a stop; drain: how to stop; cancel: instead of it."""
+    """parallelism: wanted of `vertices`, 0 for a stop; drain: how to stop; cancel: instead of it."""
 
     parallelism: int = 0
+    vertices: tuple[str, ...] = ("count", "ledger")
     drain: bool = False
     cancel: bool = False
+
+    @property
+    def widths(self) -> tuple[tuple[str, int], ...]:
+        """(vertex, parallelism) of a rescale."""
+        return tuple((name, self.parallelism) for name in self.vertices)
 
 
 class OrderingClient:
@@ -60,9 +66,8 @@ class OrderingClient:
             self._oracle.may_be_cancelled(self._key)
             answer = runner.cancel()
         elif self._order.parallelism:
-            self._oracle.asked_for(self._key, self._order.parallelism)
-            wanted = tuple(VertexParallelism(name, self._order.parallelism) for name in ("count", "ledger"))
-            answer = runner.rescale(wanted, 0)
+            self._oracle.asked_for(self._key, self._order.widths)
+            answer = runner.rescale(tuple(VertexParallelism(*one) for one in self._order.widths), 0)
         else:
             answer = runner.stop(self._order.drain, 0)
         answer.add_done_callback(self._answered)
@@ -78,7 +83,7 @@ class OrderingClient:
         found = answer.result()
         if isinstance(found, RescaleResponse):
             self._world.note("client", f"{self._key} is rescaled after attempt {found.after_attempt}")
-            self._oracle.acknowledged_shape(self._key, self._order.parallelism)
+            self._oracle.acknowledged_shape(self._key, self._order.widths)
         elif isinstance(found, JobState):
             self._world.note("client", f"{self._key} is {found.name}")
         else:

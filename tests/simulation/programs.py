@@ -1,113 +1,101 @@
-"""Simulated operators behind the real SubtaskMachine: a source with offsets, a keyed count, a transactional ledger."""
+"""Simulated operators behind the real SubtaskTask: sources with offsets, transforms, keyed counts, ledgers.
+
+As taskmanager.task.program.SubtaskProgram wants them; what they compute stands in flow.py.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 from lockgate_proto.codec import decode, encode
+from lockgate_proto.loops import spread_of
 from lockgate_proto.messages import (
-    Deploy,
+    FileSink,
+    JobGraph,
+    KeyedAggregate,
     OperatorCounters,
     OperatorState,
+    Partitioning,
     SourceState,
     SplitState,
+    SqlSink,
     StateHandle,
     StateKind,
-    SubtaskId,
     SubtaskState,
 )
 
 from taskmanager.state.chains import Chain, Chains
-from taskmanager.task.program import SnapshotOrder
-from tests.simulation.storage import Outputs, Record, Storage, Transaction, checksum_of
-from tests.simulation.world import World
+from taskmanager.task.program import (
+    Batch,
+    Emission,
+    Exhausted,
+    Idle,
+    Poll,
+    ProgramContext,
+    SnapshotOrder,
+    SnapshotTooLarge,
+    SubtaskProgram,
+)
+from tests.simulation.flow import Model, Record, input_of, key_of, owner_of, records_of, splits_of, table_of
+from tests.simulation.storage import Transaction, checksum_of
 
-KEYS = 5
+if TYPE_CHECKING:
+    from tests.simulation.taskmanager import SimulatedTaskManager
+
 FULL_EVERY = 4  # snapshots of the counts
-KEY_GROUPS = 128
-
-
-def key_of(record: Record) -> int:
-    """The key by which records are partitioned and counted."""
-    return (record[0] * 31 + record[1] * 7) % KEYS
-
-
-def owner_of(key: int, parallelism: int) -> int:
-    """The subtask that has the key, by the key group that it is in."""
-    return key * 53 % KEY_GROUPS * parallelism // KEY_GROUPS
-
-
-class StateMissing(Exception):
-    """A state file of the restored snapshot is not there or not what was written."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a program is made of."""
-
-    world: World
-    storage: Storage
-    outputs: Outputs
-    subtask: SubtaskId
-    operators: tuple[str, ...]
-    directory: str
-    restore: SubtaskState | None
-    restored_id: int
-    parallelism: int
-
-    @property
-    def job(self) -> str:
-        """Key of the job."""
-        assert self.subtask.attempt is not None
-        return self.subtask.attempt.job_key
-
-    @property
-    def attempt(self) -> int:
-        """Number of the attempt."""
-        assert self.subtask.attempt is not None
-        return self.subtask.attempt.attempt
+LARGEST_BATCH = 6
 
 
 @dataclass(frozen=True)
 class Frozen:
     """A snapshot: per operator what is to be stored. Source states stay inside the acknowledgement."""
 
-    context: Context
+    program: Program
     checkpoint_id: int
     parts: tuple[tuple[str, StateKind, Any], ...]
     counters: tuple[OperatorCounters, ...]
     keyed: FrozenCounts | None = None
 
     def persist(self) -> SubtaskState:
-        """Writes the state files and returns the handles."""
-        context = self.context
+        """Writes the state files and returns the handles. Raises OSError."""
+        process, subtask = self.program.host, self.program.context.subtask
+        if process.plan.upload_fails(process.world):
+            raise OSError("the disk is full")
         found = tuple(
-            OperatorState(operator_id=name, kind=kind, handle=self._store(name, kind, content))
+            OperatorState(operator_id=name, kind=kind, handle=self.store(name, kind, content))
             for name, kind, content in self.parts
         )
         if self.keyed is not None:
             found = (self.keyed.persist(self), *found)
-        return SubtaskState(context.subtask.vertex_id, context.subtask.subtask, found, self.counters)
+        return SubtaskState(subtask.vertex_id, subtask.subtask, found, self.counters)
+
+    def release(self) -> None:
+        """See taskmanager.task.program.Snapshot."""
 
     def store_shared(self, name: str, content: Any) -> StateHandle:
         """Writes a file that later snapshots may refer to."""
-        one = self.context
-        file = f"{self.checkpoint_id}-a{one.attempt}-{one.subtask.vertex_id}-{one.subtask.subtask}-{name}.state"
-        path = f"{one.directory}/shared/{file}"
-        one.storage.write(path, content)
-        return StateHandle(
-            path=path, size_bytes=1, checksum=checksum_of(content), checkpoint_id=self.checkpoint_id, shared=True
-        )
+        path = f"shared/{self.checkpoint_id}-{self._prefix}-{name}.state"
+        return self._write(path, content, checkpoint_id=self.checkpoint_id, shared=True)
 
-    def _store(self, name: str, kind: StateKind, content: Any) -> StateHandle:
+    def store(self, name: str, kind: StateKind, content: Any) -> StateHandle:
+        """Writes a file of this snapshot alone."""
         if kind is StateKind.SOURCE_STATE:
             return StateHandle(inline=content, size_bytes=len(content))
-        one = self.context
-        file = f"a{one.attempt}-{one.subtask.vertex_id}-{one.subtask.subtask}-{name}.state"
-        path = f"{one.directory}/chk-{self.checkpoint_id}/{file}"
-        one.storage.write(path, content)
-        return StateHandle(path=path, size_bytes=1, checksum=checksum_of(content))
+        return self._write(f"chk-{self.checkpoint_id}/{self._prefix}-{name}.state", content)
+
+    @property
+    def _prefix(self) -> str:
+        subtask = self.program.context.subtask
+        return f"a{self.program.attempt}-{subtask.vertex_id}-{subtask.subtask}"
+
+    def _write(self, name: str, content: Any, **fields: Any) -> StateHandle:
+        path = f"{self.program.context.checkpoint_directory}/{name}"
+        self.program.host.storage.write(path, content)
+        return StateHandle(path=path, size_bytes=1, checksum=checksum_of(content), **fields)
 
 
 @dataclass(frozen=True)
@@ -125,7 +113,7 @@ class FrozenCounts:
     def persist(self, frozen: Frozen) -> OperatorState:
         """Writes what has changed since the base, or everything."""
         if self.is_savepoint:
-            handle = frozen._store(self.name, StateKind.KEYED_STATE, tuple(sorted(self.counts.items())))
+            handle = frozen.store(self.name, StateKind.KEYED_STATE, tuple(sorted(self.counts.items())))
             return OperatorState(self.name, StateKind.KEYED_STATE, handle)
         since = self.base.version if self.base is not None else -1
         changed = {key: value for key, value in self.counts.items() if self.changed_at[key] > since}
@@ -135,59 +123,153 @@ class FrozenCounts:
 
 
 class Program:
-    """Base: counters and the reading of restored state."""
+    """A transform, and the base of the others: counters, the reading of restored state, the ways out."""
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
+    is_source = False
+
+    def __init__(self, process: SimulatedTaskManager, context: ProgramContext, model: Model) -> None:
+        assert context.subtask.attempt is not None
+        self.host, self.context, self.model = process, context, model
+        self.vertex = model.vertices[context.subtask.vertex_id]
+        self.operators = tuple(one.id for one in self.vertex.operators)
+        self.job, self.attempt = context.subtask.attempt.job_key, context.subtask.attempt.attempt
+        self.me, self.parallelism = context.subtask.subtask, context.parallelism[self.vertex.id]
         self.records_in = self.records_out = 0
+        self._targets = {
+            number: (spread_of(edge), context.parallelism[edge.target])
+            for number, edge in enumerate(model.graph.edges)
+            if edge.source == self.vertex.id
+        }
+        self._broadcast = {
+            edge.source
+            for edge in model.graph.edges
+            if edge.target == self.vertex.id and edge.partitioning is Partitioning.BROADCAST
+        }
+        self._turn = 0
 
-    def open(self) -> None:
-        """Restores. Raises StateMissing."""
+    def open(self) -> Batch:
+        """See SubtaskProgram. Raises StateUnreadable."""
         restore = self.context.restore
-        if restore is None:
-            return
-        for one in restore.counters:
-            if one.operator_id == self.context.operators[0]:
-                self.records_in, self.records_out = one.records_in, one.records_out
-        for state in restore.operators:
-            for handle in (state.handle, *state.increments):
-                assert handle is not None
-                self.load(state, self._read(handle))
-
-    def _read(self, handle: StateHandle) -> Any:
-        if not handle.path:
-            return handle.inline
-        content = self.context.storage.files.get(handle.path)
-        if content is None or checksum_of(content) != handle.checksum:
-            raise StateMissing(f"{handle.path} is missing or corrupt")
-        return content
+        if restore is not None:
+            for one in restore.counters:
+                if one.operator_id == self.operators[0]:
+                    self.records_in, self.records_out = one.records_in, one.records_out
+            for state in restore.operators:
+                for handle in (state.handle, *state.increments):
+                    assert handle is not None
+                    self.load(state, self.host.storage.read(handle) if handle.path else handle.inline)
+        return self._prologue() if self.is_source else Batch()
 
     def load(self, state: OperatorState, content: Any) -> None:
-        """Takes over one operator's restored state."""
+        """Takes over one piece of an operator's restored state."""
 
-    def process(self, records: list[Record]) -> list[Record]:
+    def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """See SubtaskProgram."""
+        raise AssertionError(f"splits are for sources: {splits}, {complete}")
+
+    def poll(self) -> Poll:
+        """See SubtaskProgram."""
+        raise AssertionError("only sources are polled")
+
+    def process_records(self, records: list[Record]) -> list[Record]:
         """Takes a batch and returns what goes on."""
-        self.records_in += len(records)
-        self.records_out += len(records)
-        return records
+        return [made for record in records for made in self.model.made_of(self.vertex.id, record)]
 
-    def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Frozen:  # noqa: ARG002
-        """A consistent copy of everything."""
-        return Frozen(self.context, checkpoint_id, (), self.counters())
+    def process(self, source_vertex: str, table: pa.Table) -> Batch:
+        """See SubtaskProgram. Of what is broadcast each subtask takes what it would be given by key."""
+        if not table.num_rows:
+            return self._prologue()
+        records = records_of(table)
+        if source_vertex in self._broadcast:
+            records = [one for one in records if owner_of(key_of(one), self.parallelism) == self.me]
+        self.records_in += len(records)
+        onwards = self.process_records(records)
+        self.records_out += len(onwards)
+        return Batch(self._emissions(onwards), reached_sink=0 if self._targets else len(records))
+
+    def advance(self, watermark_ms: int) -> Batch:  # noqa: ARG002
+        """See SubtaskProgram."""
+        return Batch()
+
+    def tick(self, unix_ms: int) -> Batch:  # noqa: ARG002
+        """See SubtaskProgram."""
+        return Batch()
+
+    def wakes_at(self) -> int | None:
+        """See SubtaskProgram."""
+        return None
+
+    def rehearse(self) -> None:
+        """See SubtaskProgram."""
+
+    def finish(self) -> Batch:
+        """See SubtaskProgram."""
+        return Batch()
+
+    def snapshot(self, checkpoint_id: int, order: SnapshotOrder = SnapshotOrder()) -> Frozen:  # noqa: B008
+        """See SubtaskProgram. Raises SnapshotTooLarge."""
+        if self.host.plan.snapshot_fails(self.host.world):
+            raise SnapshotTooLarge("the state is too large")
+        parts, keyed = self.freeze(checkpoint_id, order)
+        return Frozen(self, checkpoint_id, parts, self.counters(), keyed)
+
+    def freeze(
+        self,
+        checkpoint_id: int,  # noqa: ARG002
+        order: SnapshotOrder,  # noqa: ARG002
+    ) -> tuple[tuple[tuple[str, StateKind, Any], ...], FrozenCounts | None]:
+        """A consistent copy of everything: what is stored as it is by operator, and keyed state."""
+        return (), None
 
     def commit(self, checkpoint_id: int) -> None:
-        """Makes what is sealed up to the checkpoint visible."""
+        """See SubtaskProgram."""
 
     def counters(self) -> tuple[OperatorCounters, ...]:
-        """Records in and out since the job's start."""
-        return (OperatorCounters(self.context.operators[0], self.records_in, self.records_out),)
+        """See SubtaskProgram."""
+        return (OperatorCounters(self.operators[0], self.records_in, self.records_out),)
+
+    def cancel(self) -> None:
+        """See SubtaskProgram."""
+
+    def close(self) -> None:
+        """See SubtaskProgram."""
+
+    def _prologue(self) -> Batch:
+        empty = table_of([])
+        found = [
+            Emission(edge, index, empty)
+            for edge, (spread, width) in self._targets.items()
+            for index in ((self.me,) if spread is Partitioning.FORWARD else range(width))
+        ]
+        return Batch(tuple(found))
+
+    def _emissions(self, records: list[Record]) -> tuple[Emission, ...]:
+        shares: defaultdict[tuple[int, int], list[Record]] = defaultdict(list)
+        for record in records:
+            for edge, moved in self.model.ways(self.vertex.id, record):
+                for target in self._receivers(edge, moved):
+                    shares[edge, target].append(moved)
+        return tuple(Emission(edge, target, table_of(share)) for (edge, target), share in shares.items())
+
+    def _receivers(self, edge: int, record: Record) -> Sequence[int]:
+        spread, width = self._targets[edge]
+        if spread is Partitioning.BROADCAST:
+            return range(width)
+        if spread is Partitioning.HASH:
+            return (owner_of(key_of(record), width),)
+        if spread is Partitioning.FORWARD:
+            return (self.me,)
+        self._turn += 1
+        return (self._turn % width,)
 
 
 class SourceProgram(Program):
     """Reads its splits, a few records at a time."""
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
+    is_source = True
+
+    def __init__(self, process: SimulatedTaskManager, context: ProgramContext, model: Model) -> None:
+        super().__init__(process, context, model)
         self.splits: dict[str, SplitState] = {}
         self.complete = False
 
@@ -197,53 +279,56 @@ class SourceProgram(Program):
         self.splits = {one.split: one for one in restored.splits}
         self.complete = restored.complete
 
-    def assign(self, splits: tuple[SplitState, ...], complete: bool) -> None:
-        """Adds splits, unknown before."""
+    def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """See SubtaskProgram."""
         for one in splits:
             if one.split in self.splits:
                 raise AssertionError(f"split {one.split} was assigned twice")
             self.splits[one.split] = one
         self.complete = self.complete or complete
 
-    def poll(self) -> list[Record] | None:
-        """The next records; [] when there is nothing now, None at the end of the input."""
+    def poll(self) -> Poll:
+        """See SubtaskProgram."""
         open_splits = [one for one in self.splits.values() if one.offset < one.end]
         if not open_splits:
-            return None if self.complete else []
-        world = self.context.world
-        split = open_splits[world.random.randrange(len(open_splits))]
-        end = min(split.end, split.offset + world.random.randint(2, 6))
+            return Exhausted() if self.complete else Idle(50)
+        choice = self.host.world.random
+        split = open_splits[choice.randrange(len(open_splits))]
+        end = min(split.end, split.offset + choice.randint(2, LARGEST_BATCH))
         self.splits[split.split] = SplitState(split.split, end, split.end)
-        records = [(int(split.split), sequence) for sequence in range(split.offset, end)]
+        records = [self.model.record(self.vertex.id, split.split, one) for one in range(split.offset, end)]
         self.records_out += len(records)
-        return records
+        return Batch(self._emissions(records), read_rows=len(records), read_bytes=len(records))
 
-    def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Frozen:  # noqa: ARG002
+    def freeze(
+        self,
+        checkpoint_id: int,  # noqa: ARG002
+        order: SnapshotOrder,  # noqa: ARG002
+    ) -> tuple[tuple[tuple[str, StateKind, Any], ...], FrozenCounts | None]:
         """See Program."""
         content = encode(SourceState(tuple(self.splits.values()), self.complete))
-        parts = ((self.context.operators[0], StateKind.SOURCE_STATE, content),)
-        return Frozen(self.context, checkpoint_id, parts, self.counters())
+        return ((self.operators[0], StateKind.SOURCE_STATE, content),), None
 
 
 class SinkProgram(Program):
     """Base of programs that end in a sink: seals a transaction at each barrier, commits it when told."""
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
+    def __init__(self, process: SimulatedTaskManager, context: ProgramContext, model: Model) -> None:
+        super().__init__(process, context, model)
         self.pending: list[Transaction] = []
 
-    def open(self) -> None:
-        """See Program; what was sealed in the restored snapshot is committed, perhaps again."""
-        super().open()
-        self.commit(self.context.restored_id)
+    def open(self) -> Batch:
+        """See SubtaskProgram; what was sealed in the restored snapshot is committed, perhaps again."""
+        prologue = super().open()
+        self.commit(self.context.restored_checkpoint_id)
+        return prologue
 
     def seal(self, checkpoint_id: int, rows: tuple[Any, ...]) -> None:
         """Ends the open transaction."""
-        one = self.context
-        self.pending.append(Transaction(one.job, checkpoint_id, one.subtask.subtask, one.attempt, rows))
+        self.pending.append(Transaction(self.job, self.vertex.id, checkpoint_id, self.me, self.attempt, rows))
 
     def commit(self, checkpoint_id: int) -> None:
-        """See Program."""
+        """See SubtaskProgram."""
         for one in [one for one in self.pending if one.checkpoint_id <= checkpoint_id]:
             self.make_visible(one)
             self.pending.remove(one)
@@ -256,37 +341,40 @@ class SinkProgram(Program):
 class LedgerProgram(SinkProgram):
     """Append-only transactional files."""
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
+    def __init__(self, process: SimulatedTaskManager, context: ProgramContext, model: Model) -> None:
+        super().__init__(process, context, model)
         self.staged: list[Record] = []
 
     def load(self, state: OperatorState, content: Any) -> None:  # noqa: ARG002
         """See Program."""
         self.pending += content
 
-    def process(self, records: list[Record]) -> list[Record]:
+    def process_records(self, records: list[Record]) -> list[Record]:
         """See Program."""
         self.staged += records
-        self.records_in += len(records)
         return []
 
-    def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Frozen:  # noqa: ARG002
+    def freeze(
+        self,
+        checkpoint_id: int,
+        order: SnapshotOrder,  # noqa: ARG002
+    ) -> tuple[tuple[tuple[str, StateKind, Any], ...], FrozenCounts | None]:
         """See Program."""
         self.seal(checkpoint_id, tuple(self.staged))
         self.staged = []
-        parts = ((self.context.operators[0], StateKind.SINK_STATE, tuple(self.pending)),)
-        return Frozen(self.context, checkpoint_id, parts, self.counters())
+        return ((self.operators[-1], StateKind.SINK_STATE, tuple(self.pending)),), None
 
     def make_visible(self, transaction: Transaction) -> None:
         """See SinkProgram."""
-        self.context.outputs.publish(transaction)
+        self.host.outputs.publish(transaction)
 
 
 class CountProgram(SinkProgram):
-    """Counts and sums per key, changed keys are upserted."""
+    """Counts and sums per key. Changed keys are upserted where a sink follows; else the records go on."""
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
+    def __init__(self, process: SimulatedTaskManager, context: ProgramContext, model: Model) -> None:
+        super().__init__(process, context, model)
+        self.has_sink = isinstance(self.vertex.operators[-1].kind, SqlSink)
         self.state: dict[int, tuple[int, int]] = {}
         self.changed: set[int] = set()
         self.changed_at: dict[int, int] = {}
@@ -299,40 +387,45 @@ class CountProgram(SinkProgram):
         if state.kind is not StateKind.KEYED_STATE:
             self.pending += content
             return
-        one = self.context
-        owned = {key: held for key, held in content if owner_of(key, one.parallelism) == one.subtask.subtask}
+        owned = {key: held for key, held in content if owner_of(key, self.parallelism) == self.me}
         self.has_foreign = self.has_foreign or len(owned) < len(content)
         self.state |= owned
         self.changed_at = dict.fromkeys(self.state, 0)
 
-    def open(self) -> None:
+    def open(self) -> Batch:
         """See SinkProgram. Increments build on what is this subtask's alone."""
-        super().open()
+        prologue = super().open()
         restore = self.context.restore
         keyed = [one for one in restore.operators if one.kind is StateKind.KEYED_STATE] if restore else []
         if len(keyed) == 1 and not self.has_foreign:
             handles = tuple(one for one in (keyed[0].handle, *keyed[0].increments) if one is not None)
             if all(one.shared for one in handles):
-                self.chains.stored(self.context.restored_id, Chain(0, handles))
+                self.chains.stored(self.context.restored_checkpoint_id, Chain(0, handles))
+        return prologue
 
-    def process(self, records: list[Record]) -> list[Record]:
+    def process_records(self, records: list[Record]) -> list[Record]:
         """See Program."""
         for record in records:
             key = key_of(record)
+            if owner_of(key, self.parallelism) != self.me:
+                raise AssertionError(f"{record} came to {self.vertex.id}[{self.me}] of {self.parallelism}")
             count, total = self.state.get(key, (0, 0))
             self.state[key] = (count + 1, total + record[1])
             self.changed.add(key)
             self.changed_at[key] = self.version
-        self.records_in += len(records)
-        return []
+        return [] if self.has_sink else records
 
-    def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Frozen:
+    def freeze(
+        self, checkpoint_id: int, order: SnapshotOrder
+    ) -> tuple[tuple[tuple[str, StateKind, Any], ...], FrozenCounts | None]:
         """See Program."""
-        self.seal(checkpoint_id, tuple((key, self.state[key]) for key in sorted(self.changed)))
-        self.changed = set()
-        count, sink = self.context.operators
+        parts: tuple[tuple[str, StateKind, Any], ...] = ()
+        if self.has_sink:
+            self.seal(checkpoint_id, tuple((key, self.state[key]) for key in sorted(self.changed)))
+            self.changed = set()
+            parts = ((self.operators[-1], StateKind.SINK_STATE, tuple(self.pending)),)
         keyed = FrozenCounts(
-            count,
+            self.operators[0],
             dict(self.state),
             dict(self.changed_at),
             self.version,
@@ -341,38 +434,37 @@ class CountProgram(SinkProgram):
             order.is_savepoint,
         )
         self.version += 1
-        parts = ((sink, StateKind.SINK_STATE, tuple(self.pending)),)
-        return Frozen(self.context, checkpoint_id, parts, self.counters(), keyed)
+        return parts, keyed
 
     def make_visible(self, transaction: Transaction) -> None:
         """See SinkProgram."""
-        self.context.outputs.upsert(transaction)
+        self.host.outputs.upsert(transaction)
 
 
-KINDS: dict[str, type[Program]] = {
-    "source": SourceProgram,
-    "spread": Program,
-    "count": CountProgram,
-    "ledger": LedgerProgram,
-}
-"""Vertex id to what runs in it."""
+class SimulatedPrograms:
+    """The taskmanager.task.program.ProgramFactory of one simulated process."""
 
+    def __init__(self, process: SimulatedTaskManager) -> None:
+        self.host = process
 
-def build(world: World, storage: Storage, outputs: Outputs, deploy: Deploy, subtask: SubtaskId) -> Program:
-    """The program of one subtask of a deployment."""
-    assert deploy.graph is not None
-    vertex = next(one for one in deploy.graph.vertices if one.id == subtask.vertex_id)
-    key = (subtask.vertex_id, subtask.subtask)
-    restore = next((one for one in deploy.restore if (one.vertex_id, one.subtask) == key), None)
-    context = Context(
-        world,
-        storage,
-        outputs,
-        subtask,
-        tuple(one.id for one in vertex.operators),
-        deploy.checkpoint_directory,
-        restore,
-        deploy.restored_checkpoint_id,
-        vertex.parallelism,
-    )
-    return KINDS[subtask.vertex_id](context)
+    def build(self, context: ProgramContext) -> SubtaskProgram:
+        """See ProgramFactory."""
+        model = Model(context.graph)
+        vertex = model.vertices[context.subtask.vertex_id]
+        kinds = {type(one.kind) for one in vertex.operators}
+        found: type[Program] = Program
+        if input_of(vertex) is not None:
+            found = SourceProgram
+        elif FileSink in kinds:
+            found = LedgerProgram
+        elif KeyedAggregate in kinds:
+            found = CountProgram
+        return cast("SubtaskProgram", found(self.host, context, model))
+
+    def discover(self, graph: JobGraph, vertex_id: str, known: Sequence[str]) -> tuple[tuple[SplitState, ...], bool]:
+        """See ProgramFactory."""
+        vertex = next(one for one in graph.vertices if one.id == vertex_id)
+        return tuple(one for one in splits_of(vertex) if one.split not in known), True
+
+    def warm_python(self) -> None:
+        """See ProgramFactory."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from lockgate_proto.messages import CheckpointMode
 
+from tests.simulation.job import SimulatedJob
 from tests.simulation.orders import Order
 from tests.simulation.simulation import Scenario, simulate
 from tests.simulation.taskmanager import TaskPlan
@@ -59,7 +60,7 @@ def quiet_scenario(seed: int, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
     return Scenario(seed, mode=mode)
 
 
-RESCALE = ((150.0, Order(3)), (500.0, Order(1)))
+RESCALE = ((350.0, Order(3)), (600.0, Order(1)))
 STOP = ((250.0, Order()),)
 DRAIN = ((250.0, Order(drain=True)),)
 
@@ -104,11 +105,15 @@ def freeze_at(seed: int, point: int, *, usurped: bool) -> Scenario:
 
 
 def every_point(
-    seed: int, kind: str, step: int = 1, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
+    seed: int,
+    kind: str,
+    step: int = 1,
+    mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE,
+    job: SimulatedJob | None = None,
 ) -> Iterator[Scenario]:
     """One scenario for every step that a coordinator takes in the quiet run of `seed`. kind: crash, freeze, usurp."""
-    for point in range(1, simulate(quiet_scenario(seed, mode)).points + 1, step):
+    for point in range(1, simulate(replace(quiet_scenario(seed, mode), job=job)).points + 1, step):
         if kind == "crash":
-            yield crash_at(seed, point, mode)
+            yield replace(crash_at(seed, point, mode), job=job)
         else:
-            yield replace(freeze_at(seed, point, usurped=kind == "usurp"), mode=mode)
+            yield replace(freeze_at(seed, point, usurped=kind == "usurp"), mode=mode, job=job)

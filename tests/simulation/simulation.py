@@ -19,13 +19,14 @@ from lockgate_proto.messages import (
 
 from coordinator.runtime.metadata_files import graph_checksum
 from tests.simulation.coordinator import SimulatedCoordinator, installed
+from tests.simulation.exchange import Exchange
 from tests.simulation.job import SimulatedJob
 from tests.simulation.network import ControlStream
 from tests.simulation.oracle import Oracle
 from tests.simulation.orders import Order, OrderingClient
 from tests.simulation.storage import Outputs, SimulatedFiles, Storage
 from tests.simulation.store import ObservedZooKeeper
-from tests.simulation.taskmanager import Exchange, SimulatedTaskManager, TaskPlan
+from tests.simulation.taskmanager import SimulatedTaskManager, TaskPlan, replacements
 from tests.simulation.world import Crash, Violation, World
 
 SESSION_MS = 4_000
@@ -44,7 +45,8 @@ class Scenario:
     crash_at, stall_at: number of the point (see `Run.reached`) at which the coordinator that reached it dies or
     freezes; stall_ms: for how long; usurped: while it is frozen a standby believes that its port refuses, and takes
     over although its session lives. faults: calls of `Run` by time. mode: of every job's checkpoints;
-    at_a_time: how many of them; orders: what a client wants of every job, by time.
+    at_a_time: how many of them; orders: what a client wants of every job, by time; job: what they compute, None for a
+    random one by the seed; patience_ms: how long UNALIGNED stays aligned, None: by the seed.
     """
 
     seed: int
@@ -60,12 +62,15 @@ class Scenario:
     mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
     orders: tuple[tuple[float, Order], ...] = ()
     at_a_time: int = 1
+    job: SimulatedJob | None = None
+    patience_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
     """points: coordinator steps passed. in_flight: records in the channel states of completed checkpoints.
-    digest: of the whole story; the same seed gives the same."""
+    rescales: attempts of another shape than the one before. digest: of the whole story; the same seed gives the same.
+    """
 
     points: int
     events: int
@@ -73,6 +78,7 @@ class Outcome:
     attempts: int
     grants: int
     in_flight: int
+    rescales: int
     digest: int
     labels: tuple[str, ...] = field(default=(), repr=False)
 
@@ -88,9 +94,15 @@ class Run:
         self.storage, self.outputs = Storage(), Outputs()
         drawn = random.Random(scenario.seed)
         names = [f"job-{n}" for n in range(scenario.jobs)]
-        patience_ms = (0, 0, 15, 40)[scenario.seed % 4] if scenario.mode is CheckpointMode.UNALIGNED else 0
+        patience_ms = scenario.patience_ms
+        if patience_ms is None:
+            patience_ms = (0, 0, 15, 40)[scenario.seed % 4] if scenario.mode is CheckpointMode.UNALIGNED else 0
         self.jobs = {
-            name: replace(SimulatedJob.draw(name, drawn), mode=scenario.mode, aligned_timeout_ms=patience_ms)
+            name: replace(
+                replace(scenario.job, key=name) if scenario.job is not None else SimulatedJob.draw(name, drawn),
+                mode=scenario.mode,
+                aligned_timeout_ms=patience_ms,
+            )
             for name in names
         }
         if scenario.at_a_time > 1:  # often enough that the next one is due while one is under way
@@ -146,17 +158,13 @@ class Run:
             attempts,
             self.grants,
             in_flight,
+            self.oracle.rescales,
             world.digest,
             tuple(self.labels),
         )
 
     def _state(self) -> str:
-        tasks = [
-            repr(task)
-            for tm in self.task_managers.values()
-            for attempt in tm.attempts.values()
-            for task in attempt.tasks.values()
-        ]
+        tasks = [repr(task) for tm in self.task_managers.values() for task in tm.subtasks()]
         terms = [
             f"{one.name} {one.elector._machine.phase.value} "
             + "; ".join(str(job.status()) for job in (one.dispatcher.term.jobs.values() if one.dispatcher.term else ()))
@@ -189,7 +197,6 @@ class Run:
             self.outputs,
             self.exchange,
             self.plan,
-            self.jobs,
             self._connect,
             self._task_manager_died,
         )
@@ -358,15 +365,7 @@ class Run:
 
     def break_channel(self) -> None:
         """A channel between two subtasks breaks."""
-        tasks = [
-            task
-            for tm in self.task_managers.values()
-            for attempt in tm.attempts.values()
-            for task in attempt.tasks.values()
-            if task.outputs and not task.is_closed
-        ]
-        if tasks:
-            self.exchange.cut(self.world.random.choice(tasks))
+        self.exchange.cut()
 
     def cut_leader_off(self) -> None:
         """The leader loses ZooKeeper for a while, perhaps for longer than its session."""
@@ -403,5 +402,5 @@ def _reporting(one: SimulatedCoordinator, token: int) -> Callable[[], None]:
 def simulate(scenario: Scenario) -> Outcome:
     """Runs one scenario. Raises Violation."""
     run = Run(scenario)
-    with installed(run.world):
+    with installed(run.world, replacements(run.world)):
         return run.go()

@@ -5,13 +5,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from lockgate_proto.messages import CheckpointMetadata
+import pyarrow as pa
+from lockgate_proto.messages import CheckpointMetadata, StateHandle
 
 from coordinator.runtime.errors import StorageError
 from coordinator.runtime.metadata_files import Run, StoredFile, crc32, parse_metadata
+from taskmanager.state.backend import SnapshotWriter
+from taskmanager.task.program import StateUnreadable
+from tests.simulation.flow import Counts, Record
 
+Sink = tuple[str, str]  # job key, vertex id
 BASE = "sim://storage/default"
 
 
@@ -27,6 +32,13 @@ class Storage:
         """Publishes a file."""
         self.on_write(path, self.files.get(path), content)
         self.files[path] = content
+
+    def read(self, handle: StateHandle) -> Any:
+        """The content behind a handle of a state file. Raises StateUnreadable."""
+        content = self.files.get(handle.path)
+        if content is None or checksum_of(content) != handle.checksum:
+            raise StateUnreadable(f"{handle.path} is missing or corrupt")
+        return content
 
     def delete_below(self, folder: str) -> None:
         """Removes a folder."""
@@ -101,7 +113,33 @@ class SimulatedFiles:
         self._storage.delete_below(self.run_directory(run))
 
 
-Record = tuple[int, int]  # (partition, sequence)
+class SimulatedBackend:
+    """A taskmanager.state.backend.Backend: where the records in flight of a snapshot go."""
+
+    def __init__(self, storage: Storage, directory: str, prefix: str) -> None:
+        self._storage, self._directory, self._prefix = storage, directory, prefix
+
+    def writer(self, checkpoint_id: int) -> SnapshotWriter:
+        """See Backend."""
+        return cast("SnapshotWriter", _Writer(self._storage, f"{self._directory}/chk-{checkpoint_id}/{self._prefix}"))
+
+
+class _Writer:
+    def __init__(self, storage: Storage, prefix: str) -> None:
+        self._storage, self._prefix = storage, prefix
+        self._stored: list[str] = []
+
+    def store(self, name: str, data: pa.Buffer) -> StateHandle:
+        """See SnapshotWriter."""
+        path, content = f"{self._prefix}-{name}.state", data.to_pybytes()
+        self._storage.write(path, content)
+        self._stored.append(path)
+        return StateHandle(path=path, size_bytes=len(content), checksum=checksum_of(content))
+
+    def undo(self) -> None:
+        """See SnapshotWriter."""
+        for path in self._stored:
+            self._storage.delete(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,39 +147,49 @@ class Transaction:
     """What a sink sealed at a barrier. rows: ledger records, or (key, (count, sum)) pairs of the upsert."""
 
     job: str
+    vertex: str
     checkpoint_id: int
     subtask: int
     attempt: int
     rows: tuple[Any, ...]
 
+    @property
+    def sink(self) -> Sink:
+        """Where it goes."""
+        return self.job, self.vertex
+
 
 @dataclass
 class Outputs:
-    """What readers see: an append-only ledger and an upserted table, each committed once per transaction."""
+    """What readers see: append-only ledgers and upserted tables, each committed once per transaction."""
 
-    ledger: dict[str, list[Record]] = field(default_factory=dict)  # job key to records
-    table: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)  # job key to key to (count, sum)
-    files: dict[tuple[str, int, int], Transaction] = field(default_factory=dict)
-    upserted: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, subtask) to the last checkpoint id
-    on_commit: Callable[[str, Transaction], None] = lambda *_: None
+    ledgers: dict[Sink, list[Record]] = field(default_factory=dict)
+    tables: dict[Sink, Counts] = field(default_factory=dict)
+    files: dict[tuple[Sink, int, int], Transaction] = field(default_factory=dict)  # by checkpoint and subtask
+    upserted: dict[tuple[Sink, int], int] = field(default_factory=dict)  # by subtask: the last checkpoint id
+    on_commit: Callable[[Transaction], None] = lambda _: None
 
     def publish(self, transaction: Transaction) -> None:
         """The transactional file sink: a file that is there already is not published again."""
-        name = (transaction.job, transaction.checkpoint_id, transaction.subtask)
+        name = (transaction.sink, transaction.checkpoint_id, transaction.subtask)
         if name in self.files:
             return
-        self.on_commit("ledger", transaction)
+        self.on_commit(transaction)
         self.files[name] = transaction
-        self.ledger.setdefault(transaction.job, []).extend(transaction.rows)
+        self.ledgers.setdefault(transaction.sink, []).extend(transaction.rows)
+
+    def is_published(self, transaction: Transaction) -> bool:
+        """Whether readers see it."""
+        return (transaction.sink, transaction.checkpoint_id, transaction.subtask) in self.files
 
     def upsert(self, transaction: Transaction) -> None:
         """The SQL sink: rows and the checkpoint id in one database transaction, older ones are left out."""
-        name = (transaction.job, transaction.subtask)
+        name = (transaction.sink, transaction.subtask)
         if transaction.checkpoint_id <= self.upserted.get(name, 0):
             return
-        self.on_commit("table", transaction)
+        self.on_commit(transaction)
         self.upserted[name] = transaction.checkpoint_id
-        self.table.setdefault(transaction.job, {}).update(transaction.rows)
+        self.tables.setdefault(transaction.sink, {}).update(transaction.rows)
 
 
 def checksum_of(content: Any) -> str:

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
+import pyarrow as pa
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
-    AssignSplits,
-    AttemptGone,
-    AttemptId,
-    CancelAttempt,
     CheckpointCommitted,
     CoordinatorMessage,
-    Deploy,
-    DiscoverSplits,
     DrainSources,
     Heartbeat,
     LeaderRecord,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
-    Placement,
     PrepareJob,
     Register,
     Registered,
     SplitsDiscovered,
-    SubtaskCounters,
+    StateHandle,
     SubtaskEffort,
     SubtaskId,
     SubtaskReport,
@@ -35,13 +29,16 @@ from lockgate_proto.messages import (
 )
 
 from taskmanager.exchange.fencing import TokenFence
+from taskmanager.exchange.peers import PeerChannels
+from taskmanager.exchange.registry import GateRegistry
+from taskmanager.runtime import deployments, effort, faults, in_flight, subtask_task, uploads, wall_clock, wiring
+from taskmanager.runtime.deployments import DeployedAttempt, Deployments
+from tests.simulation.exchange import Exchange, SimulatedGate, SimulatedOutput
 from tests.simulation.network import ControlStream
-from tests.simulation.storage import Outputs, Storage
-from tests.simulation.subtask import Channel, SimulatedSubtask
+from tests.simulation.programs import SimulatedPrograms
+from tests.simulation.storage import Outputs, SimulatedBackend, Storage
+from tests.simulation.subtask import SimulatedExecutor, SimulatedSubtask, clock
 from tests.simulation.world import Crash, Process, World, short
-
-if TYPE_CHECKING:
-    from tests.simulation.job import SimulatedJob
 
 HEARTBEAT_MS = 500
 MEASURED_MS = 100
@@ -52,6 +49,8 @@ REPEAT_MS = 10_000
 """What was said so shortly before a stream broke is said again over the next one."""
 REPEATABLE = (SubtaskReport, AcknowledgeCheckpoint, CheckpointCommitted, SplitsDiscovered)
 """Messages of a task manager that may arrive twice."""
+TO_SUBTASKS = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted, DrainSources)
+"""Messages of a leader that may arrive twice."""
 
 
 @dataclass
@@ -85,120 +84,13 @@ class TaskPlan:
         return self._strikes(world, self.repetition)
 
 
-class Exchange:
-    """Every channel between subtasks, wherever they are."""
+class SimulatedDeployments(Deployments):
+    """The real ones. What cannot be wired is a fault of the code."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._receivers: dict[SubtaskId, SimulatedSubtask] = {}
-        self._waiting: dict[SubtaskId, list[tuple[Channel, Any]]] = {}
-        self._gone: set[SubtaskId] = set()
-        self._processes: dict[SubtaskId, SimulatedTaskManager] = {}
+    world: World
 
-    def register(self, subtask: SimulatedSubtask) -> None:
-        """The receiving side is there."""
-        self._receivers[subtask.id] = subtask
-        self._processes[subtask.id] = subtask.attempt.process
-        for channel, element in self._waiting.pop(subtask.id, []):
-            self.deliver(channel, element)
-
-    def deliver(self, channel: Channel, element: Any) -> None:
-        """One element has crossed the network."""
-        target = channel.target
-        if target in self._gone:
-            self._refuse(channel)
-            return
-        receiver = self._receivers.get(target)
-        if receiver is None:
-            self._waiting.setdefault(target, []).append((channel, element))
-            return
-        process = receiver.attempt.process
-        if not process.is_alive or receiver.is_closed or channel.token < process.fence:
-            self._refuse(channel)
-        elif channel.is_open:
-            sender = channel.sender.id
-            receiver.put(receiver.channels.index((sender.vertex_id, sender.subtask)), element)
-
-    def _refuse(self, channel: Channel) -> None:
-        sender = channel.sender
-        channel.is_open = False
-        sender.process.later(self._world.delay(1, 10), sender.peer_lost)
-
-    def sender_gone(self, channel: Channel) -> None:
-        """The receiver hears that the stream has ended."""
-        receiver = self._receivers.get(channel.target)
-        if receiver is not None and not receiver.is_closed:
-            receiver.process.later(self._world.delay(1, 10), receiver.peer_lost)
-
-    def receiver_gone(self, subtask: SimulatedSubtask) -> None:
-        """The subtask takes nothing more."""
-        self._gone.add(subtask.id)
-        self._receivers.pop(subtask.id, None)
-
-    def process_died(self, process: SimulatedTaskManager) -> None:
-        """Every stream of a dead process ends."""
-        for attempt in process.attempts.values():
-            for one in attempt.tasks.values():
-                self.receiver_gone(one)
-                for channel in one.outputs.values():
-                    channel.break_off()
-                one.is_closed = True
-
-    def cut(self, subtask: SimulatedSubtask) -> None:
-        """Breaks one channel of a live subtask."""
-        channels = [one for one in subtask.outputs.values() if one.is_open]
-        if channels:
-            channel = channels[self._world.random.randrange(len(channels))]
-            channel.break_off()
-            self._refuse(channel)
-
-
-class SimulatedAttempt:
-    """The subtasks of one attempt on one task manager."""
-
-    def __init__(self, process: SimulatedTaskManager, deploy: Deploy) -> None:
-        assert deploy.attempt is not None
-        assert deploy.graph is not None
-        self.process, self.deploy = process, deploy
-        self.id, self.graph = deploy.attempt, deploy.graph
-        self.exchange = process.exchange
-        mine = [one for one in deploy.placements if one.task_manager_id == process.id]
-        self.tasks = {self._subtask(one): SimulatedSubtask(self, self._subtask(one)) for one in mine}
-        self.live = set(self.tasks)
-        here = process.id
-        for task in self.tasks.values():
-            for edge in task.edges:
-                for one in deploy.placements:
-                    if one.vertex_id == edge.target:
-                        channel = Channel(task, self._subtask(one), one.task_manager_id == here, process.fence)
-                        task.outputs[one.vertex_id, one.subtask] = channel
-
-    def start(self) -> None:
-        """Opens the receiving sides, then starts the loops."""
-        for task in self.tasks.values():
-            self.exchange.register(task)
-        for task in self.tasks.values():
-            task.start()
-
-    def parallelism(self, vertex: str) -> int:
-        """Number of subtasks of a vertex."""
-        return sum(1 for one in self.deploy.placements if one.vertex_id == vertex)
-
-    def cancel(self) -> None:
-        """Ends every subtask."""
-        for task in list(self.tasks.values()):
-            task.cancel()
-
-    def ended(self, task: SimulatedSubtask) -> None:
-        """One subtask is over."""
-        if task.id in self.live:
-            self.live.discard(task.id)
-            if not self.live:
-                self.process.attempts.pop(self.id, None)
-                self.process.report(AttemptGone(self.id))
-
-    def _subtask(self, one: Placement) -> SubtaskId:
-        return SubtaskId(self.id, one.vertex_id, one.subtask)
+    def _refuse(self, deployed: DeployedAttempt, subtasks: tuple[SubtaskId, ...], reason: str) -> None:
+        self.world.violate(f"attempt {deployed.attempt} cannot be deployed, {subtasks}: {reason}")
 
 
 class SimulatedTaskManager(Process):
@@ -213,17 +105,19 @@ class SimulatedTaskManager(Process):
         outputs: Outputs,
         exchange: Exchange,
         plan: TaskPlan,
-        jobs: dict[str, SimulatedJob],
         connect: Callable[[SimulatedTaskManager, LeaderRecord], ControlStream | None],
         on_crash: Callable[[SimulatedTaskManager], None],
     ) -> None:
         super().__init__(world, f"{name}/{pid}")
         self.id, self.pid = name, pid
         self.address = f"{name}:{pid}"
-        self.storage, self.outputs, self.exchange, self.plan, self.jobs = storage, outputs, exchange, plan, jobs
-        self._tokens = TokenFence()
-        self.attempts: dict[AttemptId, SimulatedAttempt] = {}
-        self._newest: dict[tuple[str, str], int] = {}
+        self.storage, self.outputs, self.exchange, self.plan = storage, outputs, exchange, plan
+        self.tokens, self.registry = TokenFence(), GateRegistry()
+        self.deployments = SimulatedDeployments(
+            name, SimulatedPrograms(self), self.registry, cast("PeerChannels", exchange), self.tokens, self.report
+        )
+        self.deployments.world = world
+        exchange.processes[self.address] = self
         self._connect, self._on_crash = connect, on_crash
         self._leader: LeaderRecord | None = None
         self.stream: ControlStream | None = None
@@ -239,7 +133,7 @@ class SimulatedTaskManager(Process):
     @property
     def fence(self) -> int:
         """The highest token seen."""
-        return self._tokens.highest
+        return self.tokens.highest
 
     # -- the leader ---------------------------------------------------------------------------------------------------
 
@@ -261,7 +155,7 @@ class SimulatedTaskManager(Process):
     def _try(self) -> None:
         self._is_connecting = False
         leader = self._leader
-        if self.stream is not None or leader is None or not self._tokens.observe(leader.token):
+        if self.stream is not None or leader is None or not self.tokens.observe(leader.token):
             return
         self.stream = self._connect(self, leader)
         if self.stream is None:
@@ -270,7 +164,7 @@ class SimulatedTaskManager(Process):
             return
         self._heard = self.world.now
         recent = [one for at, token, one in self._recent if token == leader.token and at >= self.world.now - REPEAT_MS]
-        for body in (Register(self.address, SLOTS, self.pid, tuple(self.attempts)), *recent):
+        for body in (Register(self.address, SLOTS, self.pid, self.deployments.running()), *recent):
             self._send(body)
 
     def stream_ended(self, stream: ControlStream) -> None:
@@ -283,7 +177,8 @@ class SimulatedTaskManager(Process):
     def report(self, body: Any) -> None:
         """To the leader, now or over the next stream to the same one."""
         if isinstance(body, AcknowledgeCheckpoint):
-            self._recent = [one for one in self._recent if not _is_ack_of(one[2], body)]
+            young = [one for one in self._recent if one[0] >= self.world.now - REPEAT_MS]
+            self._recent = [one for one in young if not _is_ack_of(one[2], body)]
         self._recent.append((self.world.now, self.fence, body))
         self._send(body)
 
@@ -297,9 +192,10 @@ class SimulatedTaskManager(Process):
     def _beat(self) -> None:
         self._beats += 1
         if self.stream is not None:
-            tasks = [task for attempt in self.attempts.values() for task in attempt.tasks.values()]
             counters = tuple(
-                SubtaskCounters(task.id, task.counters, self._effort(task.id)) for task in tasks if task.counters
+                replace(one, effort=self._effort(one.subtask))
+                for one in self.deployments.counters()
+                if one.subtask is not None
             )
             self.stream.to_coordinator(TaskManagerMessage(self.fence, self.id, Heartbeat(self._beats, counters)))
             if self.world.now - self._heard > SILENCE_MS:
@@ -318,7 +214,7 @@ class SimulatedTaskManager(Process):
         """One message of a leader."""
         if stream is not self.stream:
             return
-        if not self._tokens.observe(message.token):
+        if not self.tokens.observe(message.token):
             self.world.note(self.name, f"refuses {short(message.body)} under token {message.token}")
             stream.break_off("a leader that has been replaced")
             return
@@ -328,64 +224,21 @@ class SimulatedTaskManager(Process):
             self.world.note(self.name, f"hears {short(message.body)} under token {message.token}")
             self._do(message.body)
 
-    # -- deployments --------------------------------------------------------------------------------------------------
-
     def _do(self, body: Any) -> None:
-        match body:
-            case Deploy():
-                self._deploy(body)
-            case CancelAttempt(attempt) if attempt is not None:
-                self._cancel(attempt)
-            case DiscoverSplits():
-                self.later(self.world.delay(1, 20), lambda: self._discover(body))
-            case AssignSplits(subtask) if subtask is not None and subtask.attempt is not None:
-                found = self.attempts.get(subtask.attempt)
-                if found is not None and subtask in found.tasks:
-                    found.tasks[subtask].post(body)
-            case (
-                TriggerCheckpoint(attempt)
-                | NotifyCheckpointComplete(attempt)
-                | NotifyCheckpointAborted(attempt)
-                | DrainSources(attempt)
-            ):
-                found = self.attempts.get(attempt) if attempt is not None else None
-                for task in list(found.tasks.values()) if found is not None else ():
-                    task.post(body)
-                    if self.plan.repeats(self.world):
-                        task.post(body)
-            case PrepareJob(attempt, graph, slots):  # advice: nothing may depend on it
-                if attempt is None or graph is None or not 0 < slots <= SLOTS:
-                    self.world.violate(f"{self.name} is to prepare {slots} slots for {attempt}")
-
-    def _deploy(self, deploy: Deploy) -> None:
-        attempt = deploy.attempt
-        assert attempt is not None
-        run = (attempt.job_key, attempt.run_id)
-        if attempt.attempt <= self._newest.get(run, 0):
-            if attempt not in self.attempts:
-                self.report(AttemptGone(attempt))
+        if isinstance(body, PrepareJob):  # advice: nothing may depend on it
+            if body.attempt is None or body.graph is None or not 0 < body.slots <= SLOTS:
+                self.world.violate(f"{self.name} is to prepare {body.slots} slots for {body.attempt}")
             return
-        self._newest[run] = attempt.attempt
-        for older in [one for known, one in self.attempts.items() if known.job_key == attempt.job_key]:
-            older.cancel()
-        deployed = SimulatedAttempt(self, deploy)
-        self.attempts[attempt] = deployed
-        deployed.start()
+        self.deployments.handle(body)
+        if isinstance(body, TO_SUBTASKS) and self.plan.repeats(self.world):
+            self.deployments.handle(body)
 
-    def _cancel(self, attempt: AttemptId) -> None:
-        run = (attempt.job_key, attempt.run_id)
-        self._newest[run] = max(self._newest.get(run, 0), attempt.attempt)
-        if attempt in self.attempts:
-            self.attempts[attempt].cancel()
-        else:
-            self.report(AttemptGone(attempt))
-
-    def _discover(self, request: DiscoverSplits) -> None:
-        attempt = request.attempt
-        if attempt in self.attempts:
-            splits = self.jobs[attempt.job_key].splits()
-            new = tuple(one for one in splits if one.split not in request.known)
-            self.report(SplitsDiscovered(attempt, request.vertex_id, new, True))
+    def subtasks(self) -> Iterator[SimulatedSubtask]:
+        """Those of every attempt here."""
+        for attempt in self.deployments.running():
+            for task in self.deployments.tasks(attempt).values():
+                assert isinstance(task, SimulatedSubtask)
+                yield task
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
@@ -407,3 +260,35 @@ class SimulatedTaskManager(Process):
 
 def _is_ack_of(body: Any, other: AcknowledgeCheckpoint) -> bool:
     return isinstance(body, AcknowledgeCheckpoint) and body.subtask == other.subtask
+
+
+def replacements(world: World) -> list[tuple[Any, str, Any]]:
+    """(module, name, what stands for it in `world`): the clock, threads, storage and network of a task manager."""
+
+    def process() -> SimulatedTaskManager:
+        assert isinstance(world.current, SimulatedTaskManager)
+        return world.current
+
+    def reached(label: str) -> None:
+        process().maybe_die(label)
+
+    def executor(*arguments: Any, **options: Any) -> SimulatedExecutor:
+        return SimulatedExecutor(*arguments, process=process(), **options)
+
+    def backend(_: Any, directory: str, prefix: str) -> SimulatedBackend:
+        return SimulatedBackend(process().storage, directory, prefix)
+
+    def load(handle: StateHandle) -> pa.Buffer:
+        return pa.py_buffer(process().storage.read(handle))
+
+    found: list[tuple[Any, str, Any]] = [
+        (deployments, "SubtaskTask", SimulatedSubtask),
+        (deployments, "BackgroundThreads", executor),
+        (subtask_task, "InputGate", SimulatedGate),
+        (subtask_task, "PEER_LOST_GRACE_S", 0),  # see SimulatedSubtask
+        (wiring, "RemoteOutput", SimulatedOutput),
+        (in_flight, "make_backend", backend),
+        (in_flight, "load", load),
+        (faults, "point", reached),
+    ]
+    return found + [(module, "time", clock(world)) for module in (effort, subtask_task, uploads, wall_clock)]

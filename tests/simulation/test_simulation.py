@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from lockgate_proto.messages import CheckpointMode
 
+from tests.simulation.job import looping_job
 from tests.simulation.orders import Order
 from tests.simulation.scenarios import (
     DRAIN,
@@ -42,6 +43,8 @@ def _hold(scenario: Scenario) -> None:
         again += f" --mode {scenario.mode.name.lower()}"
     if scenario.plan.slow:
         again += f" --slow {scenario.plan.slow}"
+    if scenario.job is not None:
+        again += " --loop"
     if scenario.at_a_time > 1:
         again += f" --at-a-time {scenario.at_a_time}"
     if scenario.crash_at:
@@ -91,6 +94,27 @@ def test_several_checkpoints_in_flight_lose_nothing(mode: CheckpointMode) -> Non
         _hold(replace(random_scenario(seed), mode=mode, at_a_time=3))
     for scenario in every_point(BASE_SEED, "crash", step=7, mode=mode):
         _hold(replace(scenario, at_a_time=3))
+
+
+LOOP_MODES = (CheckpointMode.EXACTLY_ONCE, CheckpointMode.UNALIGNED)
+
+
+@pytest.mark.parametrize("mode", LOOP_MODES)
+def test_a_crash_at_every_step_loses_nothing_of_what_circles(mode: CheckpointMode) -> None:
+    for scenario in every_point(BASE_SEED, "crash", mode=mode, job=looping_job("job")):
+        _hold(scenario)
+
+
+@pytest.mark.parametrize("mode", LOOP_MODES)
+def test_random_schedules_lose_nothing_of_what_circles(mode: CheckpointMode) -> None:
+    for seed in range(SEEDS // 8):
+        _hold(replace(random_scenario(seed), mode=mode, job=looping_job("job")))
+
+
+def test_snapshots_of_a_quiet_loop_hold_what_circles_and_it_ends_in_one_attempt() -> None:
+    outcomes = [simulate(replace(quiet_scenario(seed), job=looping_job("job"))) for seed in range(10)]
+    assert {one.attempts for one in outcomes} == {1}
+    assert sum(one.in_flight for one in outcomes) > 20
 
 
 def test_unaligned_snapshots_of_a_pressed_job_hold_records_in_flight() -> None:
