@@ -7,6 +7,7 @@ from dataclasses import dataclass
 _SIMULATION = "tests/simulation/test_simulation.py"
 _CRASH = f"{_SIMULATION}::test_a_standby_takes_over_after_a_crash_at_every_step"
 _USURP = f"{_SIMULATION}::test_a_leader_that_is_replaced_at_any_step_and_goes_on_does_no_harm"
+_FLOWS = "tests/simulation/test_dataflows.py::test_a_dataflow_under_faults_comes_to_what_one_thread_makes_of_its_input"
 _SINKS = "tests/unit/taskmanager/spark/test_sink_contract.py"
 _DELTA = "tests/unit/taskmanager/spark/test_delta_sink.py"
 _CUSTOM = "tests/unit/taskmanager/spark/test_custom_connectors.py"
@@ -72,6 +73,7 @@ MUTANTS = (
             f"{_ALIGNMENT}::test_the_channel_that_delivered_is_held_until_the_last_one_has",
             "tests/property/taskmanager_barrier/test_alignment_property.py",
             _CRASH,
+            f"{_FLOWS}[aligned]",
         ),
     ),
     Mutant(
@@ -81,6 +83,7 @@ MUTANTS = (
             "tests/unit/taskmanager/runtime/test_in_flight.py"
             "::test_what_was_recorded_is_stored_by_channel_and_put_back_before_what_came_since",
             f"{_SIMULATION}::test_a_quiet_run_in_every_mode_needs_one_attempt",
+            f"{_FLOWS}[unaligned]",
         ),
     ),
     Mutant(
@@ -210,7 +213,23 @@ MUTANTS = (
         "the log of what comes over a loop's back edges",
         (
             "tests/unit/taskmanager/runtime/test_loop_snapshots.py::test_the_snapshot_of_a_head_holds_what_was_on_its_way_back",
+            f"{_SIMULATION}::test_a_crash_at_every_step_loses_nothing_of_what_circles",
+            f"{_FLOWS}[unaligned]",
         ),
+    ),
+    Mutant(
+        "back_edge_replay",
+        "putting the log of a loop's back edges back",
+        (
+            f"{_SIMULATION}::test_a_crash_at_every_step_loses_nothing_of_what_circles",
+            f"{_FLOWS}[unaligned]",
+        ),
+    ),
+    Mutant("channel_replay", "putting back what barriers have overtaken", (f"{_FLOWS}[unaligned]",)),
+    Mutant(
+        "lost_key_groups",
+        "giving every subtask of a rescaled vertex all of its key groups",
+        ("tests/property/coordinator/test_redistribute_property.py", f"{_FLOWS}[aligned]"),
     ),
     Mutant(
         "early_back_edge",

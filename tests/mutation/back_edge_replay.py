@@ -1,0 +1,21 @@
+"""A restored head of a loop does not take up what its snapshot has logged of its back edges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lockgate_proto.messages import SubtaskState
+
+from taskmanager.runtime.in_flight import InFlight
+from taskmanager.runtime.output_set import OutputSet
+
+_restore = InFlight.restore
+
+
+def _without_logs(self: InFlight, state: SubtaskState | None, outputs: OutputSet) -> None:
+    if state is not None:
+        state = replace(state, channels=tuple(one for one in state.channels if not one.feedback))
+    _restore(self, state, outputs)
+
+
+InFlight.restore = _without_logs  # type: ignore[method-assign]
