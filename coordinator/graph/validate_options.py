@@ -111,6 +111,11 @@ def _checkpoints(options: CheckpointOptions) -> Iterator[str]:
             yield f"The checkpoint option {name} is {value}: it cannot be negative."
     if not 0 <= options.max_concurrent <= MAX_CONCURRENT:
         yield f"The checkpoint option max_concurrent is {options.max_concurrent}: 0 to {MAX_CONCURRENT} are possible."
+    elif options.max_concurrent > 1 and options.mode is CheckpointMode.STOP_THE_WORLD:
+        yield (
+            f"The checkpoint option max_concurrent is {options.max_concurrent} in the mode STOP_THE_WORLD, in which "
+            f"nothing is read while any checkpoint is under way: leave it out."
+        )
     if options.aligned_timeout_ms > 0 and options.mode is not CheckpointMode.UNALIGNED:
         yield "The checkpoint option aligned_timeout_ms is set: only in the mode UNALIGNED does an alignment time out."
 

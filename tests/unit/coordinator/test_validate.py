@@ -427,6 +427,13 @@ def test_in_unaligned_mode_state_and_records_in_flight_have_to_fit_into_one_mess
     assert "0 (for 16 MiB) to 16777216 are possible" in only_problem(graph)
 
 
+def test_a_world_that_stops_for_every_checkpoint_has_one_at_a_time() -> None:
+    for at_a_time, problems in ((0, 0), (1, 0), (2, 1)):
+        options = CheckpointOptions(mode=CheckpointMode.STOP_THE_WORLD, max_concurrent=at_a_time)
+        assert len(validate(word_count(checkpoints=options))) == problems
+    assert "max_concurrent is 2 in the mode STOP_THE_WORLD" in only_problem(word_count(checkpoints=options))
+
+
 def test_a_storage_of_the_jobs_own_means_the_same_for_every_process() -> None:
     for uri in ("", "/state", "file:///state", "s3://bucket/state"):
         assert not validate(replace(word_count(), state_backend=StateBackend(backend=FilesystemBackend(uri=uri))))
