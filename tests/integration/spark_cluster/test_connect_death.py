@@ -17,7 +17,7 @@ from tests.chaos.ground import Ground
 from .servers import SparkServer, connect, stop
 
 pytest.importorskip("grpc_status", reason="pip install 'lockgate[connect]'")
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("connect_process.py")
 
@@ -94,7 +94,7 @@ def test_a_session_that_the_next_server_does_not_know_is_named_and_ends_the_proc
         process.stdin.flush()
         process.send_signal(signal.SIGCONT)
         told = process.stdout.read().splitlines()
-        assert process.wait(30) == 1
+        assert process.wait(120) == 1
     lost = "has lost the session (it was started anew, or has ended it)"
     assert told == [
         f"query: the Spark Connect server {lost}",

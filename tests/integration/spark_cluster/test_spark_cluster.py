@@ -7,6 +7,8 @@ import json
 import random
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from collections import Counter
 from pathlib import Path
@@ -16,10 +18,11 @@ import pytest
 
 from lockgate.drill import run_drill
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("word_count_process.py")
 FOREACH = Path(__file__).with_name("foreach_process.py")
+PATIENCE_S = 250.0
 STARTED_BY_US = "words source[0] attempt 1, "
 
 
@@ -36,11 +39,13 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int
     return folder, dict(counted)
 
 
-def word_count(master: str, folder: Path, work: Path, **options: str) -> subprocess.CompletedProcess[str]:
-    """Runs the engine in a process of its own."""
-    spec = {"master": master, "options": options, "input": str(folder), "work": str(work)}
+def word_count(
+    master: str, folder: Path, work: Path, executors: int = 0, **options: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs the engine in a process of its own, once it has so many executors."""
+    spec = {"master": master, "options": options, "input": str(folder), "work": str(work), "executors": executors}
     command = [sys.executable, str(SCRIPT), json.dumps(spec)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -63,7 +68,8 @@ def drill(spark: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str
 def test_word_count_runs_on_the_executors(
     standalone_master: str, words: tuple[Path, dict[str, int]], tmp_path: Path
 ) -> None:
-    found = answer(word_count(standalone_master, words[0], tmp_path, **{"spark.executor.memory": "512m"}))
+    options = {"spark.executor.memory": "512m", "spark.ui.retainedJobs": "1000"}  # all, however many a slow one makes
+    found = answer(word_count(standalone_master, words[0], tmp_path, 2, **options))
     assert found["counts"] == found["plain"] == words[1]
     assert found["application"] == "lockgate tm-1"
     tasks = found["tasks"]
@@ -102,8 +108,7 @@ def test_word_count_through_spark_connect(
     url, ui = connect_server
     found = answer(word_count(url, words[0], tmp_path))
     assert found["counts"] == found["plain"] == words[1]
-    named = set(descriptions(ui))
-    assert {STARTED_BY_US + "before the first checkpoint", STARTED_BY_US + "after checkpoint 1"} <= named
+    await_descriptions(ui, STARTED_BY_US + "before the first checkpoint", STARTED_BY_US + "after checkpoint 1")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("grpc_status") is None, reason="pip install 'lockgate[connect]'")
@@ -114,19 +119,26 @@ def test_foreach_batch_through_spark_connect_is_named_and_cancelled_with_its_sub
     (tmp_path / "in").write_text("a\nb\n")
     spec = json.dumps({"master": url, "input": str(tmp_path / "in"), "work": str(tmp_path)})
     done = subprocess.run(
-        [sys.executable, str(FOREACH), spec], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(FOREACH), spec], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert answer(done) == {"failure": "Canceled", "next": ["a", "b"]}
-    assert "calls v[0] attempt 1, after checkpoint 1" in descriptions(ui)
-    assert "calls v[0] attempt 2, after checkpoint 1" in descriptions(ui)
+    await_descriptions(ui, *(f"calls v[0] attempt {number}, after checkpoint 1" for number in (1, 2)))
+
+
+def await_descriptions(ui: str, *wanted: str) -> None:
+    """The UI hears of a job a moment after whoever has started it."""
+    turn, deadline = threading.Event(), time.monotonic() + PATIENCE_S
+    while missing := set(wanted) - set(descriptions(ui)):
+        assert time.monotonic() < deadline, missing
+        turn.wait(0.1)
 
 
 def descriptions(ui: str) -> list[str]:
     """How a Connect server's UI calls its jobs."""
-    with urllib.request.urlopen(f"{ui}/api/v1/applications", timeout=10) as response:
+    with urllib.request.urlopen(f"{ui}/api/v1/applications", timeout=PATIENCE_S) as response:
         (application,) = json.load(response)
-    with urllib.request.urlopen(f"{ui}/api/v1/applications/{application['id']}/jobs", timeout=10) as response:
-        return [job["description"] for job in json.load(response)]
+    with urllib.request.urlopen(f"{ui}/api/v1/applications/{application['id']}/jobs", timeout=PATIENCE_S) as response:
+        return [job.get("description", "") for job in json.load(response)]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("grpc_status") is None, reason="pip install 'lockgate[connect]'")

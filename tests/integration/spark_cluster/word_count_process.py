@@ -1,13 +1,16 @@
 """`python word_count_process.py SPEC`: word count through the real engine on any master, and what Spark tells of it.
 
 A process of its own, because a process has one Spark session, and one kind of it. SPEC is JSON: {"master": URL,
-"options": {...}, "input": folder, "work": folder, "files": n}. Prints one JSON object.
+"options": {...}, "input": folder, "work": folder, "executors": n}; executors: so many are waited for. Prints one
+JSON object.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,7 @@ from taskmanager.spark.master import Driver
 from taskmanager.spark.program import ChainProgram
 from taskmanager.task.program import Batch, ProgramContext
 
+PATIENCE_S = 100.0
 SPLIT = "SELECT explode(split(value, ' ')) AS word FROM input"
 
 
@@ -126,9 +130,20 @@ def plain(session: Any, folder: str) -> dict[str, int]:
     return {row["word"]: row["count"] for row in frame.collect()}
 
 
+def await_executors(session: Any, count: int) -> None:
+    """The engine itself goes on with the first one. Raises TimeoutError."""
+    context, turn = session.sparkContext._jsc.sc(), threading.Event()
+    deadline = time.monotonic() + PATIENCE_S
+    while context.getExecutorMemoryStatus().size() - 1 < count:  # the driver is in there, too
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"fewer than {count} executors")
+        turn.wait(0.05)
+
+
 def told(session: Any) -> dict[str, Any]:
     """What Spark's UI tells of this application, and where it listens."""
     context = session.sparkContext
+    context._jsc.sc().listenerBus().waitUntilEmpty()  # the UI is told by a thread of its own
     with urllib.request.urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/jobs") as page:
         jobs = json.load(page)
     with urllib.request.urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/executors") as page:
@@ -155,6 +170,8 @@ def main(text: str) -> int:
     try:
         engine = SparkEngine(spec["master"], spec["options"], 2, spec["work"], driver=Driver("tm-1"))
         try:
+            if spec.get("executors"):
+                await_executors(engine._session, spec["executors"])
             engine.warm_up()
             result: dict[str, Any] = {"counts": run(engine, spec)}
             if not sessions.is_connect(engine._session):
