@@ -139,13 +139,6 @@ class _Places:
         return self._chain[int(np.searchsorted(self._ends, row, "right"))].where
 
 
-def deletions(keys: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of an increment that say that keys are gone. keys: key columns and `__hash`; schema: of the increment."""
-    missing = [pa.nulls(keys.num_rows, field.type) for field in list(schema)[keys.num_columns : -1]]
-    gone = pa.array(np.ones(keys.num_rows, np.bool_))
-    return pa.Table.from_arrays([*keys.columns, *missing, gone], schema=schema)
-
-
 def _alike(one: Stored, has_diffs: bool) -> pa.Table:
     """A piece with the columns that all of them have."""
     table = pa.Table.from_batches(one.batches, one.schema)
