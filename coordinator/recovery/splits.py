@@ -179,9 +179,11 @@ class SplitAssigner:
         self._put(shares, complete=complete)
 
     def _put(self, shares: Mapping[int, Sequence[SplitState]], *, complete: bool) -> None:
+        """Who has no split is told so, and is idle then; not while nobody has one, or the first to read runs ahead."""
+        is_any = bool(self._known) or any(shares.values())
         for index, share in shares.items():
             self._known.update(split.split for split in share)
-            if not share and not complete and index in self._told:
+            if not share and not complete and (index in self._told or not is_any):
                 continue
             self._told.add(index)
             if complete:

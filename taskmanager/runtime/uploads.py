@@ -76,7 +76,18 @@ class SnapshotUploads:
             snapshot.release()
         elif checkpoint_id not in self._acknowledged:
             # The leader removed the files when it gave the checkpoint up, or the job; this may have written some since.
-            upload.add_done_callback(lambda _: self._discard(checkpoint_id))
+            upload.add_done_callback(lambda _: self._remove_later(checkpoint_id))
+
+    def _remove_later(self, checkpoint_id: int) -> None:
+        """Not on the subtask's thread, which may be here: the storage may hang."""
+        try:
+            self._pool.submit(self._remove, checkpoint_id)
+        except RuntimeError:  # the pool has ended, so that this is the thread of an upload that has outlived it
+            self._remove(checkpoint_id)
+
+    def _remove(self, checkpoint_id: int) -> None:
+        if checkpoint_id not in self._acknowledged:  # it may have been, just when it was given up
+            self._discard(checkpoint_id)
 
     def _persist(self, checkpoint_id: int, snapshot: Snapshot, channels: FrozenChannels | None) -> None:
         started = time.monotonic()

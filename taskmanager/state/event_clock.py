@@ -9,7 +9,7 @@ after. So it is remembered which key groups are *ahead*, and how far, until the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
@@ -53,6 +53,13 @@ class Reached:
         return self.least if self.groups is None else self.groups[np.mod(hashes, len(self.groups))]
 
 
+def are_whole(pieces: Sequence[Restored], owned: range) -> bool:
+    """False when key groups come from a subtask that has stored nothing: it knew of no time yet. Older files: True."""
+    if not pieces or not all(one.owned for one in pieces):
+        return bool(pieces)
+    return set(owned) <= {group for one in pieces for group in one.owned}
+
+
 class EventClock:
     """Two watermarks in milliseconds, which only rise.
 
@@ -91,7 +98,7 @@ class EventClock:
         """Of several watermarks the least counts, but for the key groups of those that had come further."""
         found = list(pieces)
         times = [MIN_WATERMARK if one.watermark is None else one.watermark for one in found]
-        self.now = self.before_end = min(times, default=MIN_WATERMARK)
+        self.now = self.before_end = min(times) if are_whole(found, self._owned) else MIN_WATERMARK
         groups = np.full(self._max_parallelism, self.now)
         for piece, time in zip(found, times, strict=True):
             for first, behind, ahead in ((piece.owned.start, piece.owned.stop, time), *piece.ahead):

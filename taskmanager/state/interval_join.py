@@ -24,6 +24,7 @@ from lockgate_proto.messages import IntervalJoin, JoinSide
 
 from taskmanager.state import stored
 from taskmanager.state.buffered import BufferedRows, FrozenRows
+from taskmanager.state.event_clock import are_whole
 from taskmanager.state.keys import same_keys
 from taskmanager.state.layout import EVENT_TIME, HASH
 from taskmanager.task.program import UserError
@@ -152,7 +153,7 @@ class JoinState:
     def restore(self, side: JoinSide, snapshots: Sequence[stored.Stored]) -> None:
         """Adds what one or several subtasks have stored of a side. Before the first merge. Raises UserError."""
         self.accept(side, snapshots[0].partial_schema)
-        watermark = min(one.watermark for one in snapshots)
+        watermark = min(one.watermark for one in snapshots) if are_whole(snapshots, self._owned) else MIN_WATERMARK
         self.watermark = watermark if len(self.sides) == 1 else min(watermark, self.watermark)
         mine = self.sides[side]
         for one in snapshots:

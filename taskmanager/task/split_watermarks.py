@@ -103,9 +103,9 @@ class SplitWatermarks:
         return self._last_read_ms.keys() - quiet
 
     def _is_waiting_idle(self, now_ms: int) -> bool:
-        """No split is open; true once that has been so for long, or where there never was one."""
-        if not self._known:
-            return self._is_dealt
+        """No split is open; true once that has been so for long, or where there is none for this subtask."""
+        if not self._known and self._is_dealt:
+            return True
         if self._none_open_since_ms is None:
             self._none_open_since_ms = now_ms
         return bool(self._idle_after_ms) and now_ms - self._none_open_since_ms >= self._idle_after_ms

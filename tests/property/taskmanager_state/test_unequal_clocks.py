@@ -135,10 +135,17 @@ def test_a_piece_that_knows_no_time_and_one_of_before_count_as_they_did(watermar
     clock = EventClock(GROUPS, range(16))
     clock.restore([piece(range(0), 50), piece(range(8, 16), watermark)])
     assert (clock.now, clock.ahead) == (MIN_WATERMARK, ())
-    clock.restore([piece(range(8), 30, (2, 4, 90))])
-    assert (clock.now, clock.ahead) == (30, ((2, 4, 90),)), "the same subtask again, which had not caught up yet"
     clock.restore([])
     assert (clock.now, clock.ahead) == (MIN_WATERMARK, ())
+    clock = EventClock(GROUPS, range(8))
+    clock.restore([piece(range(8), 30, (2, 4, 90))])
+    assert (clock.now, clock.ahead) == (30, ((2, 4, 90),)), "the same subtask again, which had not caught up yet"
+
+
+def test_key_groups_of_a_subtask_that_had_nothing_to_store_knew_of_no_time() -> None:
+    clock = EventClock(GROUPS, range(16))
+    clock.restore([piece(range(8), 100)])
+    assert (clock.now, clock.ahead) == (MIN_WATERMARK, ((0, 8, 100),)), "what is sent again for 8 to 15 is not late"
 
 
 def test_who_was_ahead_is_part_of_the_file() -> None:

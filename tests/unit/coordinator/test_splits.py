@@ -95,6 +95,16 @@ def test_an_empty_folder_completes_every_subtask() -> None:
     assert assigned(machine.found(found(), 1)) == {0: ([], True), 1: ([], True)}
 
 
+def test_nobody_is_told_that_there_is_no_split_for_it_while_nobody_has_one() -> None:
+    machine = assigner(CONTINUOUS)
+    machine.deployed(0)
+    run_all(machine)
+    none_yet = machine.found(found(complete=False), 1)
+    assert assigned(none_yet) == {}, "all would be idle, and the first to read would make the others late"
+    assert any(isinstance(one, Discover) for one in machine.tick(300))
+    assert assigned(machine.found(found(split("a", -1), complete=False), 301)) == {0: (["a"], False), 1: ([], False)}
+
+
 def test_an_answer_that_comes_twice_is_ignored() -> None:
     machine = assigner()
     machine.deployed(0)

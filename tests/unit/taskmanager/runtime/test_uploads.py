@@ -73,3 +73,47 @@ def test_an_upload_that_outlives_its_subtask_leaves_no_file(tmp_path: Path, is_a
     assert late.file.exists() is is_acknowledged
     assert late.shared.exists() is is_acknowledged
     assert older.exists()
+
+
+def test_an_upload_that_has_failed_is_not_cleaned_up_on_the_thread_that_ends_the_subtask() -> None:
+    threads: list[str] = []
+    told: list[object] = []
+
+    class Failing:
+        def persist(self) -> SubtaskState:
+            raise OSError("away")
+
+        def release(self) -> None:
+            pass
+
+    with futures.ThreadPoolExecutor(1, "upload") as pool:
+        uploads = SnapshotUploads(pool, told.append, lambda _: threads.append(threading.current_thread().name))
+        uploads.keep(7, Failing())
+        uploads.start(7)
+        pool.submit(int).result(60)  # behind the upload
+        assert told
+        assert uploads.close(60)
+    assert threads == ["upload_0"], "the storage may hang, and the subtask has to end"
+
+
+def test_an_upload_that_is_acknowledged_just_when_it_is_given_up_stays() -> None:
+    discarded: list[int] = []
+
+    class Racing:
+        def persist(self) -> SubtaskState:
+            begun.set()
+            assert given_up.wait(60)
+            return SubtaskState()
+
+        def release(self) -> None:
+            pass
+
+    begun, given_up = threading.Event(), threading.Event()
+    with futures.ThreadPoolExecutor(1) as pool:
+        uploads = SnapshotUploads(pool, lambda done: uploads.acknowledged(done.checkpoint_id), discarded.append)
+        uploads.keep(7, Racing())
+        uploads.start(7)
+        assert begun.wait(60)
+        assert not uploads.close(0)
+        given_up.set()
+    assert discarded == []

@@ -117,7 +117,7 @@ def test_a_subtask_whose_splits_are_all_idle_says_so() -> None:
 def test_a_subtask_without_splits_is_idle_from_the_moment_they_were_dealt(idle_after_ms: int) -> None:
     known = SplitWatermarks(0, idle_after_ms)
     assert known.news(0, nothing) is None
-    assert known.news(10**9, nothing) is None, "its splits may be on their way, and the others wait for it"
+    assert known.news(999, nothing) is None, "its splits may be on their way, and the others wait for it"
     known.dealt()
     assert known.news(10**9, nothing) == Watermark(MIN_WATERMARK, idle=True)
     assert known.news(2 * 10**9, nothing) is None
@@ -125,6 +125,14 @@ def test_a_subtask_without_splits_is_idle_from_the_moment_they_were_dealt(idle_a
     assert known.news(2 * 10**9, nothing) == Watermark(MIN_WATERMARK), "it holds event time back until it is read"
     known.read("found later", (), 50, 2 * 10**9)
     assert known.news(2 * 10**9, nothing) == Watermark(49)
+
+
+def test_as_long_as_nobody_has_splits_a_subtask_waits_as_long_as_was_asked_for() -> None:
+    for idle_after_ms in (0, 1000):
+        known = SplitWatermarks(0, idle_after_ms)
+        assert known.news(0, nothing) is None
+        expected = Watermark(MIN_WATERMARK, idle=True) if idle_after_ms else None
+        assert known.news(1000, nothing) == expected, "the folder may stay empty, and others have records"
 
 
 def test_a_subtask_with_splits_is_not_idle_because_they_were_dealt() -> None:
