@@ -21,7 +21,12 @@ def stop_signals(tell: Callable[[int], object]) -> Iterator[None]:
     """
     reading, writing = socket.socketpair()
     writing.setblocking(False)
-    former_fd = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+    try:
+        former_fd = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+    except ValueError:  # not on the main thread
+        reading.close()
+        writing.close()
+        raise
     former = {number: signal.signal(number, _ignore) for number in _NUMBERS}
     listener = threading.Thread(target=_listen, args=(reading, tell), name="signals", daemon=True)
     listener.start()

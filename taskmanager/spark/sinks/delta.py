@@ -8,6 +8,7 @@ replaced, finds that and does nothing. The log itself says so, not a file beside
 from __future__ import annotations
 
 import contextlib
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from taskmanager.spark.sinks.transaction import Owner, SinkContext
 from taskmanager.task.program import StateUnreadable, Unavailable, UserError
 
 _TRIES = 10
+_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.2
 _PARQUET = FileKind("parquet", lambda table, stream: pq.write_table(table, stream))
 
 
@@ -63,10 +65,11 @@ class DeltaSink(StagedSink):
         note = f"lockgate job {owner.job_key}, checkpoint {wanted}, {self.context.operator_id} {owner.subtask}"
         entry = Entry(transaction.targets, application, wanted, note)
         self._give_final_names(transaction, lambda: self._log.committed(application) >= wanted)
-        for _ in range(_TRIES):
+        for number in range(_TRIES):
             problem = self._log.append(entry)
             if problem is None:
                 return
+            time.sleep(min(_LONGEST_PAUSE_S, _PAUSE_S * 2**number))  # for others that make the same table
         raise Unavailable(
             f"{self.context.where}: {_TRIES} tries to commit checkpoint {wanted} to the Delta table {self.folder} have"
             f" failed: {problem}"

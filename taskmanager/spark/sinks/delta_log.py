@@ -102,10 +102,15 @@ class DeltaLog:
 
     def _commit(self, table: Any, entry: Entry) -> None:
         found = [self._added(name) for name in entry.files]
-        schema = self._as_delta(found[0][1])
+        schema = self._as_delta(found[0][1].schema_arrow)
         actions = [action for action, _ in found]
         if table is not None:
-            self._checked(table, schema)
+            forbidden = self._checked(table, schema).required & {name for _, file in found for name in _with_null(file)}
+            if forbidden:  # looked at before, unless the table has come to forbid it since
+                raise UserError(
+                    f"{self._where}: the Delta table {self.folder.uri} forbids NULL in column '{min(forbidden)}', of"
+                    " which the rows have some; filter such rows out"
+                )
             properties = self._properties(entry, _APPEND_RETRIES)
             table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
             return
@@ -126,15 +131,15 @@ class DeltaLog:
             app_transactions=[self._package.Transaction(entry.application, entry.version)],
         )
 
-    def _added(self, name: str) -> tuple[Any, pa.Schema]:
-        """The log's action for a file, and its schema. Raises FileNotFoundError."""
+    def _added(self, name: str) -> tuple[Any, pq.ParquetFile]:
+        """The log's action for a file, and what its footer tells; it is closed. Raises FileNotFoundError."""
         location = self.folder.child(name)
         with location.fs.open_input_file(location.path) as file:
             size, parquet = file.size(), pq.ParquetFile(file)
             statistics = json.dumps({"numRecords": parquet.metadata.num_rows})
             now_ms = time.time_ns() // 1_000_000
             action = self._package.transaction.AddAction(name, size, {}, now_ms, True, statistics)
-            return action, parquet.schema_arrow
+            return action, parquet
 
     def _look(self) -> Any:
         """The table as it is now; None for no table."""
@@ -227,3 +232,11 @@ class DeltaLog:
             if len(value) > 2 and _SECRET.search(name):
                 text = text.replace(value, "***")
         return " ".join(text.replace("↳", " ").split())[:_LONGEST]
+
+
+def _with_null(file: pq.ParquetFile) -> Iterator[str]:
+    """Plain columns that have a NULL somewhere, or may have."""
+    groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
+    for column in (group.column(number) for group in groups for number in range(group.num_columns)):
+        if "." not in column.path_in_schema and (column.statistics is None or column.statistics.null_count):
+            yield column.path_in_schema

@@ -387,6 +387,17 @@ def test_a_table_that_was_changed_under_the_job_is_told_at_the_commit_and_nothin
     assert found(tmp_path) == [("a", 1)]
 
 
+def test_null_in_a_column_in_which_a_table_made_meanwhile_forbids_it_is_told_at_the_commit(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    staged_rows(sink, 1, ("a", 1))
+    staged_rows(sink, 2, (None, 2))
+    table_with(tmp_path, Field("k", "string", nullable=False), N)
+    sink.commit(1)
+    with pytest.raises(UserError, match=r"forbids NULL in column 'k', of which the rows have some; filter such rows"):
+        sink.commit(2)
+    assert found(tmp_path) == [("a", 1)]
+
+
 @pytest.mark.parametrize(
     ("schema", "sentence"),
     [
