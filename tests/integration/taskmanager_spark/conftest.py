@@ -12,7 +12,7 @@ from lockgate_proto.messages import AttemptId, JobGraph, Partitioning, SubtaskId
 
 from taskmanager.spark.engine import SparkEngine
 from taskmanager.spark.program import ChainProgram
-from taskmanager.spark.sources.reading import FIRST_BATCH_BYTES, BatchSizer
+from taskmanager.spark.sources.reading import BatchSizer
 from taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext, SnapshotOrder
 from taskmanager.task.watermarks import MAX_WATERMARK, ChannelWatermarks, held_back
 
@@ -28,6 +28,17 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
 def await_listeners(engine: SparkEngine) -> None:
     """Until Spark's status store has heard of everything that has happened: it is told by a thread of its own."""
     engine._session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+
+
+class FixedSize(BatchSizer):
+    """Micro-batches of one size, however long they take."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(target_ms=300, max_bytes=size_bytes)
+        self.budget_bytes = size_bytes
+
+    def observed(self, size_bytes: int, took_ms: float, full: bool) -> None:
+        """See BatchSizer."""
 
 
 class Run:
@@ -110,9 +121,7 @@ class Run:
     def _fix_batch_sizes(self) -> None:
         for (vertex_id, _), program in self.programs.items():
             if vertex_id in self._batch_sizes:
-                size_bytes = self._batch_sizes[vertex_id]
-                assert size_bytes <= FIRST_BATCH_BYTES, "a larger one would depend on the machine's speed"
-                program._sizer = BatchSizer(target_ms=300, max_bytes=size_bytes)
+                program._sizer = FixedSize(self._batch_sizes[vertex_id])
 
     def batch(self, vertex_id: str, subtask: int = 0) -> bool:
         """One micro-batch of a source; False when there was none."""

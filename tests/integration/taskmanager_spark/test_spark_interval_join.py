@@ -102,6 +102,13 @@ def payments_in_windows(folder: Path) -> JobGraph:
     )
 
 
+def in_small_batches(run: Any) -> Any:
+    """Several from each file."""
+    for name in ("orders", "payments"):
+        run.fix_batch_size(name, 20_000)
+    return run
+
+
 def nested_loops(orders: list[Any], payments: list[Any]) -> Counter[tuple[str, int, int, int]]:
     by_key: dict[str, list[tuple[int, int]]] = {}
     for key, ms, cents in payments:
@@ -124,7 +131,7 @@ def check_exact(run: Any, folder: Path, orders: list[Any], payments: list[Any]) 
 
 def test_pairs_are_exact_across_attempts_and_in_time_for_windows_behind_them(job: Job, tmp_path: Path) -> None:
     orders, payments = write_input(tmp_path)
-    run = job(payments_in_windows(tmp_path))
+    run = in_small_batches(job(payments_in_windows(tmp_path)))
     for _ in range(3):
         run.batch("orders", 0)
         run.batch("payments", 1)
@@ -178,7 +185,7 @@ def test_increments_of_a_join_are_exact_across_attempts(job: Job, tmp_path: Path
 
 def test_two_three_two_subtasks_find_every_pair_once(job: Job, tmp_path: Path) -> None:
     orders, payments = write_input(tmp_path)
-    run = job(payments_of_orders(tmp_path))
+    run = in_small_batches(job(payments_of_orders(tmp_path)))
     for checkpoint_id, parallelism in ((1, 3), (2, 2)):
         for name in ("orders", "payments"):
             run.batch(name, 0)
@@ -193,7 +200,7 @@ def test_two_three_two_subtasks_find_every_pair_once(job: Job, tmp_path: Path) -
 
 def test_a_drain_loses_no_pair_of_rows_before_and_after_it(job: Job, tmp_path: Path) -> None:
     orders, payments = write_input(tmp_path)
-    run = job(payments_of_orders(tmp_path))
+    run = in_small_batches(job(payments_of_orders(tmp_path)))
     for _ in range(2):
         run.batch("payments", 0)
         run.batch("payments", 1)
@@ -210,7 +217,7 @@ def test_a_drain_loses_no_pair_of_rows_before_and_after_it(job: Job, tmp_path: P
 
 def test_rows_that_no_partner_can_come_for_are_forgotten(job: Job, tmp_path: Path) -> None:
     write_input(tmp_path)
-    run = job(payments_of_orders(tmp_path))
+    run = in_small_batches(job(payments_of_orders(tmp_path)))
     run.to_end()
     waiting = sum(len(run.programs["join", index]._join._store) for index in range(2))
     assert 0 < waiting < 5000, "of 6,000 rows the last few seconds, and places that are not worth clearing"
