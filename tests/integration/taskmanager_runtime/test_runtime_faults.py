@@ -282,11 +282,13 @@ def test_what_was_said_before_a_stream_broke_is_said_again_to_the_same_leader_on
     bench.start()
     bench.leader.checkpoint(1)
     bench.leader.checkpoint(2)
+    bench.leader.trigger(3)
+    bench.leader.wait_acks(3)
     bench.coordinator.break_streams()
-    again = bench.coordinator.wait_for(AcknowledgeCheckpoint, 8 + 4)[8:]
-    assert {one.checkpoint_id for one in again} == {2}
+    again = bench.coordinator.wait_for(AcknowledgeCheckpoint, 12 + 4)[12:]
+    assert {one.checkpoint_id for one in again} == {3}, "the leader has said of the others how they ended"
     bench.coordinator.wait_for(SubtaskReport, 8, lambda one: one.phase is RUNNING)
-    bench.leader.checkpoint(3)
+    bench.leader.complete(3)
     bench.coordinator.die()
     successor = new_coordinator(token=6)
     for one in bench.managers:
