@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -220,12 +220,15 @@ class ZooKeeperServer:
             )
         logger.info("ZooKeeper started: address=%s pid=%s data=%s", self.address, self._process.pid, self.data_dir)
 
-    def wait_serving(self, timeout_ms: float = 60_000) -> None:
-        """Waits until it serves; with an infinite limit, as long as it runs. Raises ZooKeeperStartError."""
+    def wait_serving(self, timeout_ms: float = 60_000, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Waits until it serves; with an infinite limit, as long as it runs. Raises ZooKeeperStartError.
+
+        is_over: asked again and again; it returns early when that is so.
+        """
         process, deadline = self._process, time.monotonic() + timeout_ms / 1000
         if process is None:
             raise ZooKeeperStartError("this ZooKeeper server was not started")
-        while not self.is_serving():
+        while not (self.is_serving() or is_over()):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.03)  # a pause that ends early when the process does
                 raise ZooKeeperStartError(self._why_it_ended())
