@@ -6,7 +6,8 @@ altogether: what is older there would come too late otherwise. A split is idle w
 for `idle_after_ms`; one that only waits for its turn is not.
 
 A subtask that got no split at all has nothing to hold event time back for, and is idle until it gets one. But only once
-the leader has dealt: before that its splits may still be on their way, and the others must not run ahead.
+the leader has dealt: before that its splits may still be on their way, and the others must not run ahead. It has not
+while there is no split for anybody; then a subtask waits as long as `idle_after_ms` says.
 """
 
 from __future__ import annotations
