@@ -198,7 +198,10 @@ class Fleet:
                 and registered == managers
             )
 
-        self.wait_until(is_whole, "the cluster is whole")
+        try:
+            self.wait_until(is_whole, "the cluster is whole")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it tells of itself: {self.client.cluster()}") from None
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
