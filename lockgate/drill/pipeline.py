@@ -85,7 +85,7 @@ class DrillPipeline:
 
     def read_ledger(self, oracle: LedgerOracle) -> int:
         """Shows every committed row to the oracle; returns the number of files. Raises OSError, pa.ArrowInvalid."""
-        files = [path for path in sorted(self.ledger.rglob("*.parquet")) if not _is_hidden(path, self.ledger)]
+        files = sorted(self.ledger.glob("*.parquet"))  # staged ones are in a folder below, which may vanish just now
         for path in files:
             table = pq.read_table(path, columns=["partition", "sequence"], partitioning=None)
             columns = (table.column(name).to_numpy().astype(np.int64) for name in ("partition", "sequence"))
@@ -101,8 +101,3 @@ class DrillPipeline:
     def _vertex(self, name: str, *operators: tuple[str, Any]) -> Vertex:
         chain = tuple(Operator(operator, operator, kind) for operator, kind in operators)
         return Vertex(id=name, name=name, parallelism=self.parallelism, operators=chain)
-
-
-def _is_hidden(path: Path, root: Path) -> bool:
-    """Staged output is hidden from readers by its name, as Spark and pyarrow do it."""
-    return any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
