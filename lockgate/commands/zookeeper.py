@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import signal
-import threading
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from lockgate.commands.processes import start_logging
-from lockgate_process.stop_signals import stop_signals
-
-if TYPE_CHECKING:
-    from ha.zookeeper.server import ZooKeeperServer
-
-_LOOK_EVERY_S = 0.2
 
 
 @click.command()
@@ -64,44 +54,18 @@ def zookeeper(
 
 def _run_here(folder: Path, port: int, count: int, bind: str) -> int:
     from ha.zookeeper.server import ZooKeeperEnsemble
+    from lockgate.local.serving import serve
 
     ensemble = ZooKeeperEnsemble(folder, count, port=port, bind=bind)
-    return _serve(ensemble.servers, 30_000)
+    return serve(ensemble.servers, 30_000)
 
 
 def _run_member(folder: Path, port: int, number: int, ensemble: str, bind: str) -> int:
     from ha.zookeeper.server import ZooKeeperServer, parse_members
+    from lockgate.local.serving import serve
 
     members = parse_members(ensemble)
     if number > len(members):
         raise click.UsageError(f"--server-id {number}, but --ensemble names {len(members)} servers only")
     # It serves when most of the others are there: that may take as long as it likes.
-    return _serve([ZooKeeperServer(folder, port=port, bind=bind, members=members, number=number)], math.inf)
-
-
-def _serve(servers: Sequence[ZooKeeperServer], timeout_ms: float) -> int:
-    """Runs the servers until a signal, or until all have ended, which is a fault. Raises ZooKeeperStartError."""
-    asked = threading.Event()
-    with stop_signals(lambda _: asked.set(), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)):
-        try:
-            for one in servers:
-                one.launch()
-            for one in servers:
-                one.wait_serving(timeout_ms, asked.is_set)
-            if not asked.is_set():
-                _tell_ready(servers)
-            while not asked.wait(_LOOK_EVERY_S) and any(one.wait(0) is None for one in servers):
-                pass
-        finally:
-            for one in servers:
-                one.stop()
-    if asked.is_set():
-        return 0
-    logs = ", ".join(str(one.log_file) for one in servers)
-    click.echo(f"error: ZooKeeper has ended by itself; see {logs}", err=True)
-    return 1
-
-
-def _tell_ready(servers: Sequence[ZooKeeperServer]) -> None:
-    addresses = ",".join(one.address for one in servers)
-    click.echo(f"lockgate zookeeper ready: address={addresses} pid={','.join(str(one.pid) for one in servers)}")
+    return serve([ZooKeeperServer(folder, port=port, bind=bind, members=members, number=number)], math.inf)

@@ -17,10 +17,7 @@ from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
-
-
-class _Terminated(BaseException):
-    """SIGTERM has come."""
+_ZOOKEEPER_START_MS = 60_000
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,21 +41,15 @@ def die_with(parent: int, number: int) -> None:
     """Signal `number` reaches this process as soon as `parent` is gone. Does nothing where it cannot be had."""
     if not sys.platform.startswith("linux"):
         return
-    if number == signal.SIGTERM:
-        signal.signal(signal.SIGTERM, _terminate)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:  # it died before the request
         os._exit(1)
 
 
-def _terminate(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Terminated
-
-
 def _zookeeper(settings: Mapping[str, Any], _secret_file: str) -> int:
     from ha.errors import ZooKeeperStartError
     from ha.zookeeper.server import Member, ZooKeeperServer
+    from lockgate.local.serving import serve
 
     server = ZooKeeperServer(
         Path(settings["data_dir"]),
@@ -66,19 +57,11 @@ def _zookeeper(settings: Mapping[str, Any], _secret_file: str) -> int:
         members=[Member(*member) for member in settings["members"]],
         number=settings["number"],
     )
-    signal.signal(signal.SIGTERM, _terminate)
     try:
-        server.start()
-        print(f"lockgate zookeeper ready: address={server.address} pid={server.pid}", flush=True)
-        server.wait()
-    except _Terminated:
-        return 0
+        return serve([server], _ZOOKEEPER_START_MS)
     except ZooKeeperStartError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
-    finally:
-        server.stop()
-    return 1
 
 
 def _coordinator(settings: Mapping[str, Any], secret_file: str) -> int:
