@@ -22,9 +22,10 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import expr
 
-from taskmanager.spark import event_time
+from taskmanager.spark import connect, event_time
 from taskmanager.spark.errors import explained, lost_session, sentence
 from taskmanager.spark.leaf import DataFrame
+from taskmanager.spark.session import is_connect
 from taskmanager.state.layout import EVENT_TIME, HASH, PANE, ROWS, Fold, folds, parts, with_bounds
 from taskmanager.state.windows import shape_of
 from taskmanager.task.program import UserError
@@ -42,7 +43,7 @@ def named(operator: Operator) -> str:
 def transform(operator: Operator) -> Callable[[DataFrame], DataFrame]:
     """The function of a transform. Raises UserError when a Python function cannot be unpickled."""
     if isinstance(operator.kind, EventTime):
-        return event_time.declare(operator.kind, named(operator))
+        return event_time.Declaration(operator.kind, named(operator))
     if isinstance(operator.kind, SqlTransform):
         query = operator.kind.query
         return lambda frame: _sql(frame, query, named(operator))
@@ -179,13 +180,18 @@ def require_columns(frame: DataFrame, keys: Sequence[str], where: str) -> None:
         if kind is None:
             raise UserError(f"{where}: unknown key column '{key}'; the columns are: {', '.join(frame.columns)}")
         if kind.startswith(("array", "map", "struct", "variant")):
-            raise UserError(f"{where}: column '{key}' of type {kind} cannot be a key; use a plain value")
+            raise UserError(
+                f"{where}: column '{key}' of type {kind} cannot be a key; use a plain value, say a field of it"
+            )
 
 
 def _sql(frame: DataFrame, query: str, where: str) -> DataFrame:
     with explained(where, frame.columns):
-        frame.createOrReplaceTempView(INPUT_VIEW)
-        result = frame.sparkSession.sql(query)
+        if is_connect(frame):
+            result = connect.queried(frame, query, INPUT_VIEW)
+        else:
+            frame.createOrReplaceTempView(INPUT_VIEW)
+            result = frame.sparkSession.sql(query)
         result.columns  # noqa: B018  Spark Connect analyzes only when asked
         return result
 

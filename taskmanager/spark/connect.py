@@ -25,6 +25,7 @@ _KEEP_EVERY_S = 60.0
 _ANY_SETTING = "spark.sql.session.timeZone"
 
 Session = Any  # pyspark.sql.connect.session.SparkSession
+DataFrame = Any
 
 
 def open_session(master: str, settings: Mapping[str, str]) -> Session:
@@ -52,6 +53,17 @@ def open_session(master: str, settings: Mapping[str, str]) -> Session:
         line = known or (str(error).splitlines() or [type(error).__name__])[0]
         raise EngineError(f"the Spark Connect server {where} opens no session: {line}") from error
     return session
+
+
+def queried(frame: DataFrame, query: str, name: str) -> DataFrame:
+    """The query over the frame, called `name` in it, without a view of that name in the session.
+
+    It is what `session.sql` makes of `{name}` in a query. A view would hide from the client what is observed behind it.
+    """
+    from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
+    from pyspark.sql.connect.plan import SQL, SubqueryAlias
+
+    return ConnectFrame(SQL(query, views=[SubqueryAlias(frame._plan, name)]), frame.sparkSession)
 
 
 def clone_session(session: Session) -> Session:

@@ -2,43 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from lockgate_proto.messages import EventTime, Operator
-from pyspark.sql import Observation
 from pyspark.sql.functions import expr
 
 from taskmanager.spark.errors import explained
 from taskmanager.spark.leaf import DataFrame
+from taskmanager.spark.session import is_connect
 from taskmanager.state.layout import EVENT_TIME, PANE
 from taskmanager.state.windows import WindowShape
 from taskmanager.task.program import UserError
 
 _METRIC = "lockgate_event_time"
+_HIGHEST = "highest"
 _WHOLE = ("bigint", "int", "smallint", "tinyint")
 
 
-def declare(kind: EventTime, where: str) -> Callable[[DataFrame], DataFrame]:
-    """Adds the column, and has Spark note the highest time of every batch."""
+class Declaration:
+    """An operator that declares event time: adds the column, and has Spark note the highest time of every batch."""
 
-    def build(frame: DataFrame) -> DataFrame:
+    def __init__(self, kind: EventTime, where: str) -> None:
+        """where: the operator, for messages."""
+        self._kind = kind
+        self._where = where
+        self._alone: DataFrame | None = None  # finds the highest time by a job of its own; only with Spark Connect
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        """Raises UserError for what is no time."""
+        kind, where = self._kind, self._where
         millis = millis_sql(frame, kind.expression, where)
         with explained(where, frame.columns):
             result = frame.withColumn(kind.column, expr(kind.expression)) if kind.column else frame
             if kind.column:
                 millis = millis_sql(result, f"`{kind.column.replace('`', '``')}`", where)
-            name = Observation(_METRIC) if _is_connect(frame) else _METRIC
-            return result.observe(name, expr(f"max({millis})").alias("highest"))
+            top = expr(f"max({millis})").alias(_HIGHEST)
+            self._alone = result.select(top) if is_connect(frame) else None
+            return result.observe(_METRIC, top)
 
-    return build
-
-
-def highest(frame: DataFrame) -> int | None:
-    """The highest event time of the batch that `frame` was executed for last, in milliseconds; None without any."""
-    if _is_connect(frame):
-        return frame._plan.observations[_METRIC].get["highest"]  # type: ignore[no-any-return]
-    found = frame._jdf.queryExecution().observedMetrics().get(_METRIC)
-    return None if found.isEmpty() or found.get().isNullAt(0) else int(found.get().getLong(0))
+    def highest(self, frame: DataFrame) -> int | None:
+        """The highest event time of the batch that `frame` was executed for last, in milliseconds; None without any."""
+        if self._alone is not None:
+            noted = dict(frame.executionInfo.flows).get(_METRIC)
+            # Connect tells nothing of what lies behind a view, which an author's function may have made
+            return (noted or self._alone.toArrow().to_pylist()[0])[_HIGHEST]  # type: ignore[no-any-return]
+        found = frame._jdf.queryExecution().observedMetrics().get(_METRIC)
+        return None if found.isEmpty() or found.get().isNullAt(0) else int(found.get().getLong(0))
 
 
 def observes(operators: Sequence[Operator]) -> bool:
@@ -67,7 +76,3 @@ def millis_sql(frame: DataFrame, expression: str, where: str) -> str:
         f"{where}: the event time '{expression}' is of type {kind}; it has to be a TIMESTAMP, or whole milliseconds"
         " since 1970 as BIGINT: use to_timestamp(...) or CAST(... AS TIMESTAMP)"
     )
-
-
-def _is_connect(frame: DataFrame) -> bool:
-    return type(frame).__module__.startswith("pyspark.sql.connect")

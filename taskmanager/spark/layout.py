@@ -32,8 +32,8 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
-from taskmanager.spark import event_time
 from taskmanager.spark.chain import named, transform
+from taskmanager.spark.event_time import Declaration
 from taskmanager.spark.leaf import Content, DataFrame, LeafSpec
 from taskmanager.spark.outputs import Transform
 from taskmanager.spark.plan import Plan
@@ -69,7 +69,8 @@ class SparkStage:
             return frame
 
         where = named(self.operators[-1]) if self.operators else "the source"
-        self._plan = self._bench.plan(self._name, spec, build, where, event_time.observes(self.operators))
+        declared = [step.highest for step in self._transforms if isinstance(step, Declaration)]
+        self._plan = self._bench.plan(self._name, spec, build, where, declared[-1] if declared else None)
         return self._plan.schema
 
     def rehearse(self) -> None:

@@ -188,7 +188,7 @@ class TableLeaf:
             return lines
         if spec.form is Form.RANGES:
             return _exploded(lines.select(sf.from_csv("value", sf.lit(_RANGES)).alias("r")).select("r.*"))
-        options = dict(spec.options)
+        options = dict(spec.options) or None  # an empty map has no types, for which Connect refuses it
         parse = sf.from_csv if spec.form is Form.CSV else sf.from_json
         filled = lines.where("trim(value) <> ''")
         return filled.select(parse("value", sf.lit(spec.ddl), options).alias("r")).select("r.*")

@@ -15,13 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from taskmanager.spark import event_time
 from taskmanager.spark.errors import explained
 from taskmanager.spark.leaf import Content, DataFrame, Leaf, arrow_schema
 
 LOG = logging.getLogger(__name__)
 
 Build = Callable[[DataFrame], DataFrame]
+Highest = Callable[[DataFrame], int | None]  # of the batch for which a frame was executed, in milliseconds
 _KEEPS_NOTHING = frozenset(
     {
         "ArrowEvalPython",
@@ -59,13 +59,13 @@ _FIXED_WHEN_PLANNED = re.compile(
 class Plan:
     """One Spark job of a subtask: content in, Arrow table out. Used from one thread at a time."""
 
-    def __init__(self, leaf: Leaf, build: Build, where: str, observes: bool = False) -> None:
+    def __init__(self, leaf: Leaf, build: Build, where: str, highest: Highest | None = None) -> None:
         """Makes the plan. Raises UserError (with `where`, the operator, in front) when the query is wrong.
 
-        observes: the query declares event time.
+        highest: of the event times of a batch, where the query declares event time.
         """
         self.max_event_time_ms: int | None = None  # of the last batch
-        self._observes = observes
+        self._highest = highest
         self._leaf = leaf
         self._build = build
         self._where = where
@@ -87,8 +87,8 @@ class Plan:
         with explained(self._where):
             frame = self._frame if self.repeatable else self._build(self._leaf.frame())
             table: pa.Table = frame.toArrow()
-            if self._observes:
-                self.max_event_time_ms = event_time.highest(frame)
+            if self._highest is not None:
+                self.max_event_time_ms = self._highest(frame)
         return pa.Table.from_arrays(table.columns, schema=self.schema)
 
     def close(self) -> None:

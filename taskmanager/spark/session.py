@@ -102,9 +102,9 @@ def start(
     return session
 
 
-def is_connect(session: Session) -> bool:
-    """True for a Spark Connect session."""
-    return type(session).__module__.startswith("pyspark.sql.connect")
+def is_connect(one: Any) -> bool:
+    """True for a Spark Connect session, and for a DataFrame of one."""
+    return type(one).__module__.startswith("pyspark.sql.connect")
 
 
 def driver_process(session: Session) -> subprocess.Popen[bytes] | None:

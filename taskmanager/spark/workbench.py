@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from taskmanager.spark.leaf import Leaf, LeafSpec, Session
-from taskmanager.spark.plan import Build, Plan
+from taskmanager.spark.plan import Build, Highest, Plan
 from taskmanager.spark.session import release
 
 LOG = logging.getLogger(__name__)
@@ -30,14 +30,14 @@ class Workbench:
         self._make_leaf = make_leaf
         self._plans: dict[str, tuple[LeafSpec, Plan]] = {}
 
-    def plan(self, name: str, spec: LeafSpec, build: Build, where: str, observes: bool = False) -> Plan:
+    def plan(self, name: str, spec: LeafSpec, build: Build, where: str, highest: Highest | None = None) -> Plan:
         """The plan called `name` over a leaf like `spec`; made when there is none. The rest as for Plan."""
         known = self._plans.get(name)
         if known is not None and known[0] == spec:
             return known[1]
         leaf = self._make_leaf(self.session, spec)
         try:
-            plan = Plan(leaf, build, where, observes)
+            plan = Plan(leaf, build, where, highest)
         except BaseException:
             leaf.close()
             raise

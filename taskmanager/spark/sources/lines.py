@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from lockgate_proto.messages import FileFormat, FileSource, SplitState
 
 from taskmanager.spark.leaf import Form, LeafSpec
-from taskmanager.spark.sources.listing import base_of
+from taskmanager.spark.sources.listing import base_of, vanished
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from taskmanager.state.filesystem import Location
 from taskmanager.task.program import Exhausted, Idle, UserError
@@ -172,9 +172,11 @@ class LineSource:
                 )
             data: bytes = file.read_at(count, start)
         except FileNotFoundError as error:
-            raise UserError(f"the source file {location.uri} has vanished before it was read to its end") from error
+            raise vanished(location) from error
         except PermissionError as error:
-            raise UserError(f"the source file {location.uri} cannot be read: permission denied") from error
+            raise UserError(
+                f"the source file {location.uri} cannot be read: let the task managers' user read it"
+            ) from error
         if len(data) < count:
             raise UserError(f"the source file {location.uri} has shrunk while it was read; restore it")
         return data
@@ -192,7 +194,7 @@ class LineSource:
         for split, location, info in zip(growing, locations, infos, strict=True):
             if info.type == pafs.FileType.NotFound:
                 if split.offset < self._sizes.get(split.split, 0):
-                    raise UserError(f"the source file {location.uri} has vanished before it was read to its end")
+                    raise vanished(location)
                 if not split.offset and split.split not in self._sizes:
                     LOG.warning("the source file %s was removed before anything was seen in it", location.uri)
                 self._sizes[split.split] = split.offset

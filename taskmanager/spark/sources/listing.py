@@ -137,5 +137,13 @@ def unreadable_parquet(location: Location, error: OSError | pa.ArrowException) -
     return kind(f"{location.uri} cannot be read as Parquet: {_plain(error)}")
 
 
+def vanished(location: Location) -> UserError:
+    """A file is gone of which records are still to be read."""
+    return UserError(
+        f"the source file {location.uri} has vanished before it was read to its end: restore it, and start the job anew"
+        " from its last checkpoint (--from)"
+    )
+
+
 def _plain(error: BaseException) -> str:
     return str(error).split(". Detail:")[0]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from lockgate_proto.messages import FileSource, SplitState
 
 from taskmanager.spark.leaf import Form, LeafSpec
-from taskmanager.spark.sources.listing import base_of, files_of, unreadable_parquet
+from taskmanager.spark.sources.listing import base_of, files_of, unreadable_parquet, vanished
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from taskmanager.state.filesystem import Location
 from taskmanager.task.program import Exhausted, Idle, UserError
@@ -50,7 +50,7 @@ class ParquetSource:
         if self._schema is None:
             if self._ready:
                 location = self._base.child(self._ready[0])
-                raise UserError(f"the source file {location.uri} has vanished before it was read to its end")
+                raise vanished(location)
             return None
         return LeafSpec(Form.TABLE, table=self._schema)
 
@@ -144,7 +144,7 @@ class ParquetSource:
             try:
                 self._file = (name, pq.ParquetFile(location.fs.open_input_file(location.path)))
             except FileNotFoundError as error:
-                raise UserError(f"the source file {location.uri} has vanished before it was read") from error
+                raise vanished(location) from error
             except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise unreadable_parquet(location, error) from error
         return self._file[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import random
 import subprocess
 import sys
@@ -22,6 +23,16 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("word_count_process.py")
 FOREACH = Path(__file__).with_name("foreach_process.py")
+ROOT = Path(__file__).resolve().parents[3]
+ENGINE = Path(__file__).parent.with_name("taskmanager_spark")
+THROUGH_CONNECT = [  # event time, files of JSON without options, joins, functions with state
+    f"{ENGINE}/test_spark_windows.py::test_windows_fire_while_the_stream_goes_on",
+    f"{ENGINE}/test_spark_windows.py::test_sessions_are_exact_across_attempts",
+    f"{ENGINE}/test_spark_windows.py::test_the_highest_time_is_known_behind_a_view_that_the_author_has_made",
+    f"{ENGINE}/test_spark_interval_join.py::test_pairs_are_exact_across_attempts_and_in_time_for_windows_behind_them",
+    f"{ENGINE}/test_spark_process.py::test_state_of_all_shapes_and_timers_survive_a_restart",
+    f"{ENGINE}/test_spark_programs.py::test_edges_of_every_kind_at_once",
+]
 PATIENCE_S = 250.0
 STARTED_BY_US = "words source[0] attempt 1, "
 
@@ -123,6 +134,18 @@ def test_foreach_batch_through_spark_connect_is_named_and_cancelled_with_its_sub
     )
     assert answer(done) == {"failure": "Canceled", "next": ["a", "b"]}
     await_descriptions(ui, *(f"calls v[0] attempt {number}, after checkpoint 1" for number in (1, 2)))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("grpc_status") is None, reason="pip install 'lockgate[connect]'")
+def test_what_rests_on_more_than_a_query_works_through_spark_connect(connect_server: tuple[str, str]) -> None:
+    """The engine's own tests in a process of their own, because a process has one kind of session."""
+    url, _ = connect_server
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *THROUGH_CONNECT]
+    variables = {**os.environ, "LOCKGATE_TEST_SPARK": url}
+    done = subprocess.run(
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
 
 
 def await_descriptions(ui: str, *wanted: str) -> None:

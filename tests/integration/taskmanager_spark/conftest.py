@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from taskmanager.task.watermarks import MAX_WATERMARK, ChannelWatermarks, held_b
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
-    """local[2]. The first test pays for the start."""
-    made = SparkEngine("", {}, 2, str(tmp_path_factory.mktemp("spark")))
+    """local[2], or the Spark of LOCKGATE_TEST_SPARK (`sc://...`). The first test pays for the start."""
+    made = SparkEngine(os.environ.get("LOCKGATE_TEST_SPARK", ""), {}, 2, str(tmp_path_factory.mktemp("spark")))
     yield made
     made.close()
 
@@ -174,7 +175,8 @@ class Run:
             fill(number)
             states = self.checkpoint(number, commit=number % 3 != 0, base_id=base_id)
             pieces = {one.checkpoint_id for key, state in states.items() if key[0] == keyed
-                      for operator in state.operators for one in (operator.handle, *operator.increments)
+                      for operator in state.operators
+                      for one in (operator.handle, *operator.increments, *operator.files)
                       if one is not None}  # fmt: skip
             found.append(len(pieces - {0, number}))
             if number % 3:

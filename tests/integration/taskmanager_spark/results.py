@@ -1,13 +1,11 @@
-"""What a Run has come to: its committed rows, its late records, and a job that goes through restarts to its end."""
+"""What a Run has come to: its late records, and a job that goes through restarts to its end."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from lockgate_proto.messages import CheckpointMetadata, JobGraph, SubtaskState
 
 from coordinator.graph.normalize import normalize
@@ -15,11 +13,6 @@ from coordinator.graph.shape import vertex_shapes
 from coordinator.recovery.redistribute import redistribute
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """Everything that was committed to a folder of Parquet files."""
-    return [row for path in sorted(folder.glob("part-*")) for row in pq.read_table(path).to_pylist()]
 
 
 def millis(moment: datetime) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from lockgate_proto.messages import (
     AttemptId,
@@ -45,6 +44,7 @@ from taskmanager.spark.plan import Plan
 from taskmanager.spark.program import ChainProgram
 from taskmanager.spark.workbench import Workbench
 from taskmanager.task.program import ProgramContext
+from tests.committed import rows_of
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
 from tests.integration.taskmanager_spark.conftest import Run
 from tests.integration.taskmanager_spark.graphs import HASH, WORDS, count_by, graph, sql, text, vertex
@@ -81,9 +81,9 @@ def made(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> Made:
         return new_bench()
 
     class CountedPlan(Plan):
-        def __init__(self, leaf: Any, build: Any, where: str, observes: bool = False) -> None:
+        def __init__(self, leaf: Any, build: Any, where: str, highest: Any = None) -> None:
             counts.plans.append(where)
-            super().__init__(leaf, build, where, observes)
+            super().__init__(leaf, build, where, highest)
 
         def run(self, content: Any) -> pa.Table:
             counts.runs.append(content)
@@ -151,9 +151,7 @@ def test_an_attempt_of_the_run_takes_the_plans_over(
     run.checkpoint(1)
     assert made.take() == (0, 0), "every plan was there"
     assert totals(tmp_path) == {"to": "to=2", "be": "be=3", "or": "or=1", "not": "not=1"}
-    assert [row["word"] for file in (tmp_path / "out").glob("part-*") for row in pq.read_table(file).to_pylist()] == [
-        "not"
-    ]
+    assert rows_of(tmp_path / "out") == [{"word": "not"}]
 
 
 def test_nothing_is_written_and_no_record_is_read(
