@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lockgate.errors import UserError
 from lockgate.local.foreground import Stopped, stopped_by_signals
 
@@ -103,6 +105,22 @@ def cache_folder() -> Path:
     """Where generated input is kept between runs: `$XDG_CACHE_HOME/lockgate` or `~/.cache/lockgate`."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "lockgate"
+
+
+def rss_mib() -> float:
+    """Resident size of this process."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def mixed(ids: Any) -> Any:
+    """Hashes (int64) of numbers, as well mixed as Spark's. ids: a numpy array."""
+    found = ids.astype(np.uint64)
+    for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
+        found = (found ^ (found >> np.uint64(30))) * np.uint64(factor)
+    return found.view(np.int64)
 
 
 def _machine() -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from lockgate_proto.messages import FilesystemBackend, OperatorState, StateBackend
 
-from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
+from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, rss_mib, run, say
 from taskmanager.state.backend import make_backend
 from taskmanager.state.heap import handles_of
 from taskmanager.state.row_store import NEVER, Keys, Rows, RowSpec
@@ -91,7 +91,7 @@ class _Bench:
             costs.written_bytes.append(
                 sum(one.size_bytes for one in handles_of(state) if one.checkpoint_id in (0, number))
             )
-        costs.rss_mib = _rss_mib()
+        costs.rss_mib = rss_mib()
         self._store.close()
         started = time.perf_counter()
         again = self._stores.restored(_SPEC, (state,), self._arguments.snapshots + 1)
@@ -127,13 +127,6 @@ def _keys(rows: Any) -> Keys:
     """Numbers as keys, with hashes that are mixed well enough."""
     hashes = (rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
     return Keys(pa.RecordBatch.from_arrays([pa.array(rows, pa.int64())], ["key"]), hashes)
-
-
-def _rss_mib() -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def _form(binary_diff: bool) -> str:

@@ -8,16 +8,13 @@ from lockgate_proto.messages import (
     DeltaSink,
     FileSink,
     ForeachBatchSink,
-    IntervalJoin,
     JobGraph,
     KafkaSink,
     KafkaWriteMode,
-    KeyedAggregate,
     KeyedProcess,
     Operator,
     Partitioning,
     PythonSink,
-    RocksdbBackend,
     SocketSource,
     SqlSink,
 )
@@ -37,7 +34,6 @@ def warnings(graph: JobGraph) -> tuple[str, ...]:
         *_shared_ids(graph),
         *_late_timers(graph),
         *_nothing_to_compare(graph),
-        *_kept_in_memory(graph),
     )
 
 
@@ -105,25 +101,6 @@ def _nothing_to_compare(graph: JobGraph) -> tuple[str, ...]:
         "The state backend's binary_diff changes nothing: only what process functions keep is stored as differences, "
         "and the job has none.",
     )
-
-
-def _kept_in_memory(graph: JobGraph) -> tuple[str, ...]:
-    """RocksDB is for state that is larger than memory, and some of it is in memory all the same."""
-    if graph.state_backend is None or not isinstance(graph.state_backend.backend, RocksdbBackend):
-        return ()
-    kept = [one.id for one in _operators(graph) if _is_windowed(one.kind)]
-    if not kept:
-        return ()
-    what = "its windows or waiting rows" if len(kept) == 1 else "their windows or waiting rows"
-    verb = "keeps" if len(kept) == 1 else "keep"
-    return (
-        f"{_list(kept)} {verb} {what} in memory also with the state backend rocksdb, which holds other keyed state: "
-        f"give each task manager memory for what is open at a time, or use shorter windows and intervals.",
-    )
-
-
-def _is_windowed(kind: object) -> bool:
-    return isinstance(kind, IntervalJoin) or (isinstance(kind, KeyedAggregate) and kind.window is not None)
 
 
 def _has_several_channels(graph: JobGraph) -> bool:

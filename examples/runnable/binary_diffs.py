@@ -12,7 +12,7 @@ from examples.frame import Example, Place, Scene, Step, Wrong
 from examples.frame.example import compare, json_rows
 from lockgate import Job, ProcessFunction, ValueState
 
-_FILES, _VISITS, _READERS, _PAGES = 4, 12_000, 40, 64_000
+_FILES, _VISITS, _READERS, _PAGES = 4, 40_000, 40, 64_000
 _PATIENCE_S, _LOOK_EVERY_S = 60.0, 0.1
 
 

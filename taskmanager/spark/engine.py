@@ -49,6 +49,7 @@ from taskmanager.spark.errors import EngineError, explained
 from taskmanager.spark.event_time import observes
 from taskmanager.spark.executors import Executors
 from taskmanager.spark.jobs import Jobs, description
+from taskmanager.spark.join_head import JoinHead
 from taskmanager.spark.keyed import process
 from taskmanager.spark.keyed.process import ProcessStores
 from taskmanager.spark.layout import ChainLayout, check, is_keyed, is_source, stages_of
@@ -80,6 +81,8 @@ from taskmanager.spark.workbench import Key, Workbench, WorkbenchCache
 from taskmanager.state import deduplicate
 from taskmanager.state.backend import make_backend
 from taskmanager.state.filesystem import file_name
+from taskmanager.state.join_home import JoinSpec
+from taskmanager.state.join_store import JoinStores
 from taskmanager.state.row_store import RowSpec
 from taskmanager.state.row_stores import RowStores
 from taskmanager.state.scratch import ScratchFolder
@@ -201,6 +204,7 @@ class SparkEngine:
                 make_backend(context.graph.state_backend, context.checkpoint_directory, prefix),
                 self._stores(layout, context.graph.state_backend, bench),
                 BatchSizer(self._target_batch_ms, self._max_batch_bytes),
+                self._join(layout, context.graph.state_backend),
             )
         except BaseException:
             self._benches.check_in(key, context.subtask.subtask, bench)
@@ -280,6 +284,15 @@ class SparkEngine:
             spec = RowSpec(keyed.id, deduplicate.OWNER, kind.keys, groups, owned)
             return deduplicate.DeduplicateStores(spec, rows.without_diffs(), kind.ttl_ms)
         return None
+
+    def _join(self, layout: ChainLayout, choice: StateBackend | None) -> JoinHead | None:
+        """The interval join at the head, None where there is none."""
+        join = layout.join
+        if join is None or not isinstance(join.kind, IntervalJoin):
+            return None
+        stores = JoinStores(choice or StateBackend(), self._scratch)
+        store = stores.fresh(JoinSpec(join.id, join.kind, layout.max_parallelism, layout.key_groups))
+        return JoinHead(join, layout.sides, store)
 
     def _source(self, operator: Operator, bench: Workbench, by_split: bool) -> Source:
         kind = operator.kind

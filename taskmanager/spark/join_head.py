@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-from lockgate_proto.messages import IntervalJoin, JoinSide, Operator, OperatorState
+from lockgate_proto.messages import JoinSide, Operator, OperatorState
 
 from taskmanager.spark.chain import named
 from taskmanager.spark.inputs import like, plain, require_same
@@ -18,20 +18,12 @@ from taskmanager.task.program import SnapshotOrder, UserError
 class JoinHead:
     """See the module. Used from the subtask's own thread."""
 
-    def __init__(
-        self,
-        operator: Operator,
-        sides: Mapping[str, JoinSide],
-        max_parallelism: int,
-        key_groups: range,
-        full_every: int,
-    ) -> None:
-        """sides: by the vertex that sends them; key_groups: those of the subtask; full_every: see Chains."""
-        assert isinstance(operator.kind, IntervalJoin)
+    def __init__(self, operator: Operator, sides: Mapping[str, JoinSide], store: JoinStore) -> None:
+        """sides: by the vertex that sends them; store: an empty one, closed by `close`."""
         self.operator = operator
         self._sides = sides
         self._senders: dict[JoinSide, str] = {}  # who has told the columns of a side
-        self._store = JoinStore(operator.id, operator.kind, max_parallelism, key_groups, full_every)
+        self._store = store
 
     @property
     def held_back_ms(self) -> int:
@@ -46,7 +38,7 @@ class JoinHead:
             raise UserError(f"{named(self.operator)}: {error}") from error
 
     def accept(self, source_vertex: str, schema: pa.Schema) -> None:
-        """What a vertex sends from now on. Raises UserError when that does not fit what is known."""
+        """What a vertex sends from now on. Raises UserError when that does not fit what is known, OSError."""
         side = self._sides.get(source_vertex, JoinSide.JOIN_SIDE_UNSPECIFIED)
         if side is JoinSide.JOIN_SIDE_UNSPECIFIED:
             raise UserError(f"{named(self.operator)}: records of '{source_vertex}' are of neither side")
@@ -80,3 +72,7 @@ class JoinHead:
     def restore(self, states: Sequence[OperatorState], checkpoint_id: int) -> None:
         """See JoinStore."""
         self._store.restore(states, checkpoint_id)
+
+    def close(self) -> None:
+        """See JoinStore."""
+        self._store.close()

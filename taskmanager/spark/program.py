@@ -36,7 +36,7 @@ from taskmanager.spark.snapshot import ChainSnapshot
 from taskmanager.spark.sources.reading import BatchSizer, Reading
 from taskmanager.state.backend import Backend, load
 from taskmanager.state.store import Fires, FrozenStore, KeepsTime, KeyedStore, OperatorStores
-from taskmanager.state.stores import KEYED_KINDS, full_every_in_memory
+from taskmanager.state.stores import KEYED_KINDS
 from taskmanager.task.program import (
     BY_ITSELF,
     Batch,
@@ -68,6 +68,7 @@ class ChainProgram:
         backend: Backend,
         stores: OperatorStores | None,
         sizer: BatchSizer,
+        join: JoinHead | None = None,
     ) -> None:
         self._context = context
         self._layout = layout
@@ -80,17 +81,7 @@ class ChainProgram:
         restored = context.restore.counters if context.restore else ()
         self._counters = Counters(layout.operators, restored)
         self._state: KeyedStore | None = None
-        self._join = (
-            None
-            if layout.join is None
-            else JoinHead(
-                layout.join,
-                layout.sides,
-                layout.max_parallelism,
-                layout.key_groups,
-                full_every_in_memory(context.graph.state_backend),
-            )
-        )
+        self._join = join
         declared = layout.event_time
         self._event_time = (
             None if declared is None else SplitWatermarks(declared.out_of_orderness_ms, declared.idle_after_ms)
@@ -259,6 +250,8 @@ class ChainProgram:
                 stage.sink.close()
         if self._state is not None:
             self._state.close()
+        if self._join is not None:
+            self._join.close()
         self._jobs.leave_thread()
         self._layout.release()
 

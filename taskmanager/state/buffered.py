@@ -1,4 +1,4 @@
-"""Rows that wait for partners: found by key and by a range of time, forgotten when event time has passed them.
+"""Rows that wait for partners in memory: found by key and by a range of time, forgotten when time has passed them.
 
 Rows are filed under their key and a *span* of time as long as the range that is looked for, so that whoever looks finds
 candidates in two spans at most, however many rows a key has. What one batch brings for a key and span lies together, a
@@ -27,6 +27,7 @@ from taskmanager.state.hashing import HashTable, mixed
 from taskmanager.state.increments import Increment
 from taskmanager.state.layout import EVENT_TIME, HASH
 from taskmanager.state.pieces import Pieces
+from taskmanager.task.watermarks import MIN_WATERMARK
 
 Array = Any  # numpy.ndarray
 _NONE = -1
@@ -37,7 +38,7 @@ _LEAST_COUNTED_MS = 1000  # rows are counted by steps of at least so long
 
 @dataclass(frozen=True, slots=True)
 class FrozenRows:
-    """See heap.Frozen: the rows as they were, but for those at or before `until`, as for `forget`.
+    """See heap.Frozen: the rows as they were, but for those at or before `about.purged_until`, as for `forget`.
 
     A file has the rows, then `__hash` and `__event_time`; an increment has those that were added, and tells by
     `about.purged_until` which are gone.
@@ -46,9 +47,13 @@ class FrozenRows:
     rows: pa.Table
     hashes: Array
     times: Array
-    until: int
     about: stored.About
     added: Changed
+
+    @property
+    def until(self) -> int:
+        """Rows at or before this time are left out."""
+        return MIN_WATERMARK if self.about.purged_until is None else self.about.purged_until
 
     @property
     def version(self) -> int:
@@ -80,7 +85,7 @@ class FrozenRows:
 
 
 class BufferedRows:
-    """See the module. Used from the subtask's own thread."""
+    """See the module and WaitingRows. Used from the subtask's own thread."""
 
     def __init__(self, schema: pa.Schema, span_ms: int, *, is_tracked: bool = False) -> None:
         """schema: of the rows; span_ms: length of the ranges that are looked for, both ends included.
@@ -110,7 +115,7 @@ class BufferedRows:
         return len(self._pieces) - self._forgotten
 
     def add(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> None:
-        """Rows with the hashes of their keys and their times in milliseconds."""
+        """See WaitingRows."""
         if rows.num_rows:
             first = len(self._pieces)
             self._file(rows, hashes, times)
@@ -140,11 +145,8 @@ class BufferedRows:
         self._count(times)
         return order
 
-    def near(self, hashes: Array, first: Array, last: Array) -> Iterator[tuple[Array, Array]]:
-        """Pairs (position in the arrays, row) with this hash and a time in [first, last]; in portions.
-
-        last - first is the span less 1 ms. Rows that are forgotten may be among them.
-        """
+    def near(self, hashes: Array, first: Array, last: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        """See WaitingRows."""
         positions, starts, counts = self._candidates(hashes, first, last)
         bounds = np.cumsum(counts)
         begin = 0
@@ -158,25 +160,24 @@ class BufferedRows:
             times = self._times[rows]
             fits = (times >= first[asking]) & (times <= last[asking]) & (self._hashes[rows] == hashes[asking])
             if fits.any():
-                yield asking[fits], rows[fits]
+                yield asking[fits], self._pieces.take(rows[fits])
             begin = end
 
-    def take(self, rows: Array) -> pa.RecordBatch:
-        """Some rows."""
-        return self._pieces.take(rows)
-
     def forget(self, until: int) -> None:
-        """Rows with a time at or before `until` are not asked for any more. Costs by them."""
+        """See WaitingRows. Costs by the rows that are forgotten."""
         count = bisect.bisect_right(self._steps, (until + 1) // self._step_ms - 1)  # steps that are over
         self._forgotten += sum(self._in_step.pop(step) for step in self._steps[:count])
         del self._steps[:count]
         if self._forgotten > max(len(self), _FEW_ROWS):
             self._move_together(until)
 
-    def freeze(self, until: int, about: stored.About) -> FrozenRows:
-        """All rows but those at or before `until`, as they are now. Microseconds."""
+    def purge(self, until: int) -> None:
+        """See WaitingRows. Files hold nothing of that kind."""
+
+    def freeze(self, about: stored.About) -> FrozenRows:
+        """All rows but those at or before `about.purged_until`, as they are now. Microseconds."""
         added = self._changes.freeze(len(self._pieces))
-        return FrozenRows(self._pieces.frozen(), self._hashes.values, self._times.values, until, about, added)
+        return FrozenRows(self._pieces.frozen(), self._hashes.values, self._times.values, about, added)
 
     def _candidates(self, hashes: Array, first: Array, last: Array) -> tuple[Array, Array, Array]:
         """Runs that may hold what is looked for: who asks, first row, number of rows."""

@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -17,12 +18,14 @@ from taskmanager.state import stored
 from taskmanager.state.backend import SnapshotWriter, download, load
 from taskmanager.state.chains import Chain, Chains
 from taskmanager.state.database_copy import DatabaseCopy
+from taskmanager.state.held_database import HeldDatabase
 from taskmanager.state.rocksdb import Database
-from taskmanager.task.program import StateUnreadable
+from taskmanager.task.program import SnapshotOrder, StateUnreadable
 
 TABLES = ".sst"
 _ABOUT = "about.json"
 _FORMAT = "1"
+_ALWAYS = 1 << 30  # snapshots of a database are never full again
 GROUP_BYTES = 2
 
 
@@ -36,7 +39,10 @@ class TableForm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrozenRocks:
-    """See FrozenStore. copy: of the database as it was; base: whose tables are stored already."""
+    """See FrozenStore. copy: of the database as it was; base: whose tables are stored already.
+
+    piece: which one it is where an operator has several databases.
+    """
 
     operator_id: str
     copy: DatabaseCopy
@@ -45,6 +51,7 @@ class FrozenRocks:
     base: Chain | None
     is_savepoint: bool
     form: TableForm
+    piece: str = ""
 
     def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:
         """See FrozenStore. Tables that the base has are not stored again."""
@@ -55,7 +62,7 @@ class FrozenRocks:
         tables = sorted(path for path in self.copy.path.iterdir() if path.suffix == TABLES)
         files = tuple(self._table(path, there.get(path.name), writer) for path in tables)
         rest = [path for path in self.copy.path.iterdir() if path.suffix != TABLES]
-        handle = writer.store(self.operator_id, _zipped(rest, self.about))
+        handle = replace(writer.store(self._name, _zipped(rest, self.about)), name=self.piece)
         self.chains.stored(checkpoint_id, Chain(0, files))
         return OperatorState(self.operator_id, StateKind.ROCKSDB_STATE, handle, (), files)
 
@@ -63,10 +70,14 @@ class FrozenRocks:
         """See FrozenStore."""
         self.copy.drop()
 
+    @property
+    def _name(self) -> str:
+        return f"{self.operator_id}-{self.piece}" if self.piece else self.operator_id
+
     def _table(self, path: Path, known: StateHandle | None, writer: SnapshotWriter) -> StateHandle:
         if known is not None:
             return writer.take_over(known)
-        return replace(writer.store_file(f"{self.operator_id}-{path.name}", path, is_shared=True), name=path.name)
+        return replace(writer.store_file(f"{self._name}-{path.name}", path, is_shared=True), name=path.name)
 
     def _persist_savepoint(self, writer: SnapshotWriter) -> OperatorState:
         """The format that every backend reads, one key group after the other."""
@@ -75,7 +86,7 @@ class FrozenRocks:
         try:
             schema = self.form.stored_batch([]).schema
             stored.write_groups(target, self._groups(database), schema, self.about)
-            handle = writer.store_file(self.operator_id, target)
+            handle = replace(writer.store_file(self._name, target), name=self.piece)
         finally:
             database.close()
             target.unlink(missing_ok=True)
@@ -86,28 +97,66 @@ class FrozenRocks:
             yield self.form.stored_batch(list(database.rows(group_key(group), group_key(group + 1))))
 
 
+def endless_chains() -> Chains:
+    """What snapshots of a database build on: there is always something that need not be stored again."""
+    return Chains(_ALWAYS)
+
+
+def frozen_rocks(
+    operator_id: str,
+    database: HeldDatabase,
+    about: stored.About,
+    chains: Chains,
+    order: SnapshotOrder,
+    form: TableForm,
+    piece: str = "",
+) -> FrozenRocks:
+    """A database as it is now. Microseconds, unless the copy of the barrier before is not made yet."""
+    base = None if order.is_savepoint else chains.base(order)
+    return FrozenRocks(operator_id, database.copy(), about, chains, base, order.is_savepoint, form, piece)
+
+
 def group_key(group: int) -> bytes:
     """What no database key of that key group or a later one, and every one of an earlier group, is smaller than."""
     return group.to_bytes(GROUP_BYTES, "big")
 
 
+def mark(state: OperatorState) -> str:
+    """The signature of a stored database: what its state belongs to. Raises StateUnreadable, OSError."""
+    with _opened(state) as archive:
+        return str(_said(archive)["lockgate.signature"])
+
+
 def restore_files(state: OperatorState, folder: Path, signature: str, max_parallelism: int) -> stored.About:
     """Puts a stored database together in `folder`, which is made. Raises StateUnreadable, OSError."""
-    handle = state.handle or StateHandle()
-    where = handle.path or f"of operator {state.operator_id} inside the checkpoint"
-    try:
-        with zipfile.ZipFile(io.BytesIO(load(handle).to_pybytes())) as archive:
-            said = json.loads(archive.read(_ABOUT))
-            about = stored.about_of(said, where, (_FORMAT,), signature, max_parallelism)
-            folder.mkdir(parents=True)
-            for name in archive.namelist():
-                if name != _ABOUT:
-                    (folder / Path(name).name).write_bytes(archive.read(name))
-    except (zipfile.BadZipFile, KeyError, ValueError, pa.ArrowException) as error:
-        raise StateUnreadable(f"the state file {where} cannot be read as a database: {error}") from error
+    with _opened(state) as archive:
+        about = stored.about_of(_said(archive), _where(state), (_FORMAT,), signature, max_parallelism)
+        folder.mkdir(parents=True)
+        for name in archive.namelist():
+            if name != _ABOUT:
+                (folder / Path(name).name).write_bytes(archive.read(name))
     for one in state.files:
         download(one, folder / Path(one.name).name)
     return about
+
+
+@contextmanager
+def _opened(state: OperatorState) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(load(state.handle or StateHandle()).to_pybytes())) as archive:
+            yield archive
+    except (zipfile.BadZipFile, KeyError, ValueError, pa.ArrowException) as error:
+        raise StateUnreadable(f"the state file {_where(state)} cannot be read as a database: {error}") from error
+
+
+def _said(archive: zipfile.ZipFile) -> dict[str, str]:
+    found: dict[str, str] = json.loads(archive.read(_ABOUT))
+    return found
+
+
+def _where(state: OperatorState) -> str:
+    path = "" if state.handle is None else state.handle.path
+    return path or f"of operator {state.operator_id} inside the checkpoint"
 
 
 def _zipped(files: Sequence[Path], about: stored.About) -> pa.Buffer:

@@ -43,7 +43,7 @@ class FrozenWindows:
 
     def to_buffer(self) -> pa.Buffer:
         """See heap.Frozen."""
-        return stored.write(self._table(self.live()), self.about)
+        return stored.write(self.table(), self.about)
 
     def increment(self, since: int) -> Increment | None:
         """See heap.Frozen."""
@@ -57,6 +57,10 @@ class FrozenWindows:
         if 2 * len(rows) > len(live):
             return None
         return Increment(stored.write(stored.replacing(self._table(rows)), self.about, is_increment=True))
+
+    def table(self) -> pa.Table:
+        """All rows to store, as they are stored."""
+        return self._table(self.live())
 
     def release(self) -> None:
         """The bytes are made (or will not be): the state need not copy for this snapshot any more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from taskmanager.state.database_copy import DatabaseCopy
 from taskmanager.state.rocksdb import Database
 
 _HELD_ROWS = 200_000  # held back at most; beyond that the copy is waited for
+_HELD_BYTES = 64 << 20
 _ROWS_A_WRITE = 5_000  # of those held back, with each write that follows, and as many as that one has
 
 
@@ -33,6 +34,8 @@ class HeldDatabase:
         self._held: dict[bytes, bytes | None] = {}  # written since that barrier; None: removed
         self._order: list[bytes] = []  # the keys of `_held`; sorted up to `_sorted`
         self._sorted = 0
+        self._held_bytes = 0  # or less: of what was replaced the bytes count, too
+        self._forgotten: list[tuple[bytes, bytes]] = []
         self._is_closed = False
 
     @property
@@ -49,31 +52,35 @@ class HeldDatabase:
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Writes values, and removes the keys that have None."""
-        self._settle(is_needed=len(self._held) > _HELD_ROWS)
+        self._settle(is_needed=len(self._held) > _HELD_ROWS or self._held_bytes > _HELD_BYTES)
         if self._copy is None and not self._held:
+            self._forget()
             self._apply(changes)
             return
         self._order += (name for name in changes if name not in self._held)
         self._held.update(changes)
+        self._held_bytes += sum(len(value) for value in changes.values() if value is not None)
         if self._copy is None:
             self._catch_up(len(changes) + _ROWS_A_WRITE)
 
+    def forget(self, ranges: Iterable[tuple[bytes, bytes]]) -> None:
+        """Removes all keys from one to before another, now or later: nobody reads or writes there any more."""
+        self._forgotten += ranges
+        self._settle(is_needed=False)
+        if self._copy is None and not self._held:
+            self._forget()
+
+    def rows(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Keys from `start` to before `end` with their values, in order; the first `limit` of them."""
+        found = self._database.rows(start, end)
+        if not self._held:
+            return list(islice(found, limit))
+        taken = list(islice((row for row in found if row[0] not in self._held), limit))
+        return sorted(taken + self._held_between(start, end, limit))[:limit]
+
     def names(self, start: bytes, end: bytes, limit: int) -> list[bytes]:
         """Keys from `start` to before `end`, in order; the first `limit` of them."""
-        taken: list[bytes] = []
-        if not self._held:
-            for name, _ in self._database.rows(start, end):
-                if len(taken) >= limit:
-                    break
-                taken.append(name)
-            return taken
-        for name, _ in self._database.rows(start, end):
-            if len(taken) >= limit:
-                break
-            if name not in self._held:
-                taken.append(name)
-        taken += self._held_between(start, end)
-        return sorted(taken)[:limit]
+        return [name for name, _ in self.rows(start, end, limit)]
 
     def copy(self) -> DatabaseCopy:
         """What is there now, to be made by whoever stores it. Microseconds, unless much is held back still."""
@@ -92,14 +99,20 @@ class HeldDatabase:
             self._database.close()
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _held_between(self, start: bytes, end: bytes) -> list[bytes]:
-        """Keys held back that have a value, in order."""
+    def _held_between(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first keys held back that have a value, in order."""
         if self._sorted < len(self._order):
             self._order.sort()  # of two parts that are in order, or nearly: one pass
             self._sorted = len(self._order)
-        found = self._order[bisect_left(self._order, start) : bisect_left(self._order, end)]
-        # Those that were written out are there still, and twice when they were held back again.
-        return [name for name in dict.fromkeys(found) if self._held.get(name) is not None]
+        found: dict[bytes, bytes] = {}
+        for at in range(bisect_left(self._order, start), bisect_left(self._order, end)):
+            # Those that were written out are there still, and twice when they were held back again.
+            value = self._held.get(self._order[at])
+            if value is not None:
+                found[self._order[at]] = value
+                if len(found) >= limit:
+                    break
+        return list(found.items())
 
     def _settle(self, *, is_needed: bool) -> None:
         """Forgets the copy, if it is made. is_needed: makes it, unless that fails."""
@@ -117,9 +130,17 @@ class HeldDatabase:
         if rows < len(self._held):
             oldest = list(islice(self._held, rows))
             self._apply({name: self._held.pop(name) for name in oldest})
-        elif self._held:
+            return
+        if self._held:
             self._apply(self._held)
-            self._held, self._order, self._sorted = {}, [], 0
+            self._held, self._order, self._sorted, self._held_bytes = {}, [], 0, 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Once nothing is held back that might lie there."""
+        if self._forgotten:
+            self._database.delete_ranges(self._forgotten)
+            self._forgotten = []
 
     def _apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         kept = {name: value for name, value in changes.items() if value is not None}
@@ -127,3 +148,9 @@ class HeldDatabase:
             self._database.put(list(kept), list(kept.values()))
         if len(kept) < len(changes):
             self._database.delete([name for name, value in changes.items() if value is None])
+
+
+def opened(folder: Path, memory_bytes: int) -> HeldDatabase:
+    """The one in `folder`, which is made where it is not there. Raises OSError, UserError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return HeldDatabase(folder, Database(folder / "db", memory_bytes))

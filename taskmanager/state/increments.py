@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,11 +48,11 @@ def latest(chain: Sequence[Stored], keys: int) -> Stored:
     return Stored(first.schema, first.partial_schema, tuple(kept.combine_chunks().to_batches()))
 
 
-def latest_in_time(chain: Sequence[Stored], keys: int | None, time: str) -> Stored:
+def latest_in_time(chain: Sequence[Stored], keys: int, time: str) -> Stored:
     """The same of rows that event time purges: each piece first forgets what it has purged, which one time tells.
 
     keys: number of key columns: the rows that a piece has of a key, one or for sessions several, replace all that the
-    pieces before have of it; None: rows are only added. time: the column of the time by which rows are purged.
+    pieces before have of it. time: the column of the time by which rows are purged.
     """
     first = _full(chain)
     if len(chain) == 1:
@@ -61,10 +61,19 @@ def latest_in_time(chain: Sequence[Stored], keys: int | None, time: str) -> Stor
     pieces = np.repeat(np.arange(len(chain)), [table.num_rows for table in tables])
     table = pa.concat_tables(tables).combine_chunks()
     kept = table.column(time).to_numpy() > _purged_later(chain)[pieces]
-    if keys is not None:
-        kept &= pieces == _last_pieces(table, pieces, keys)
+    kept &= pieces == _last_pieces(table, pieces, keys)
     rows = table.filter(pa.array(kept)).drop_columns([DELETED]).combine_chunks()
     return replace(chain[-1], schema=first.schema, batches=tuple(rows.to_batches()), is_increment=False)
+
+
+def only_added(chain: Sequence[Stored], time: str) -> Iterator[pa.RecordBatch]:
+    """The same of rows that no later piece replaces, a batch of one piece after the other."""
+    names = _full(chain).schema.names
+    for one, purged_until in zip(chain, _purged_later(chain).tolist(), strict=True):
+        for batch in one.batches:
+            is_kept = batch.column(time).to_numpy(zero_copy_only=False) > purged_until
+            kept = batch if one is chain[-1] or is_kept.all() else batch.filter(pa.array(is_kept))
+            yield kept.select(names).replace_schema_metadata(None)
 
 
 def _full(chain: Sequence[Stored]) -> Stored:

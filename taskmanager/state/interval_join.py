@@ -1,4 +1,4 @@
-"""The interval join of one subtask: rows of both sides wait, in memory, until no partner can come any more.
+"""The interval join of one subtask: rows of both sides wait until no partner can come any more.
 
     rows of a side --merge---> pairs with the rows of the other side that are here already
     watermark -----advance--> rows that are too old for any partner are forgotten
@@ -13,7 +13,7 @@ The end of the input forgets nothing: nobody needs the memory then, and a job th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -23,23 +23,26 @@ import pyarrow.compute as pc
 from lockgate_proto.messages import IntervalJoin, JoinSide
 
 from taskmanager.state import stored
-from taskmanager.state.buffered import BufferedRows, FrozenRows
-from taskmanager.state.event_clock import are_whole
+from taskmanager.state.arrays import numpy_of
+from taskmanager.state.event_clock import Restored, are_whole
 from taskmanager.state.keys import same_keys
 from taskmanager.state.layout import EVENT_TIME, HASH
+from taskmanager.state.waiting import RestoredSide, WaitingRows, columns_of
 from taskmanager.task.program import UserError
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 
 Array = Any  # numpy.ndarray
 SIDES = (JoinSide.LEFT, JoinSide.RIGHT)
-_ADDED = (HASH, EVENT_TIME)
+_PAIRS_AT_ONCE = 1 << 18  # or somewhat more
+MakeRows = Callable[[JoinSide, pa.Schema], WaitingRows]
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
     """What a merge did. records: rows merged; dropped: of them too late or without a time.
 
-    pairs: with the other side's rows, in portions, made when they are asked for, which is before the next merge.
+    pairs: with the other side's rows, in few large portions, for each costs Spark a job; made when they are asked for,
+    which is before the next merge.
     """
 
     records: int
@@ -50,19 +53,19 @@ class Paired:
 class JoinedSide:
     """One side. keys: its key columns by position; first_ms, last_ms: where partners lie, from a row's own time on."""
 
-    def __init__(self, operator: IntervalJoin, side: JoinSide, schema: pa.Schema, *, is_tracked: bool) -> None:
-        """schema: of the rows, with `__hash` and `__event_time`; is_tracked: see BufferedRows.
+    def __init__(self, operator: IntervalJoin, side: JoinSide, schema: pa.Schema, make: MakeRows) -> None:
+        """schema: of the rows, with `__hash` and `__event_time`; make: where they wait.
 
-        Raises UserError when a key is missing or nested.
+        Raises UserError when a key is missing or nested, or a column cannot be kept, OSError.
         """
         is_left = side is JoinSide.LEFT
         lower, upper = operator.lower_ms, operator.upper_ms
         self.first_ms, self.last_ms = (lower, upper) if is_left else (-upper, -lower)
         self.incoming = schema
-        self.schema = pa.schema([field for field in schema if field.name not in _ADDED])
+        self.schema = columns_of(schema)
         names = operator.left_keys if is_left else operator.right_keys
         self.keys = [_position(self.schema, name, side) for name in names]
-        self.rows = BufferedRows(self.schema, upper - lower + 1, is_tracked=is_tracked)
+        self.rows = make(side, self.schema)
 
     def until(self, watermark: int) -> int:
         """Rows at or before this time find no partner any more."""
@@ -72,23 +75,21 @@ class JoinedSide:
 class JoinState:
     """See the module. Used from the subtask's own thread. sides: those whose columns are known by now."""
 
-    def __init__(
-        self, operator: IntervalJoin, max_parallelism: int, owned: range = range(0), *, is_tracked: bool = False
-    ) -> None:
-        """owned: key groups of the subtask, which its snapshots tell; is_tracked: for increments."""
+    def __init__(self, operator: IntervalJoin, max_parallelism: int, owned: range, make: MakeRows) -> None:
+        """owned: key groups of the subtask, which its snapshots tell; make: where the rows of a side wait."""
         self._operator = operator
-        self._is_tracked = is_tracked
         self._max_parallelism = max_parallelism
         self._owned = owned
+        self._make = make
         self.sides: dict[JoinSide, JoinedSide] = {}
         self.watermark = MIN_WATERMARK
 
-    def __len__(self) -> int:
-        return sum(len(side.rows) for side in self.sides.values())
-
     def accept(self, side: JoinSide, schema: pa.Schema) -> None:
-        """The columns of a side, before its first rows. Raises UserError when they do not fit the other's."""
-        self.sides[side] = JoinedSide(self._operator, side, schema, is_tracked=self._is_tracked)
+        """The columns of a side, before its first rows. Raises UserError when they do not fit the other's, OSError."""
+        self._add(JoinedSide(self._operator, side, schema, self._make), side)
+
+    def _add(self, joined: JoinedSide, side: JoinSide) -> None:
+        self.sides[side] = joined
         if len(self.sides) == len(SIDES):
             self._require_like_keys()
 
@@ -124,14 +125,14 @@ class JoinState:
             in_time &= pc.is_valid(batch.column(key)).to_numpy(zero_copy_only=False)
         if not in_time.all():
             batch = batch.filter(pa.array(in_time))
-        hashes, moments = _numpy(batch, HASH), _numpy(batch, EVENT_TIME)
+        hashes, moments = numpy_of(batch, HASH), numpy_of(batch, EVENT_TIME)
         rows = batch.select(mine.schema.names)
         waits = moments > mine.until(self.watermark)
         if waits.all():
             mine.rows.add(rows, hashes, moments)
         else:  # the partners of some are in the past alone
             mine.rows.add(rows.filter(pa.array(waits)), hashes[waits], moments[waits])
-        pairs = iter(()) if other is None else self._pairs(side, rows, hashes, moments)
+        pairs = iter(()) if other is None else _gathered(self._pairs(side, rows, hashes, moments))
         return Paired(table.num_rows, dropped, pairs)
 
     def advance(self, watermark: int) -> None:
@@ -142,30 +143,26 @@ class JoinState:
         for side in self.sides.values():
             side.rows.forget(side.until(watermark))
 
-    def freeze(self) -> dict[JoinSide, FrozenRows]:
-        """The sides that are known, as they are now. Microseconds, whatever waits."""
-        found = {}
-        for name, side in self.sides.items():
-            until = side.until(self.watermark)
-            found[name] = side.rows.freeze(until, self._about(name, side, until))
-        return found
+    def abouts(self) -> dict[JoinSide, stored.About]:
+        """What a snapshot says of the sides that are known, as they are now."""
+        return {name: self._about(name, side) for name, side in self.sides.items()}
 
-    def restore(self, side: JoinSide, snapshots: Sequence[stored.Stored]) -> None:
-        """Adds what one or several subtasks have stored of a side. Before the first merge. Raises UserError."""
-        self.accept(side, snapshots[0].partial_schema)
-        watermark = min(one.watermark for one in snapshots) if are_whole(snapshots, self._owned) else MIN_WATERMARK
-        self.watermark = watermark if len(self.sides) == 1 else min(watermark, self.watermark)
-        mine = self.sides[side]
-        for one in snapshots:
-            for batch in pa.Table.from_batches(one.batches, one.schema).combine_chunks().to_batches():
-                mine.rows.add(batch.select(mine.schema.names), _numpy(batch, HASH), _numpy(batch, EVENT_TIME))
-        mine.rows.restored()
+    def restore(self, found: Sequence[RestoredSide]) -> None:
+        """Takes up what was stored. Before the first merge. Raises UserError."""
+        times = []
+        for one in found:
+            self._add(JoinedSide(self._operator, one.side, one.schema, lambda *_, rows=one.rows: rows), one.side)
+            times.append(_time_of(one.told) if are_whole(one.told, self._owned) else MIN_WATERMARK)
+        self.watermark = min(times)
+        for one in found:  # what was over for those who stored it is over for good
+            if self.sides[one.side].until(self.watermark) < one.purged_until:
+                one.rows.purge(one.purged_until)
 
     def _pairs(self, side: JoinSide, rows: pa.RecordBatch, hashes: Array, times: Array) -> Iterator[pa.Table]:
         mine, other = self.sides[side], self.sides[_other(side)]
         schema, output = self.schema(), self._output()
         for positions, found in other.rows.near(hashes, times + mine.first_ms, times + mine.last_ms):
-            here, there = rows.take(pa.array(positions)), other.rows.take(found)
+            here, there = rows.take(pa.array(positions)), found
             same = same_keys(here.select(mine.keys), there.select(other.keys))
             if not same.all():
                 here, there = here.filter(pa.array(same)), there.filter(pa.array(same))
@@ -202,14 +199,32 @@ class JoinState:
                     f"{theirs.type}; give them the same type with CAST before key_by()"
                 )
 
-    def _about(self, name: JoinSide, side: JoinedSide, until: int) -> stored.About:
-        mark = signature(self._operator, name)
+    def _about(self, name: JoinSide, side: JoinedSide) -> stored.About:
+        mark, until = signature(self._operator, name), side.until(self.watermark)
         return stored.About(side.incoming, mark, self._max_parallelism, self._owned, self.watermark, until)
 
 
 def signature(operator: IntervalJoin, side: JoinSide) -> str:
     """Says what state belongs to; the prefixes may change."""
     return json.dumps({"join": side.name, **asdict(replace(operator, left_prefix="", right_prefix=""))})
+
+
+def _gathered(pairs: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same in portions of so many rows, however few each look at a home finds."""
+    found: list[pa.Table] = []
+    count = 0
+    for one in pairs:
+        found.append(one)
+        count += one.num_rows
+        if count >= _PAIRS_AT_ONCE:
+            yield pa.concat_tables(found).combine_chunks()
+            found, count = [], 0
+    if count:
+        yield pa.concat_tables(found).combine_chunks()
+
+
+def _time_of(told: Sequence[Restored]) -> int:
+    return min(MIN_WATERMARK if one.watermark is None else one.watermark for one in told)
 
 
 def _other(side: JoinSide) -> JoinSide:
@@ -230,7 +245,3 @@ def _position(schema: pa.Schema, key: str, side: JoinSide) -> int:
     raise UserError(
         f"the {side.name.lower()} side of the join has no column '{key}'; its columns are: {', '.join(schema.names)}"
     )
-
-
-def _numpy(batch: pa.RecordBatch, name: str) -> Array:
-    return batch.column(name).to_numpy(zero_copy_only=False)

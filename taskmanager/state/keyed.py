@@ -19,6 +19,7 @@ from lockgate_proto.messages import KeyedAggregate
 
 from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
+from taskmanager.state.arrays import numpy_of
 from taskmanager.state.changes import Changed, Changes
 from taskmanager.state.columns import Freeze, FrozenColumn
 from taskmanager.state.increments import Increment
@@ -110,7 +111,7 @@ class KeyedState:
             return Merged(0, self.schema.empty_table())
         batch = partial.combine_chunks().to_batches()[0]
         keys = batch.select(list(self._operator.keys))
-        rows = self._index.rows_of(keys, batch.column(HASH).to_numpy(zero_copy_only=False))
+        rows = self._index.rows_of(keys, numpy_of(batch, HASH))
         self._columns.reserve(len(self._index))
         self._changes.mark(rows, len(self._index))
         last = self._columns.fold(rows, batch)

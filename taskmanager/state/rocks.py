@@ -10,7 +10,6 @@ See `held_database` for what happens at barriers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lockgate_proto.messages import KeyedAggregate
 
-from taskmanager.state import row_codec, stored
+from taskmanager.state import filling, row_codec, stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
-from taskmanager.state.chains import Chains
+from taskmanager.state.arrays import numpy_of
 from taskmanager.state.columns import Freeze
-from taskmanager.state.frozen_rocks import GROUP_BYTES, FrozenRocks, group_key
-from taskmanager.state.held_database import HeldDatabase
+from taskmanager.state.event_clock import Restored
+from taskmanager.state.frozen_rocks import GROUP_BYTES, FrozenRocks, endless_chains, frozen_rocks
+from taskmanager.state.held_database import opened
 from taskmanager.state.layout import HASH, ROWS
-from taskmanager.state.rocksdb import Database
+from taskmanager.state.rocksdb import ROWS_AT_ONCE
 from taskmanager.state.store import Merged, StoreSpec
 from taskmanager.task.program import SnapshotOrder
 
 Array = Any  # numpy.ndarray
 PREFIX_BYTES = GROUP_BYTES + 8
-_CHUNK_ROWS = 50_000
-_ALWAYS = 1 << 30  # snapshots of a database are never full again
 
 
 class RowForm:
@@ -78,21 +76,17 @@ class RowForm:
 class RocksStore:
     """See KeyedStore. The database's folder is removed by `close`."""
 
-    def __init__(self, spec: StoreSpec, form: RowForm, folder: Path, database: Database) -> None:
-        """folder: of this store alone; holds the database and copies of it that are being stored."""
-        self.schema = form.schema
-        self.partial_schema = form.partial_schema
-        self.chains = Chains(_ALWAYS)
-        self._spec = spec
-        self._form = form
-        self._database = HeldDatabase(folder, database)
+    def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
+        """An empty one, or with the database that lies in `folder`, which is of this store alone.
 
-    @classmethod
-    def fresh(cls, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> RocksStore:
-        """An empty one. Raises UserError, OSError."""
-        form = RowForm(spec.aggregation, schema, spec.max_parallelism)
-        folder.mkdir(parents=True, exist_ok=True)
-        return cls(spec, form, folder, Database(folder / "db", memory_bytes))
+        Raises UserError, OSError.
+        """
+        self._spec = spec
+        self._form = RowForm(spec.aggregation, schema, spec.max_parallelism)
+        self.schema = self._form.schema
+        self.partial_schema = schema
+        self.chains = endless_chains()
+        self.database = opened(folder, memory_bytes)
 
     def merge(self, partial: pa.Table) -> Merged:
         """See KeyedStore."""
@@ -100,7 +94,7 @@ class RocksStore:
             return Merged(0, self.schema.empty_table())
         batch = partial.combine_chunks().to_batches()[0]
         keys = batch.select([field.name for field in self._form.key_fields])
-        names = self._form.names(keys.columns, batch.column(HASH).to_numpy(zero_copy_only=False))
+        names = self._form.names(keys.columns, numpy_of(batch, HASH))
         distinct = sorted(set(names))
         numbers = {name: number for number, name in enumerate(distinct)}
         rows = np.fromiter(map(numbers.__getitem__, names), np.int64, len(names))
@@ -108,7 +102,7 @@ class RocksStore:
         columns.fold(rows, batch)
         frozen = columns.freeze(len(distinct), Freeze())
         values = row_codec.encode([column.to_arrow() for _, column in frozen])
-        self._database.write(dict(zip(distinct, values, strict=True)))
+        self.database.write(dict(zip(distinct, values, strict=True)))
         first = np.zeros(len(distinct), np.int64)
         first[rows] = np.arange(len(rows))
         shown = [*keys.take(pa.array(first)).columns, *columns.results(np.arange(len(distinct)))]
@@ -117,40 +111,29 @@ class RocksStore:
 
     def snapshot(self, order: SnapshotOrder) -> FrozenRocks:
         """See KeyedStore. Microseconds, unless the copy of the barrier before is not made yet."""
-        copy = self._database.copy()
         about = stored.About(
             self.partial_schema,
             stored.signature(self._spec.aggregation),
             self._spec.max_parallelism,
             self._spec.key_groups,
         )
-        base = None if order.is_savepoint else self.chains.base(order)
-        return FrozenRocks(self._spec.operator_id, copy, about, self.chains, base, order.is_savepoint, self._form)
+        return frozen_rocks(self._spec.operator_id, self.database, about, self.chains, order, self._form)
 
     def close(self) -> None:
         """See KeyedStore."""
-        self._database.close()
+        self.database.close()
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Adds rows of snapshot files."""
-        for batch in batches:
-            for start in range(0, batch.num_rows, _CHUNK_ROWS):
-                self._database.itself.put(*self._form.database_rows(batch.slice(start, _CHUNK_ROWS)))
+        """See restored_rocks.Filled."""
+        for rows in filling.cut(batches, ROWS_AT_ONCE):
+            self.database.itself.put(*self._form.database_rows(rows))
 
-    def copy_from(self, other: Database) -> None:
-        """Adds the rows of this subtask's key groups in another database of the same form."""
-        rows = other.rows(group_key(self._spec.key_groups.start), group_key(self._spec.key_groups.stop))
-        while chunk := list(islice(rows, _CHUNK_ROWS)):
-            self._database.itself.put([key for key, _ in chunk], [value for _, value in chunk])
-
-    def keep_own_groups(self) -> None:
-        """Drops the rows of other key groups."""
-        self._database.itself.delete_range(group_key(0), group_key(self._spec.key_groups.start))
-        self._database.itself.delete_range(group_key(self._spec.key_groups.stop), b"\xff" * PREFIX_BYTES)
+    def filled(self, told: Sequence[Restored]) -> None:
+        """See restored_rocks.Filled. There is nothing else to know."""
 
     def _read(self, names: Sequence[bytes]) -> AggregateColumns:
         """The values held for these keys, nothing for those that are new."""
-        found = self._database.get(names)
+        found = self.database.get(names)
         present = [value for value in found if value is not None]
         columns = self._form.columns()
         columns.reserve(len(names))

@@ -8,7 +8,7 @@ that a snapshot has little that is new.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,7 @@ from lockgate_proto.messages import OperatorState, RocksdbBackend, StateKind
 from taskmanager.task.program import StateUnreadable, UserError
 
 DEFAULT_MEMORY_BYTES = 128 << 20
+ROWS_AT_ONCE = 50_000  # when many go from one place to another, which bounds memory
 _RUNS = 16  # sorted runs before some are merged
 _FULL_MERGE_PERCENT = 200  # all is rewritten when the newer runs are twice the oldest
 _LARGEST_BUFFER = 32 << 20
@@ -84,10 +85,11 @@ class Database:
             batch.delete(key)
         self._db.write(batch)
 
-    def delete_range(self, start: bytes, end: bytes) -> None:
-        """Removes every key from `start` to before `end`."""
+    def delete_ranges(self, ranges: Iterable[tuple[bytes, bytes]]) -> None:
+        """Removes every key from one to before another, all at once."""
         batch = self._package.WriteBatch(raw_mode=True)
-        batch.delete_range(start, end)
+        for start, end in ranges:
+            batch.delete_range(start, end)
         self._db.write(batch)
 
     def rows(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -1,7 +1,7 @@
 """Rows of Arrow columns as byte strings and back, thousands at once: what a key-value database stores.
 
     row = for each column: 1 byte (1: there is a value), then
-          a number, date, timestamp, duration, boolean or decimal: its bytes, little-endian, zeros for NULL
+          a number, boolean, decimal, or date, time or span of time: its bytes, little-endian, zeros for NULL
           a text or binary: 4 bytes length, then the bytes; length 0 for NULL
 
 Equal rows are equal bytes. The types are not part of the bytes.
@@ -31,9 +31,15 @@ def check_types(types: Sequence[pa.DataType]) -> None:
 
 def encode(columns: Sequence[pa.Array]) -> list[bytes]:
     """One byte string for each row. columns: equally long, at least one."""
+    data, ends = packed(columns)
+    return [data[start:end] for start, end in pairwise([0, *ends.tolist()])]
+
+
+def packed(columns: Sequence[pa.Array]) -> tuple[bytes, Array]:
+    """The same, one behind the other, and where each ends."""
     count = len(columns[0])
     if not count:
-        return []
+        return b"", np.zeros(0, np.int64)
     texts = [_text(column) if _is_text(column.type) else None for column in columns]
     lengths = np.zeros(count, np.int64)
     for column, text in zip(columns, texts, strict=True):
@@ -45,14 +51,17 @@ def encode(columns: Sequence[pa.Array]) -> list[bytes]:
         target[at] = column.is_valid().to_numpy(zero_copy_only=False)
         at = at + 1
         at = _put_fixed(target, at, column) if text is None else _put_text(target, at, *text)
-    data = target.tobytes()
-    return [data[start:end] for start, end in pairwise([0, *ends.tolist()])]
+    return target.tobytes(), ends
 
 
 def decode(rows: Sequence[bytes], types: Sequence[pa.DataType]) -> list[pa.Array]:
     """The columns of what `encode` made. Raises ValueError or IndexError when the bytes do not fit the types."""
     source = np.frombuffer(b"".join(rows), np.uint8)
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    return unpacked(source, np.fromiter(map(len, rows), np.int64, len(rows)), types)
+
+
+def unpacked(source: Array, lengths: Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """The same of rows one behind the other. source: their bytes (uint8); lengths: of each."""
     ends = np.cumsum(lengths)
     at = ends - lengths
     columns = []
@@ -74,8 +83,17 @@ def _width(kind: pa.DataType) -> int | None:
     """Bytes of a value of fixed size, None for other types."""
     if pa.types.is_boolean(kind):
         return 1
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_date, pa.types.is_timestamp, pa.types.is_duration)
-    if any(test(kind) for test in tests) or pa.types.is_decimal128(kind):
+    tests = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_date,
+        pa.types.is_time,
+        pa.types.is_timestamp,
+        pa.types.is_duration,
+        pa.types.is_interval,
+        pa.types.is_decimal128,
+    )
+    if any(test(kind) for test in tests):
         return int(kind.bit_width) // 8
     return None
 
@@ -115,14 +133,14 @@ def _put_text(target: Array, at: Array, offsets: Array, content: Array) -> Array
     lengths = np.diff(offsets)
     target[at[:, None] + np.arange(4)] = lengths.astype("<u4").view(np.uint8).reshape(len(lengths), 4)
     at = at + 4
-    target[_spread(at, lengths)] = content[offsets[0] : offsets[-1]]
+    target[spread(at, lengths)] = content[offsets[0] : offsets[-1]]
     return at + lengths
 
 
 def _take_text(source: Array, at: Array, kind: pa.DataType, valid: Array) -> tuple[pa.Array, Array]:
     lengths = np.ascontiguousarray(source[at[:, None] + np.arange(4)]).view("<u4")[:, 0].astype(np.int64)
     at = at + 4
-    content = source[_spread(at, lengths)]
+    content = source[spread(at, lengths)]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     large = pa.large_string() if is_string else pa.large_binary()
@@ -130,7 +148,7 @@ def _take_text(source: Array, at: Array, kind: pa.DataType, valid: Array) -> tup
     return pa.Array.from_buffers(large, len(at), buffers).cast(kind), at + lengths
 
 
-def _spread(starts: Array, lengths: Array) -> Array:
+def spread(starts: Array, lengths: Array) -> Array:
     """The positions start, start + 1, ... of each piece, one piece after the other."""
     before = np.cumsum(lengths) - lengths
     return np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)

@@ -3,38 +3,33 @@
 key = key group (2 bytes, big-endian), `__hash` (8 bytes, big-endian), the key columns (see `row_codec`)
 value = the parts of the row, see `row_store`
 
-and for each of a row's times an entry without a value, so that what is due is found in order of time:
-key = key group + 32768 (2 bytes), which time (1 byte), the time + 2^63 (8 bytes, big-endian), the row's key
+and for each of a row's times an entry without a value, so that what is due is found in order of time: `time_index`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from taskmanager.state import row_codec
-from taskmanager.state.chains import Chains
-from taskmanager.state.event_clock import EventClock
-from taskmanager.state.frozen_rocks import GROUP_BYTES, FrozenRocks, group_key
-from taskmanager.state.held_database import HeldDatabase
+from taskmanager.state import filling, row_codec
+from taskmanager.state.event_clock import EventClock, Restored
+from taskmanager.state.frozen_rocks import GROUP_BYTES, FrozenRocks, endless_chains, frozen_rocks
+from taskmanager.state.held_database import opened
 from taskmanager.state.layout import HASH
 from taskmanager.state.rocks import PREFIX_BYTES, database_names
-from taskmanager.state.rocksdb import Database
+from taskmanager.state.rocksdb import ROWS_AT_ONCE
+from taskmanager.state.row_heap import split
 from taskmanager.state.row_store import NEVER, PARTS, Keys, Rows, RowSpec, is_kept, rows_of
+from taskmanager.state.time_index import bound, entry, name_of, time_key, time_of
 from taskmanager.task.program import SnapshotOrder
 
 Array = Any  # numpy.ndarray
-_ALWAYS = 1 << 30  # snapshots of a database are never full again
-_CHUNK_ROWS = 50_000
 _EVENT, _WALL, _EXPIRY = range(3)
 _UNKNOWN = -NEVER
-_TIME_BYTES = 8
-_INDEX_BYTES = GROUP_BYTES + 1 + _TIME_BYTES
 
 
 class RowTable:
@@ -83,22 +78,18 @@ class RowTable:
 class RowRocks:
     """See RowStore. The database's folder is removed by `close`."""
 
-    def __init__(self, spec: RowSpec, record_schema: pa.Schema, folder: Path, database: Database) -> None:
-        """folder: of this store alone. Raises UserError when a key cannot be kept."""
+    def __init__(self, spec: RowSpec, record_schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
+        """An empty one, or with the database that lies in `folder`, which is of this store alone.
+
+        Raises UserError when a key cannot be kept, OSError.
+        """
         self.record_schema = record_schema
         self.clock = EventClock(spec.max_parallelism, spec.key_groups)
-        self.chains = Chains(_ALWAYS)
+        self.chains = endless_chains()
         self._spec = spec
         self._table = RowTable(spec, record_schema)
-        self._database = HeldDatabase(folder, database)
+        self.database = opened(folder, memory_bytes)
         self._next = [_UNKNOWN] * 3  # no entry is before that
-
-    @classmethod
-    def fresh(cls, spec: RowSpec, record_schema: pa.Schema, folder: Path, memory_bytes: int) -> RowRocks:
-        """An empty one. Raises UserError, OSError."""
-        RowTable(spec, record_schema)
-        folder.mkdir(parents=True, exist_ok=True)
-        return cls(spec, record_schema, folder, Database(folder / "db", memory_bytes))
 
     def find(self, keys: Keys, now_ms: int) -> pa.Array:
         """See RowStore."""
@@ -116,19 +107,21 @@ class RowRocks:
         for kind, old, new in zip(range(3), _times(before), _times(rows), strict=True):
             new = np.where(kept, new, NEVER)
             changes |= {
-                _entry(kind, int(old[at]), names[at]): None for at in np.flatnonzero((old != NEVER) & (old != new))
+                entry(kind, time_key(int(old[at])), names[at]): None
+                for at in np.flatnonzero((old != NEVER) & (old != new))
             }
             changes |= {
-                _entry(kind, int(new[at]), names[at]): b"" for at in np.flatnonzero((new != NEVER) & (old != new))
+                entry(kind, time_key(int(new[at])), names[at]): b""
+                for at in np.flatnonzero((new != NEVER) & (old != new))
             }
             self._next[kind] = min(self._next[kind], int(new.min(initial=NEVER)))
         changes |= {name: value if there else None for name, value, there in zip(names, values, kept, strict=True)}
-        self._database.write(changes)
+        self.database.write(changes)
 
     def due(self, event_ms: int, wall_ms: int) -> tuple[Keys, pa.Array]:
         """See RowStore."""
         names = sorted({*self._passed(_EVENT, event_ms), *self._passed(_WALL, wall_ms)})
-        keys, rows = self._table.keys_of(names), self._table.rows_of(self._database.get(names))
+        keys, rows = self._table.keys_of(names), self._table.rows_of(self.database.get(names))
         places = np.flatnonzero(rows.expiry > wall_ms)
         return keys.take(places), rows.payloads.take(pa.array(places))
 
@@ -146,38 +139,27 @@ class RowRocks:
 
     def snapshot(self, order: SnapshotOrder) -> FrozenRocks:
         """See RowStore. Microseconds, unless the copy of the barrier before is not made yet."""
-        copy = self._database.copy()
         about = self._spec.about(self.record_schema, self.clock)
-        base = None if order.is_savepoint else self.chains.base(order)
-        return FrozenRocks(self._spec.operator_id, copy, about, self.chains, base, order.is_savepoint, self._table)
+        return frozen_rocks(self._spec.operator_id, self.database, about, self.chains, order, self._table)
 
     def close(self) -> None:
         """See RowStore."""
-        self._database.close()
+        self.database.close()
 
-    def copy_from(self, other: Database) -> None:
-        """Adds the rows of this subtask's key groups in another database of the same form."""
-        groups = self._spec.key_groups
-        for start, end in (
-            (group_key(groups.start), group_key(groups.stop)),
-            (_index(groups.start), _index(groups.stop)),
-        ):
-            rows = other.rows(start, end)
-            while chunk := list(islice(rows, _CHUNK_ROWS)):
-                self._database.itself.put([name for name, _ in chunk], [value for _, value in chunk])
+    def load(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """See restored_rocks.Filled."""
+        for rows in filling.cut(batches, ROWS_AT_ONCE):
+            self.put(*split(rows, len(self._spec.keys)))
 
-    def keep_own_groups(self) -> None:
-        """Drops the rows of other key groups."""
-        groups, database = self._spec.key_groups, self._database.itself
-        database.delete_range(group_key(0), group_key(groups.start))
-        database.delete_range(group_key(groups.stop), _index(groups.start))
-        database.delete_range(_index(groups.stop), b"\xff" * (_INDEX_BYTES + PREFIX_BYTES))
+    def filled(self, told: Sequence[Restored]) -> None:
+        """See restored_rocks.Filled."""
+        self.clock.restore(told)
 
     def _get(self, names: Sequence[bytes]) -> list[bytes | None]:
         """Values of some names, in any order."""
         order = sorted(range(len(names)), key=names.__getitem__)
         found: list[bytes | None] = [None] * len(names)
-        for at, value in zip(order, self._database.get([names[at] for at in order]), strict=True):
+        for at, value in zip(order, self.database.get([names[at] for at in order]), strict=True):
             found[at] = value
         return found
 
@@ -189,36 +171,15 @@ class RowRocks:
         following = NEVER
         for group in self._spec.key_groups:
             start, middle, end = (
-                _bound(group, kind, -NEVER),
-                _bound(group, kind, now_ms + 1),
-                _bound(group, kind + 1, -NEVER),
+                bound(group, kind, -NEVER),
+                bound(group, kind, now_ms + 1),
+                bound(group, kind + 1, -NEVER),
             )
-            found += (entry[_INDEX_BYTES:] for entry in self._database.names(start, middle, NEVER))
-            for entry in self._database.names(middle, end, 1):
-                following = min(following, _time_of(entry))
+            found += map(name_of, self.database.names(start, middle, NEVER))
+            following = min([following, *map(time_of, self.database.names(middle, end, 1))])
         self._next[kind] = following
         return found
 
 
 def _times(rows: Rows) -> tuple[Array, Array, Array]:
     return rows.event, rows.wall, rows.expiry
-
-
-def _index(group: int) -> bytes:
-    """What no entry of that key group or a later one is smaller than."""
-    return group_key(group | 1 << 15) if group < 1 << 15 else b"\xff" * (GROUP_BYTES + 1)
-
-
-def _bound(group: int, kind: int, time_ms: int) -> bytes:
-    """What no entry at or behind that time is smaller than."""
-    if time_ms > NEVER:
-        kind, time_ms = kind + 1, -NEVER
-    return _index(group) + bytes([kind]) + (time_ms + (1 << 63)).to_bytes(_TIME_BYTES, "big")
-
-
-def _entry(kind: int, time_ms: int, name: bytes) -> bytes:
-    return _bound(int.from_bytes(name[:GROUP_BYTES], "big"), kind, time_ms) + name
-
-
-def _time_of(entry: bytes) -> int:
-    return int.from_bytes(entry[GROUP_BYTES + 1 : _INDEX_BYTES], "big") - (1 << 63)

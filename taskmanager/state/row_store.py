@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lockgate_proto.messages import StateHandle
 
 from taskmanager.state import stored
+from taskmanager.state.arrays import numpy_of
 from taskmanager.state.due import NEVER
 from taskmanager.state.event_clock import EventClock
 from taskmanager.state.keys import KeyIndex
@@ -145,7 +146,7 @@ def distinct(table: pa.Table, names: tuple[str, ...]) -> tuple[Keys, Array]:
     """The keys of a table of records with HASH, each once, and for each record the number of its key."""
     batch = table.select([*names, HASH]).combine_chunks().to_batches()[0]
     index = KeyIndex(pa.schema([batch.schema.field(name) for name in names]))
-    numbers = index.rows_of(batch.select(list(names)), batch.column(HASH).to_numpy(zero_copy_only=False))
+    numbers = index.rows_of(batch.select(list(names)), numpy_of(batch, HASH))
     return Keys(index.keys_at(np.arange(len(index))), index.hashes), numbers
 
 
@@ -171,7 +172,7 @@ def adopted(spec: RowSpec, before: pa.Schema, now: pa.Schema) -> pa.Schema:
 
 def rows_of(batch: pa.RecordBatch) -> Rows:
     """Columns as PARTS as rows."""
-    times = (batch.column(name).to_numpy(zero_copy_only=False) for name in (EVENT, WALL, EXPIRY))
+    times = (numpy_of(batch, name) for name in (EVENT, WALL, EXPIRY))
     return Rows(batch.column(PAYLOAD), *times)
 
 

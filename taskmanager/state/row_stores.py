@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 from lockgate_proto.messages import OperatorState, RocksdbBackend, StateBackend
 
 from taskmanager.state import rocksdb
+from taskmanager.state.increments import latest
 from taskmanager.state.row_heap import RowHeap
 from taskmanager.state.row_store import RowSpec, RowStore
 from taskmanager.state.scratch import ScratchFolder
+from taskmanager.state.stored import Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class RowStores:
             rocksdb.require()
             from taskmanager.state.row_rocks import RowRocks
 
-            return RowRocks.fresh(spec, record_schema, self.scratch.new_path(), rocksdb.memory_bytes(backend))
+            return RowRocks(spec, record_schema, self.scratch.new_path(), rocksdb.memory_bytes(backend))
         return RowHeap(spec, record_schema, self.choice)
 
     def restored(self, spec: RowSpec, states: Sequence[OperatorState], checkpoint_id: int) -> RowStore:
@@ -40,10 +43,17 @@ class RowStores:
         backend = self.choice.backend
         if isinstance(backend, RocksdbBackend):
             rocksdb.require()
-            from taskmanager.state.restored_row_rocks import restored_row_rocks
+            from taskmanager.state.restored_rocks import Restore
+            from taskmanager.state.row_rocks import RowRocks
 
-            return restored_row_rocks(
-                spec, states, checkpoint_id, self.scratch.new_path(), rocksdb.memory_bytes(backend)
-            )
+            def make(schema: pa.Schema, folder: Path, memory_bytes: int) -> RowRocks:
+                return RowRocks(spec, schema, folder, memory_bytes)
+
+            def together(chain: Sequence[Stored]) -> Stored:
+                return latest(chain, len(spec.keys))
+
+            mine = (spec.operator_id, spec.signature, spec.max_parallelism, spec.key_groups)
+            restore = Restore(*mine, make, together)
+            return restore.run(states, checkpoint_id, self.scratch.new_path(), rocksdb.memory_bytes(backend))
         rocksdb.refuse(spec.operator_id, states)
         return RowHeap.restored(spec, states, checkpoint_id, self.choice)

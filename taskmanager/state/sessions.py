@@ -22,6 +22,7 @@ from lockgate_proto.messages import KeyedAggregate, SessionWindow
 
 from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
+from taskmanager.state.arrays import numpy_of
 from taskmanager.state.changes import Changes
 from taskmanager.state.columns import Freeze
 from taskmanager.state.deadlines import Deadlines
@@ -30,12 +31,12 @@ from taskmanager.state.frozen_windows import FrozenWindows
 from taskmanager.state.growing import GrowingArray
 from taskmanager.state.intervals import joined_intervals
 from taskmanager.state.keys import KeyIndex
-from taskmanager.state.layout import HASH, LAST_TIME, PANE, ROWS, WINDOW_END, WINDOW_START, Fold, with_bounds
+from taskmanager.state.layout import HASH, LAST_TIME, PANE, ROWS, Fold, with_bounds
 from taskmanager.state.store import Merged
+from taskmanager.state.window_columns import WINDOW_FIELDS, window_columns
 from taskmanager.state.windows import clamped
 
 Array = Any  # numpy.ndarray
-_TIME = pa.timestamp("us", "UTC")
 _FEW_ROWS = 4096  # places of what is gone that do not matter
 _NONE = -1
 
@@ -53,6 +54,7 @@ class SessionState:
         owned: range = range(0),
         *,
         is_tracked: bool = False,
+        clock: EventClock | None = None,
     ) -> None:
         """As WindowedState; is_tracked: it is remembered of which keys sessions change."""
         assert operator.window is not None
@@ -66,11 +68,10 @@ class SessionState:
         self.partial_schema = schema
         self._keys = pa.schema([field_of(schema, name) for name in operator.keys])
         self.key_count = len(self._keys)
-        self.clock = EventClock(max_parallelism, owned)
+        self.clock = EventClock(max_parallelism, owned) if clock is None else clock
         self._changes = Changes(is_tracked)  # of keys
         self._begin(AggregateColumns(self._bounded, schema))
-        times = [pa.field(WINDOW_START, _TIME), pa.field(WINDOW_END, _TIME)]
-        self.schema = pa.schema([*self._keys, *times, *self._columns.fields[: len(operator.aggregates)]])
+        self.schema = pa.schema([*self._keys, *WINDOW_FIELDS, *self._columns.fields[: len(operator.aggregates)]])
 
     def _begin(self, columns: AggregateColumns) -> None:
         """Without sessions. columns: of the rows to come."""
@@ -101,9 +102,9 @@ class SessionState:
         if not batch.num_rows:
             return Merged(records, self.schema.empty_table(), None, records)
         keys = batch.select(self._keys.names)
-        ids = self._index.rows_of(keys, batch.column(HASH).to_numpy(zero_copy_only=False))
+        ids = self._index.rows_of(keys, numpy_of(batch, HASH))
         self._chains.extend_to(len(self._index))
-        first, last = (_numpy(batch, name) for name in self._columns.bounds)
+        first, last = (numpy_of(batch, name) for name in self._columns.bounds)
         known = self._rows_of(np.unique(ids))
         known_first, known_ends = self._times(known)
         groups, ends = joined_intervals(
@@ -136,7 +137,21 @@ class SessionState:
         """The state as it is now: microseconds, and a copy of a byte for each row."""
         reader = Freeze()
         live, places = self._live.values.copy(), self._key.values
-        about = stored.About(
+        return FrozenWindows(
+            self._index.chunks(),
+            self._keys,
+            self._index.hashes,
+            self._columns.freeze(len(places), reader),
+            self.about(),
+            reader,
+            lambda: np.flatnonzero(live),
+            self._changes.freeze(len(self._index)),
+            places,
+        )
+
+    def about(self) -> stored.About:
+        """What a snapshot says of itself."""
+        return stored.About(
             self.partial_schema,
             stored.signature(self._operator),
             self._max_parallelism,
@@ -145,22 +160,15 @@ class SessionState:
             clamped(self.clock.now + 1 - self._gap_ms - self._lateness_ms),
             self.clock.ahead,
         )
-        return FrozenWindows(
-            self._index.chunks(),
-            self._keys,
-            self._index.hashes,
-            self._columns.freeze(len(places), reader),
-            about,
-            reader,
-            lambda: np.flatnonzero(live),
-            self._changes.freeze(len(self._index)),
-            places,
-        )
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
-        keys, hashes, columns = stored.joined(snapshots, self.key_count)
         self.clock.restore(snapshots)
+        self.take_up(*stored.joined(snapshots, self.key_count))
+        self._purge()  # what an earlier run would have kept longer, before a record joins it
+
+    def take_up(self, keys: pa.RecordBatch, hashes: Array, columns: Sequence[pa.Array]) -> None:
+        """Sessions as they are stored, to begin with. keys, hashes: of each."""
         self._columns.restore(columns)
         ids = self._index.rows_of(keys, np.array(hashes, np.int64)) if len(hashes) else np.zeros(0, np.int64)
         self._chains.extend_to(len(self._index))
@@ -282,10 +290,6 @@ class SessionState:
 
     def _with_times(self, keys: pa.RecordBatch, columns: AggregateColumns, rows: Array) -> pa.Table:
         first, last = columns.bounds_of(rows)
-        times = [pa.array(1000 * one).cast(_TIME) for one in (first, last + self._gap_ms)]
+        times = window_columns(first, last + self._gap_ms)
         results = columns.results(rows)[: len(self._operator.aggregates)]
         return pa.Table.from_arrays([*keys.columns, *times, *results], schema=self.schema)
-
-
-def _numpy(batch: pa.RecordBatch, name: str) -> Array:
-    return batch.column(name).to_numpy(zero_copy_only=False)

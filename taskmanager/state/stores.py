@@ -1,4 +1,4 @@
-"""Which home keyed state gets: the choice that a job graph makes. Windows and joins are in memory, whatever it is."""
+"""Which home keyed state gets: the choice that a job graph makes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,7 @@ from taskmanager.state.scratch import ScratchFolder
 from taskmanager.state.store import KeyedStore, StoreSpec
 from taskmanager.state.window_store import WindowStore
 
-_ROCKSDB_FULL_EVERY = 10
 KEYED_KINDS = frozenset({StateKind.KEYED_STATE, StateKind.ROCKSDB_STATE})
-
-
-def full_every_in_memory(choice: StateBackend | None) -> int:
-    """How many snapshots of windows and joins make a chain, see Chains.
-
-    Those of a job whose other state is in RocksDB hold what is new, like that: nobody can say how often they are full.
-    """
-    if choice is None:
-        return 1
-    return _ROCKSDB_FULL_EVERY if isinstance(choice.backend, RocksdbBackend) else choice.full_every
 
 
 class StoreMaker:
@@ -40,26 +29,25 @@ class StoreMaker:
 
     def fresh(self, spec: StoreSpec, schema: pa.Schema) -> KeyedStore:
         """An empty one. schema: of the partial tables. Raises UserError when a column or type does not fit."""
-        if spec.aggregation.window is not None:
-            return WindowStore(spec, schema, full_every_in_memory(self._choice))
         backend = self._choice.backend
         if isinstance(backend, RocksdbBackend):
-            from taskmanager.state.rocks import RocksStore
+            from taskmanager.state.databases import fresh_database
 
-            return RocksStore.fresh(spec, schema, self._scratch.new_path(), rocksdb.memory_bytes(backend))
-        return HeapStore(spec, schema, self._choice.full_every)
+            return fresh_database(spec, schema, self._scratch.new_path(), rocksdb.memory_bytes(backend))
+        home = HeapStore if spec.aggregation.window is None else WindowStore
+        return home(spec, schema, self._choice.full_every)
 
     def restored(self, spec: StoreSpec, states: Sequence[OperatorState], checkpoint_id: int) -> KeyedStore:
         """One that holds what was stored. Raises StateUnreadable, OSError, UserError."""
-        if spec.aggregation.window is not None:
-            return WindowStore.restored(spec, states, checkpoint_id, full_every_in_memory(self._choice))
         backend = self._choice.backend
         if isinstance(backend, RocksdbBackend):
-            from taskmanager.state.restored_rocks import restored_rocks
+            from taskmanager.state.databases import restored_database
 
-            return restored_rocks(spec, states, checkpoint_id, self._scratch.new_path(), rocksdb.memory_bytes(backend))
+            path, memory_bytes = self._scratch.new_path(), rocksdb.memory_bytes(backend)
+            return restored_database(spec, states, checkpoint_id, path, memory_bytes)
         rocksdb.refuse(spec.operator_id, states)
-        return HeapStore.restored(spec, states, checkpoint_id, self._choice.full_every)
+        home = HeapStore if spec.aggregation.window is None else WindowStore
+        return home.restored(spec, states, checkpoint_id, self._choice.full_every)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from lockgate_proto.messages import OperatorState, SessionWindow
 
 from taskmanager.state.chains import Chains
+from taskmanager.state.event_clock import EventClock
 from taskmanager.state.heap import FrozenHeap, frozen_heap, pieces_of, take_up
 from taskmanager.state.increments import latest_in_time
 from taskmanager.state.sessions import SessionState
@@ -46,6 +47,11 @@ class WindowStore:
         state.restore([latest_in_time(chain, state.key_count, state.time_column) for chain in chains])
         take_up(store._chains, checkpoint_id, states, chains, spec.key_groups)
         return store
+
+    @property
+    def clock(self) -> EventClock:
+        """How far event time has come."""
+        return self._state.clock
 
     def merge(self, partial: pa.Table) -> Merged:
         """See KeyedStore."""

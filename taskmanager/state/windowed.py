@@ -20,19 +20,20 @@ from lockgate_proto.messages import KeyedAggregate
 
 from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
+from taskmanager.state.arrays import numpy_of
 from taskmanager.state.changes import Changes
 from taskmanager.state.columns import Freeze
 from taskmanager.state.event_clock import EventClock, Reached
 from taskmanager.state.frozen_windows import FrozenWindows
 from taskmanager.state.hashing import mixed
 from taskmanager.state.keys import KeyIndex, same_keys
-from taskmanager.state.layout import HASH, PANE, ROWS, WINDOW_END, WINDOW_START
+from taskmanager.state.layout import HASH, PANE, ROWS, WINDOW_END
 from taskmanager.state.store import Merged
+from taskmanager.state.window_columns import WINDOW_FIELDS, window_columns
 from taskmanager.state.windows import shape_of
 from taskmanager.task.watermarks import MIN_WATERMARK
 
 Array = Any  # numpy.ndarray
-_TIME = pa.timestamp("us", "UTC")
 _FEW_ROWS = 4096  # places of purged rows that do not matter
 _ROWS_AT_ONCE = 1_000_000  # of panes that are added up together, which bounds the memory of a firing
 
@@ -53,10 +54,11 @@ class WindowedState:
         owned: range = range(0),
         *,
         is_tracked: bool = False,
+        clock: EventClock | None = None,
     ) -> None:
         """schema: of the partial table, see `layout`; owned: key groups of the subtask, which its snapshots tell.
 
-        is_tracked: it is remembered which rows change, for increments.
+        is_tracked: it is remembered which rows change, for increments; clock: to go by, one of its own where None.
 
         Raises UserError when a column or type does not fit.
         """
@@ -75,9 +77,8 @@ class WindowedState:
         self._panes: list[int] = []  # those with rows, in order
         self._purged = 0
         self._changes = Changes(is_tracked)
-        self.clock = EventClock(max_parallelism, owned)
-        times = [pa.field(WINDOW_START, _TIME), pa.field(WINDOW_END, _TIME)]
-        self.schema = pa.schema([*self._keys, *times, *self._columns.fields])
+        self.clock = EventClock(max_parallelism, owned) if clock is None else clock
+        self.schema = pa.schema([*self._keys, *WINDOW_FIELDS, *self._columns.fields])
 
     def __len__(self) -> int:
         return len(self._index) - self._purged
@@ -93,7 +94,7 @@ class WindowedState:
         batch = partial.combine_chunks().to_batches()[0]
         records = int(pc.sum(batch.column(ROWS)).as_py())
         batch = batch.filter(pc.is_valid(batch.column(PANE)))
-        is_late = self._shape.is_expired(_numpy(batch, PANE), self.clock.reached.of(_numpy(batch, HASH)))
+        is_late = self._shape.is_expired(numpy_of(batch, PANE), self.clock.reached.of(numpy_of(batch, HASH)))
         late = None
         if is_late.any():
             late = self._too_late(batch.filter(pa.array(is_late)))
@@ -109,39 +110,60 @@ class WindowedState:
         """
         before = self.clock.reached
         self.clock.advance(watermark)
-        due: set[int] = set()
-        for pane in self._panes[: bisect.bisect_right(self._panes, self.clock.now)]:
-            due.update(end for end in self._shape.ends(pane) if before.least + 1 < end <= self.clock.now + 1)
-        fired = [self._fire(ends, before) for ends in self._portions(sorted(due))]
+        first = bisect.bisect_right(self._panes, self._shape.fired_until(before.least))
+        waiting = self._panes[first : bisect.bisect_right(self._panes, self.clock.now)]
+        fired = self.fire(self._shape.due(waiting, before.least, self.clock.now), before)
         self._purge()
-        return pa.concat_tables(fired) if fired else self.schema.empty_table()
+        return fired
+
+    def fire(self, ends: Sequence[int], before: Reached) -> pa.Table:
+        """The results of whole windows. ends: in order; before: how far event time had come: what it had passed is out.
+
+        Raises UserError on overflow.
+        """
+        return pa.concat_tables([self.schema.empty_table(), *(self._fire(one, before) for one in self._portions(ends))])
+
+    def beside(self, panes: Array, hashes: Array) -> Iterator[tuple[int, Array]]:
+        """What a merge reads besides its own rows: a pane, and the places of those rows whose keys it reads there.
+
+        panes, hashes: of the rows of the partial.
+        """
+        if self._shape.size_ms > self._shape.pane_ms:
+            for end, touched in self._fired_before(panes, hashes):
+                yield from ((pane, touched) for pane in self._shape.panes(end))
 
     def freeze(self) -> FrozenWindows:
         """The state as it is now. Microseconds, whatever its size."""
-        reader = Freeze()
+        reader, about = Freeze(), self.about()
         count = len(self._index)
-        chunks, until, place = self._index.chunks(), self._shape.expired_until(self.clock.now), len(self._keys)
+        chunks, until, place = self._index.chunks(), about.purged_until, len(self._keys)
 
         def live() -> Array:
             panes = [chunk.column(place).to_numpy(zero_copy_only=False) for chunk in chunks]
             return np.flatnonzero(np.concatenate(panes or [np.zeros(0, np.int64)]) > until)
 
-        about = stored.About(
+        columns, changed = self._columns.freeze(count, reader), self._changes.freeze(count)
+        return FrozenWindows(chunks, self._index.schema, self._hashes[:count], columns, about, reader, live, changed)
+
+    def about(self) -> stored.About:
+        """What a snapshot says of itself."""
+        return stored.About(
             self.partial_schema,
             stored.signature(self._operator),
             self._max_parallelism,
             self._owned,
             self.clock.before_end,
-            until,
+            self._shape.expired_until(self.clock.now),
             self.clock.ahead,
         )
-        columns, changed = self._columns.freeze(count, reader), self._changes.freeze(count)
-        return FrozenWindows(chunks, self._index.schema, self._hashes[:count], columns, about, reader, live, changed)
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
-        keys, hashes, columns = stored.joined(snapshots, self.key_count)
         self.clock.restore(snapshots)
+        self.take_up(*stored.joined(snapshots, self.key_count))
+
+    def take_up(self, keys: pa.RecordBatch, hashes: Array, columns: Sequence[pa.Array]) -> None:
+        """Rows as they are stored, to begin with. keys: distinct, with the pane; hashes: of the keys without it."""
         panes = keys.column(len(self._keys)).to_numpy(zero_copy_only=False)
         self._index.restore(keys, mixed(hashes, panes))
         self._columns.restore(columns)
@@ -152,7 +174,7 @@ class WindowedState:
 
     def _fold(self, batch: pa.RecordBatch) -> pa.Table:
         known = len(self._index)
-        hashes, panes = _numpy(batch, HASH), _numpy(batch, PANE)
+        hashes, panes = numpy_of(batch, HASH), numpy_of(batch, PANE)
         keys = batch.select(self._index.schema.names)
         rows = self._index.rows_of(keys, mixed(hashes, panes))
         count = len(self._index)
@@ -190,18 +212,22 @@ class WindowedState:
     def _fired_again(self, keys: pa.RecordBatch, rows: Array, panes: Array) -> pa.Table:
         """The windows of some distinct rows, just changed, that have fired and are still kept."""
         changed = [self.schema.empty_table()]
-        reached = self.clock.reached.of(self._hashes[rows]) if self._shape.lateness_ms else MIN_WATERMARK
-        for end in self._kept_ends(panes, reached):
-            is_kept = self._shape.is_kept(end, reached)
+        for end, touched in self._fired_before(panes, self._hashes[rows]):
             if self._shape.size_ms == self._shape.pane_ms:
-                mine = rows[(panes == end - self._shape.size_ms) & is_kept]
+                mine = rows[touched]
                 changed.append(self._table(mine, np.full(len(mine), end), self._columns, mine))
                 continue
-            touched = np.flatnonzero((panes < end) & (panes >= end - self._shape.size_ms) & is_kept)
             hashes = self._hashes[rows[touched]]
             found = [self._found(keys.take(pa.array(touched)), hashes, pane) for pane in self._shape.panes(end)]
             changed.append(self._added_up([(piece, np.full(len(piece), end)) for piece in found]))
         return pa.concat_tables(changed)
+
+    def _fired_before(self, panes: Array, hashes: Array) -> Iterator[tuple[int, Array]]:
+        """Ends of windows that have fired and are still kept, and the places of the rows that are in them."""
+        reached = self.clock.reached.of(hashes) if self._shape.lateness_ms else MIN_WATERMARK
+        for end in self._kept_ends(panes, reached):
+            is_kept = self._shape.is_kept(end, reached)
+            yield end, np.flatnonzero((panes < end) & (panes >= end - self._shape.size_ms) & is_kept)
 
     def _kept_ends(self, panes: Array, reached: int | Array) -> list[int]:
         """Of windows with these panes that are kept for some key. reached: how far event time has come for each row."""
@@ -275,7 +301,7 @@ class WindowedState:
         alone = AggregateColumns(self._operator, self.partial_schema)
         alone.reserve(len(rows))
         alone.fold(rows, batch)
-        ends = self._shape.last_end(_numpy(batch, PANE))
+        ends = self._shape.last_end(numpy_of(batch, PANE))
         return self._with_times(batch.select(self._keys.names), ends, alone.results(rows))
 
     def _table(self, rows: Array, ends: Array, columns: AggregateColumns, at: Array) -> pa.Table:
@@ -283,7 +309,7 @@ class WindowedState:
         return self._with_times(self._index.keys_at(rows).select(self._keys.names), ends, columns.results(at))
 
     def _with_times(self, keys: pa.RecordBatch, ends: Array, results: list[pa.Array]) -> pa.Table:
-        times = [pa.array(1000 * one).cast(_TIME) for one in (ends - self._shape.size_ms, ends)]
+        times = window_columns(ends - self._shape.size_ms, ends)
         return pa.Table.from_arrays([*keys.columns, *times, *results], schema=self.schema)
 
     def _purge(self) -> None:
@@ -306,7 +332,3 @@ class WindowedState:
         self._rows = {pane: [places[self._rows_in(pane)]] for pane in self._panes}
         self._changes.moved(live, is_complete=True)  # of purged rows the watermark tells
         self._purged = 0
-
-
-def _numpy(batch: pa.RecordBatch, name: str) -> Array:
-    return batch.column(name).to_numpy(zero_copy_only=False)

@@ -7,6 +7,7 @@ window consists of whole panes and a record is kept once, however many windows i
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,10 @@ class WindowShape:
         # windows that end at or before the pane's start do not hold it
         return range(first, last + 1, self.slide_ms)
 
+    def due(self, panes: Iterable[int], before: int, now: int) -> list[int]:
+        """Ends of the windows that hold one of these panes and fire as event time goes from `before` to `now`."""
+        return sorted({end for pane in panes for end in self.ends(pane) if before + 1 < end <= now + 1})
+
     def panes(self, end: int) -> range:
         """Starts of the panes of the window that ends at `end`."""
         return range(end - self.size_ms, end, self.pane_ms)
@@ -61,8 +66,11 @@ class WindowShape:
 
     def expired_until(self, watermark: int) -> int:
         """The greatest moment at which an expired pane may start: all at or before it are, all behind it are not."""
-        kept_ms = self.size_ms + self.lateness_ms
-        windows = (watermark + 1 - kept_ms - self.offset_ms) // self.slide_ms  # that have expired since the offset
+        return self.fired_until(watermark - self.lateness_ms)
+
+    def fired_until(self, watermark: int) -> int:
+        """The same of panes whose windows have all fired, whether they are kept or not."""
+        windows = (watermark + 1 - self.size_ms - self.offset_ms) // self.slide_ms  # that are over since the offset
         return clamped(self.offset_ms + (windows + 1) * self.slide_ms - 1)
 
 

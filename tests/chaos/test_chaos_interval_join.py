@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from lockgate import Job
 from lockgate.pipeline.stream import KeyedStream, Stream
 from tests.chaos.ground import Ground
 from tests.chaos.watched_job import WatchedJob
+from tests.committed import rows_of
 from tests.drained import generated
 
 pytestmark = pytest.mark.chaos
@@ -46,8 +46,8 @@ def pairs(job: Job) -> Stream:
     return both.select("sequence", "partition", "r_sequence", "r_partition")
 
 
-def pipeline(folder: Path) -> Job:
-    job = Job("interval join", parallelism=2, checkpoint_interval_ms=300)
+def pipeline(folder: Path, state: str) -> Job:
+    job = Job("interval join", parallelism=2, checkpoint_interval_ms=300, state=state)
     pairs(job).write_parquet(folder / "out")
     return job
 
@@ -92,12 +92,19 @@ def _having(rows: list[int], number: int) -> list[int]:
     return [partition for partition, end in enumerate(rows) if number < end]
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_pairs_are_exact_when_a_task_manager_is_killed(ground: Ground, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "state"),
+    [
+        (1, "filesystem"),
+        pytest.param(2, "filesystem", marks=pytest.mark.soak),
+        pytest.param(3, "rocksdb", marks=pytest.mark.soak),
+    ],
+)
+def test_pairs_are_exact_when_a_task_manager_is_killed(ground: Ground, seed: int, state: str) -> None:
     choice = random.Random(seed)
     key = f"interval-join-{seed}"
     folder = ground.make_folder(key)
-    with WatchedJob(ground, key, pipeline(folder).graph()) as job:
+    with WatchedJob(ground, key, pipeline(folder, state).graph()) as job:
         job.wait_checkpoints(2)
         job.pause(choice.uniform(0, 1.0))
         ground.cluster.kill("taskmanager", choice.randrange(2))
@@ -108,12 +115,8 @@ def test_rows_in_flight_on_their_way_to_the_join_find_each_partner_once(ground: 
     key = "interval-join-in-flight"
     folder = ground.make_folder(key)
 
-    def has_snapshot_in_flight() -> bool:
-        last = ground.client.job(key).last_checkpoint
-        return last is not None and last.unaligned and last.channel_state_bytes > 10_000
-
     with WatchedJob(ground, key, overloaded(folder).graph()) as job:
-        ground.wait_until(has_snapshot_in_flight, "a snapshot holds rows in flight")
+        job.wait_in_flight(10_000)
         ground.cluster.kill("taskmanager", 0)
         _check_exact(job, folder)
 
@@ -123,6 +126,6 @@ def _check_exact(job: WatchedJob, folder: Path) -> None:
     job.wait_checkpoints(1, attempt=2)
     (_, left), (_, right) = sorted(job.drain().items())  # in the order in which they were generated
     assert sum(one.records_late for one in job.status.operators) == 0
-    rows = [row for path in (folder / "out").glob("part-*") for row in pq.read_table(path).to_pylist()]
+    rows = rows_of(folder / "out")
     wanted = expected(generated(left, PARTITIONS), generated(right, PARTITIONS))
     assert Counter(tuple(row.values()) for row in rows) == wanted

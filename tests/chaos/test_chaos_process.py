@@ -7,12 +7,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from lockgate import Job, MapState, ProcessFunction, ValueState
 from tests.chaos.ground import Ground
 from tests.chaos.watched_job import WatchedJob
+from tests.committed import rows_of
 from tests.drained import generated
 
 pytestmark = pytest.mark.chaos
@@ -67,7 +67,7 @@ def expected(rows: list[int]) -> dict[tuple[int, int], int]:
 
 
 def told(folder: Path) -> list[tuple[tuple[int, int], int]]:
-    rows = [row for path in (folder / "out").glob("part-*") for row in pq.read_table(path).to_pylist()]
+    rows = rows_of(folder / "out")
     return [((row["k"], row["second"]), row["n"]) for row in rows]
 
 

@@ -15,14 +15,9 @@ pytestmark = pytest.mark.chaos
 def test_a_task_manager_killed_under_back_pressure_loses_no_record_in_flight(ground: Ground) -> None:
     folder = ground.directory / "overloaded"
     key = "overloaded"
-
-    def has_snapshot_in_flight() -> bool:
-        last = ground.client.job(key).last_checkpoint
-        return last is not None and last.unaligned and last.channel_state_bytes > 4 << 20
-
     overloaded = graph("unaligned", folder, None, rate=15_000, row_us=250, checkpoint_interval_ms=300)
     with WatchedJob(ground, key, overloaded) as job:
-        ground.wait_until(has_snapshot_in_flight, "a snapshot holds 4 MiB in flight")
+        job.wait_in_flight(4 << 20)
         ground.cluster.kill("taskmanager", 0)
         job.wait_checkpoints(1, attempt=2)
         (read,) = job.drain().values()

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from lockgate import Job, count, sliding, sum_
 from tests.chaos.ground import Ground
 from tests.chaos.watched_job import WatchedJob
+from tests.committed import rows_of
 from tests.drained import generated
 
 pytestmark = pytest.mark.chaos
@@ -30,8 +30,8 @@ TIME = "sequence * 10 - (sequence * 7919 % 50) * 10"  # up to 490 ms out of orde
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def pipeline(folder: Path) -> Job:
-    job = Job("windows", parallelism=2, checkpoint_interval_ms=300)
+def pipeline(folder: Path, state: str) -> Job:
+    job = Job("windows", parallelism=2, checkpoint_interval_ms=300, state=state)
     rows = job.generate(rate=RATE, partitions=PARTITIONS)
     timed = rows.select(f"sequence % {KEYS} AS k", "sequence", f"{TIME} AS at").event_time("at", out_of_order="490 ms")
     windows = timed.key_by("k").window(sliding("5 seconds", "1 second")).aggregate(n=count(), total=sum_("sequence"))
@@ -75,16 +75,23 @@ def written(folder: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     def place(row: dict[str, Any]) -> tuple[int, int]:
         return row["k"], round((row["window_start"] - EPOCH).total_seconds() * 1000)
 
-    rows = [row for path in (folder / "out").glob("part-*") for row in pq.read_table(path).to_pylist()]
+    rows = rows_of(folder / "out")
     return [(place(row), (row["n"], row["total"])) for row in rows]
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_windows_fire_once_and_whole_when_a_task_manager_is_killed(ground: Ground, seed: int) -> None:
-    key = f"windows-{seed}"
+@pytest.mark.parametrize(
+    ("seed", "state"),
+    [
+        (1, "filesystem"),
+        (1, "rocksdb"),
+        *(pytest.param(2, one, marks=pytest.mark.soak) for one in ("memory", "rocksdb")),
+    ],
+)
+def test_windows_fire_once_and_whole_when_a_task_manager_is_killed(ground: Ground, seed: int, state: str) -> None:
+    key = f"windows-{state}-{seed}"
     folder = ground.make_folder(key)
     choice = random.Random(seed)
-    with WatchedJob(ground, key, pipeline(folder).graph()) as job:
+    with WatchedJob(ground, key, pipeline(folder, state).graph()) as job:
         job.wait_checkpoints(2)
         job.pause(choice.uniform(0, 1.0))
         ground.cluster.kill("taskmanager", choice.randrange(2))
@@ -95,12 +102,8 @@ def test_windows_are_exact_when_records_and_watermarks_are_in_flight(ground: Gro
     key = "windows-in-flight"
     folder = ground.make_folder(key)
 
-    def has_snapshot_in_flight() -> bool:
-        last = ground.client.job(key).last_checkpoint
-        return last is not None and last.unaligned and last.channel_state_bytes > 10_000
-
     with WatchedJob(ground, key, overloaded(folder).graph()) as job:
-        ground.wait_until(has_snapshot_in_flight, "a snapshot holds records in flight")
+        job.wait_in_flight(10_000)
         ground.cluster.kill("taskmanager", 0)
         _check_exact(job, folder)
 

@@ -61,6 +61,16 @@ class WatchedJob:
         done = self._observer.wait_for(lambda: completed() >= count, PATIENCE_S)
         assert done, f"{self.key}: {count} checkpoints of attempt {attempt} or later were not completed: {self.status}"
 
+    def wait_in_flight(self, more_than_bytes: int) -> None:
+        """Waits until a snapshot was unaligned, and holds so much that was on its way between two subtasks."""
+
+        def is_held() -> bool:
+            last = self._observer.status and self._observer.status.last_checkpoint
+            return last is not None and last.unaligned and last.channel_state_bytes > more_than_bytes
+
+        done = self._observer.wait_for(is_held, PATIENCE_S)
+        assert done, f"{self.key}: no snapshot holds {more_than_bytes} bytes in flight: {self.status}"
+
     def pause(self, seconds: float) -> None:
         """Lets the job run for a while."""
         self._observer.wait_for(lambda: False, seconds)

@@ -25,15 +25,19 @@ from lockgate_proto.messages import (
     JoinSide,
     KeyedAggregate,
     Partitioning,
+    RocksdbBackend,
     StateBackend,
+    StateKind,
     TumblingWindow,
     Window,
 )
 
 from taskmanager.task.program import StateUnreadable, UserError
+from tests.committed import rows_of
+from tests.join_homes import count_of
 
 from .graphs import HASH, count_by, graph, sql, vertex
-from .results import EPOCH, late_of, millis, rescale, rows_of
+from .results import EPOCH, late_of, millis, rescale
 
 pytestmark = pytest.mark.integration
 
@@ -183,18 +187,48 @@ def test_increments_of_a_join_are_exact_across_attempts(job: Job, tmp_path: Path
     run.close()
 
 
-def test_two_three_two_subtasks_find_every_pair_once(job: Job, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", [None, RocksdbBackend(memory_bytes=16 << 20)], ids=["memory", "rocksdb"])
+def test_two_three_two_subtasks_find_every_pair_once(job: Job, tmp_path: Path, backend: RocksdbBackend | None) -> None:
+    choice = None if backend is None else StateBackend(backend)
+
+    def at(parallelism: int) -> JobGraph:
+        return replace(payments_of_orders(tmp_path, parallelism), state_backend=choice)
+
     orders, payments = write_input(tmp_path)
-    run = in_small_batches(job(payments_of_orders(tmp_path)))
+    run = in_small_batches(job(at(2)))
     for checkpoint_id, parallelism in ((1, 3), (2, 2)):
         for name in ("orders", "payments"):
             run.batch(name, 0)
             run.batch(name, 1)
         kept = run.checkpoint(checkpoint_id)
-        rescale(run, payments_of_orders(tmp_path, parallelism), kept, checkpoint_id)
-    assert sum(len(run.programs["join", index]._join._store) for index in range(2)) > 100, "rows wait"
+        rescale(run, at(parallelism), kept, checkpoint_id)
+    assert sum(count_of(run.programs["join", index]._join._store) for index in range(2)) > 100, "rows wait"
     run.to_end()
     run.checkpoint(3)
+    check_exact(run, tmp_path, orders, payments)
+
+
+def test_rows_with_nested_columns_wait_in_rocksdb_across_attempts(job: Job, tmp_path: Path) -> None:
+    orders, payments = write_input(tmp_path)
+    plain = payments_of_orders(tmp_path)
+    left, *others = plain.vertices
+    query = sql("SELECT *, named_struct('ids', array(id, NULL), 'at', map(id, at)) AS about FROM input")
+    left = replace(left, operators=(*left.operators[:-1], replace(left.operators[-1], kind=query)))
+    choice = StateBackend(RocksdbBackend(memory_bytes=16 << 20))
+    run = in_small_batches(job(replace(plain, vertices=(left, *others), state_backend=choice)))
+    for number in range(1, 4):
+        for name in ("orders", "payments"):
+            run.batch(name, 0)
+            run.batch(name, 1)
+        kept = run.checkpoint(number)
+        states = [state for key in kept if key[0] == "join" for state in kept[key].operators]
+        assert sum(one.kind is StateKind.ROCKSDB_STATE for one in states) == 4, "both sides of two subtasks"
+        run.close()
+        run.start(kept, number)
+    run.to_end()
+    run.checkpoint(4)
+    for row in rows_of(tmp_path / "out"):
+        assert row["about"] == {"ids": [row["id"], None], "at": [(row["id"], row["at"])]}
     check_exact(run, tmp_path, orders, payments)
 
 
@@ -219,7 +253,8 @@ def test_rows_that_no_partner_can_come_for_are_forgotten(job: Job, tmp_path: Pat
     write_input(tmp_path)
     run = in_small_batches(job(payments_of_orders(tmp_path)))
     run.to_end()
-    waiting = sum(len(run.programs["join", index]._join._store) for index in range(2))
+    homes = [run.programs["join", index]._join._store._home for index in range(2)]
+    waiting = sum(len(rows) for home in homes for rows in home.sides.values())
     assert 0 < waiting < 5000, "of 6,000 rows the last few seconds, and places that are not worth clearing"
     run.close()
 

@@ -15,8 +15,9 @@ from lockgate_proto.messages import FilesystemBackend, JobGraph, RocksdbBackend,
 
 from lockgate import Job as Pipeline
 from lockgate import ListState, MapState, ProcessFunction, ValueState
+from tests.committed import rows_of
 
-from .results import late_of, rescale, rows_of
+from .results import late_of, rescale
 
 pytestmark = pytest.mark.integration
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from lockgate_proto.messages import Edge, FileFormat, FileSink, JobGraph, SqlSink
 
+from tests.committed import rows_of
+
 from .graphs import HASH, WORDS, count_by, graph, text, vertex
-from .results import rescale, rows_of
+from .results import rescale
 from .test_spark_programs import write_words
 
 pytestmark = pytest.mark.integration

@@ -20,7 +20,9 @@ from taskmanager.state.rocksdb import Database
 _MEMORY = 8 << 20
 _NAMES = [b"%02d" % number for number in range(30)]
 _CHANGES = st.dictionaries(st.sampled_from(_NAMES), st.none() | st.binary(max_size=3), max_size=8)
-_STEPS = st.lists(st.one_of(_CHANGES, st.just("barrier"), st.just("make"), st.just("drop")), max_size=25)
+_STEPS = st.lists(
+    st.one_of(_CHANGES, st.just("barrier"), st.just("make"), st.just("drop"), st.just("forget")), max_size=25
+)
 
 
 @contextmanager
@@ -43,9 +45,14 @@ def _content(copy: DatabaseCopy) -> dict[bytes, bytes]:
         found.close()
 
 
-def _check(database: HeldDatabase, model: dict[bytes, bytes]) -> None:
-    assert database.get(_NAMES) == [model.get(name) for name in _NAMES]
-    assert database.names(b"05", b"25", 7) == sorted(name for name in model if b"05" <= name < b"25")[:7]
+def _check(database: HeldDatabase, model: dict[bytes, bytes], gone: bytes) -> None:
+    """gone: nobody may ask for what is in front of it."""
+    names = [name for name in _NAMES if name >= gone]
+    assert database.get(names) == [model.get(name) for name in names]
+    start = max(gone, b"05")
+    expected = sorted(row for row in model.items() if start <= row[0] < b"25")[:7]
+    assert database.rows(start, b"25", 7) == expected
+    assert database.names(start, b"25", 7) == [name for name, _ in expected]
 
 
 @settings(max_examples=60, deadline=None)
@@ -55,19 +62,25 @@ def test_what_is_held_back_is_read_and_a_copy_is_what_was_there_at_its_barrier(
 ) -> None:
     model: dict[bytes, bytes] = {}
     copies: list[tuple[DatabaseCopy, dict[bytes, bytes]]] = []
+    gone = b""
     with _database(held_rows, rows_a_write) as database:
         for step in steps:
             if isinstance(step, dict):
-                database.write(step)
-                model.update(step)
+                changes = {name: value for name, value in step.items() if name >= gone}
+                database.write(changes)
+                model.update(changes)
                 model = {name: value for name, value in model.items() if value is not None}
+            elif step == "forget":
+                start, gone = gone, b"%02d" % (int(gone or b"0") + 3)
+                database.forget([(start, gone)])
+                model = {name: value for name, value in model.items() if name >= gone}
             elif step == "barrier":
                 copies.append((database.copy(), dict(model)))
             elif copies and step == "make":
                 copies[-1][0].make()
             elif copies:
                 copies.pop()[0].drop()
-            _check(database, model)
+            _check(database, model, gone)
         for copy, wanted in copies:
             copy.make()
             assert _content(copy) == wanted

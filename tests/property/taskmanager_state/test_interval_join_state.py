@@ -1,21 +1,26 @@
-"""The interval join against nested loops over every record: out of order, late, restored and rescaled in the middle."""
+"""The interval join against nested loops over every record: out of order, late, restored and rescaled in the middle.
+
+In memory and in RocksDB, and from one to the other through a savepoint.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lockgate_proto.messages import IntervalJoin, JoinSide, OperatorState
 
-from taskmanager.state import buffered
-from taskmanager.state.backend import InlineBackend
-from taskmanager.state.join_store import JoinStore
-from taskmanager.task.program import BY_ITSELF
+from taskmanager.state import buffered, join_rocks, join_table
+from taskmanager.task.program import SnapshotOrder
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tests.property.taskmanager_state.window_restore import hash_of
+from tests.join_homes import HOMES, JoinFolder, count_of, join_folder
+from tests.property.taskmanager_state.window_homes import hash_of
 
 GROUPS = 16
 SCHEMAS = {
@@ -68,13 +73,12 @@ class Naive:
 
 
 class Subtasks:
-    """The subtasks of a join, each with its key groups."""
+    """The subtasks of a join, each with its key groups. home: one of HOMES."""
 
-    def __init__(self, operator: IntervalJoin, parallelism: int) -> None:
-        self.operator = operator
+    def __init__(self, operator: IntervalJoin, parallelism: int, home: str, folder: JoinFolder) -> None:
+        self.operator, self.home, self.folder = operator, home, folder
         self.ranges = [range(i * GROUPS // parallelism, (i + 1) * GROUPS // parallelism) for i in range(parallelism)]
-        self.stores = [JoinStore("join", operator, GROUPS, groups) for groups in self.ranges]
-        self.known: set[JoinSide] = set()
+        self.stores = [folder.store(HOMES[home], operator, GROUPS, groups) for groups in self.ranges]
 
     def merge(self, side: JoinSide, records: list[tuple[Record, int]]) -> tuple[list[Any], int]:
         found, dropped = [], 0
@@ -90,15 +94,22 @@ class Subtasks:
                 found += [(row["k"], row["a"], row["b"]) for row in pairs.to_pylist()]
         return found, dropped
 
-    def restored(self, parallelism: int) -> Subtasks:
+    def restored(self, parallelism: int, home: str, is_savepoint: bool) -> Subtasks:
+        """Others that go on where these are. A change of home needs a savepoint."""
+        order = SnapshotOrder(is_savepoint=is_savepoint or home != self.home)
         states: list[OperatorState] = []
         for number, store in enumerate(self.stores):
-            writer = InlineBackend(1 << 24).writer(number)
-            states += [frozen.persist(1, writer) for frozen in store.snapshot(BY_ITSELF)]
-        fresh = Subtasks(self.operator, parallelism)
-        for store in fresh.stores:
-            store.restore(states, 1)
+            states += self.folder.stored(HOMES[self.home], store, number + 1, order)
+            store.close()
+        fresh = Subtasks(self.operator, parallelism, home, self.folder)
+        if states:
+            for store in fresh.stores:
+                store.restore(states, 1)
         return fresh
+
+    def kept(self) -> int:
+        """How many rows wait."""
+        return sum(map(count_of, self.stores))
 
 
 keys = st.sampled_from(["a", "b", "c", "dd", "eee", None])
@@ -110,7 +121,7 @@ steps = st.lists(
         st.tuples(sides, records),
         st.integers(-50, 130),
         st.sampled_from(["end"]),
-        st.tuples(st.just("restore"), st.integers(1, 3)),
+        st.tuples(st.just("restore"), st.integers(1, 3), st.sampled_from([*HOMES, ""]), st.booleans()),
     ),
     max_size=20,
 )
@@ -119,17 +130,40 @@ bounds = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
-@given(bounds, steps, st.booleans())
-def test_the_join_agrees_with_nested_loops(limits: tuple[int, int], todo: list[Any], is_eager: bool) -> None:
+def in_memory(subtasks: Subtasks) -> int:
+    """How many rows take memory."""
+    homes: list[Any] = [store._home for store in subtasks.stores]
+    return sum(len(rows) for home in homes for rows in home.sides.values())
+
+
+@contextmanager
+def eager(is_eager: bool) -> Iterator[None]:
+    """Rows move together, portions and blocks end, and ranges are removed wherever that can be."""
+    with pytest.MonkeyPatch.context() as patch:
+        if is_eager:
+            for module, name, value in (
+                (buffered, "_FEW_ROWS", 0),
+                (buffered, "_AT_ONCE", 3),
+                (buffered, "_LEAST_COUNTED_MS", 1),
+                (join_rocks, "_AT_ONCE", 3),
+                (join_rocks, "_HEADS_AT_ONCE", 2),
+                (join_rocks, "_BLOCKS_AT_ONCE", 2),
+                (join_rocks, "_ROWS_A_CLEARING", 2),
+                (join_table, "_TAIL_BYTES", 60),
+                (join_table, "_BLOCK_BYTES", 100),
+                (join_table, "_BYTES_AT_ONCE", 150),
+            ):
+                patch.setattr(module, name, value)
+        yield
+
+
+def agrees(limits: tuple[int, int], todo: list[Any], is_eager: bool, home: str) -> None:
+    """A plan with nested loops."""
     operator = IntervalJoin(("k",), ("k",), "at", "at", *limits)
-    naive, subtasks = Naive(operator), Subtasks(operator, 2)
     found: list[Any] = []
     number = dropped = 0
-    before = buffered._FEW_ROWS, buffered._AT_ONCE, buffered._LEAST_COUNTED_MS
-    if is_eager:  # rows move together and portions end wherever they can
-        buffered._FEW_ROWS, buffered._AT_ONCE, buffered._LEAST_COUNTED_MS = 0, 3, 1
-    try:
+    with join_folder() as folder, eager(is_eager):
+        naive, subtasks = Naive(operator), Subtasks(operator, 2, home, folder)
         for step in todo:
             if isinstance(step, int):
                 naive.watermark = max(naive.watermark, step)
@@ -139,8 +173,8 @@ def test_the_join_agrees_with_nested_loops(limits: tuple[int, int], todo: list[A
             elif step[0] == "restore":
                 if all(store.columns_of(side) is None for store in subtasks.stores for side in SCHEMAS):
                     naive.watermark = MIN_WATERMARK  # there is no state without columns; sources tell it again
-                subtasks = subtasks.restored(step[1])
-                assert sum(map(len, subtasks.stores)) == sum(map(naive.kept, SCHEMAS))
+                subtasks = subtasks.restored(step[1], step[2] or subtasks.home, step[3])
+                assert subtasks.kept() == sum(map(naive.kept, SCHEMAS))
             else:
                 side, batch = step
                 numbered = [(record, number + i) for i, record in enumerate(batch)]
@@ -151,7 +185,23 @@ def test_the_join_agrees_with_nested_loops(limits: tuple[int, int], todo: list[A
                 dropped += late
             assert Counter(found) == naive.pairs(), "each pair once, as soon as both have come"
             assert dropped == naive.dropped
-            if is_eager:
-                assert sum(map(len, subtasks.stores)) == sum(map(naive.kept, SCHEMAS)), "nothing is kept for nobody"
-    finally:
-        buffered._FEW_ROWS, buffered._AT_ONCE, buffered._LEAST_COUNTED_MS = before
+            if is_eager and subtasks.home == "memory":
+                assert in_memory(subtasks) == sum(map(naive.kept, SCHEMAS)), "nothing is kept for nobody"
+        assert subtasks.kept() == sum(map(naive.kept, SCHEMAS)), "nothing is kept for nobody"
+
+
+@settings(max_examples=400, deadline=None)
+@given(bounds, steps, st.booleans())
+def test_the_join_agrees_with_nested_loops(limits: tuple[int, int], todo: list[Any], is_eager: bool) -> None:
+    agrees(
+        limits,
+        [step for step in todo if "rocksdb" not in (step if isinstance(step, tuple) else ())],
+        is_eager,
+        "memory",
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(bounds, steps, st.booleans())
+def test_in_rocksdb_and_from_one_home_to_the_other(limits: tuple[int, int], todo: list[Any], is_eager: bool) -> None:
+    agrees(limits, todo, is_eager, "rocksdb")

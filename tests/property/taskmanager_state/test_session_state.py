@@ -17,7 +17,7 @@ from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate
 from taskmanager.state.intervals import joined_intervals
 from taskmanager.state.sessions import SessionState
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tests.property.taskmanager_state.window_restore import hash_of, restored
+from tests.property.taskmanager_state.window_homes import again, hash_of, opened, split_up
 
 NAMES = ("k", "__hash", "__pane", "__rows", "__p1", "__p2", "__p3")
 SCHEMA = pa.schema([("k", pa.string()), *((name, pa.int64()) for name in NAMES[1:])])
@@ -149,33 +149,51 @@ gaps, latenesses = st.sampled_from([1, 6, 12]), st.sampled_from([0, 0, 6, 30])
 @settings(max_examples=150, deadline=None)
 @given(gaps, latenesses, st.integers(0, 2**32))
 def test_long_lives_of_sessions_agree_with_the_model(gap: int, lateness: int, seed: int) -> None:
-    compare(gap, lateness, drawn(random.Random(seed)))
+    compare("memory", gap, lateness, drawn(random.Random(seed)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(gaps, latenesses, st.integers(0, 2**32), st.booleans())
+def test_long_lives_of_sessions_in_rocksdb_agree_with_the_model(
+    gap: int, lateness: int, seed: int, is_split: bool
+) -> None:
+    with split_up(is_split):
+        compare("rocksdb", gap, lateness, drawn(random.Random(seed)))
 
 
 @settings(max_examples=200, deadline=None)
 @given(gaps, latenesses, steps)
 def test_sessions_agree_with_a_model_that_keeps_every_record(gap: int, lateness: int, plan: list[Any]) -> None:
-    compare(gap, lateness, plan)
+    compare("memory", gap, lateness, plan)
 
 
-def compare(gap: int, lateness: int, plan: list[Any]) -> None:
+@settings(max_examples=40, deadline=None)
+@given(gaps, latenesses, steps, st.booleans())
+def test_sessions_in_rocksdb_agree_with_a_model_that_keeps_every_record(
+    gap: int, lateness: int, plan: list[Any], is_split: bool
+) -> None:
+    with split_up(is_split):
+        compare("rocksdb", gap, lateness, plan)
+
+
+def compare(where: str, gap: int, lateness: int, plan: list[Any]) -> None:
     """Plays a plan with both and compares all they say."""
-    aggregate = operator(gap, lateness)
-    state, naive = SessionState(aggregate, SCHEMA, 16), Naive(gap, lateness)
-    dropped, watermark = 0, -20
-    for step in [*plan, Later(MAX_WATERMARK)]:
-        if isinstance(step, str):
-            state = restored(state, aggregate, 1 if step == "restore" else 3)
-        elif isinstance(step, Later):
-            watermark = min(watermark + step.ms, MAX_WATERMARK)
-            assert shown(state.advance(watermark)) == naive.advance(watermark)
-        else:
-            merged = state.merge(partial(step, gap))
-            dropped += merged.dropped
-            assert shown(merged.changed) == naive.add(step)
-            assert merged.records == len(step)
-    assert dropped == naive.dropped
-    assert len(state) == 0, "at the end nothing is left"
+    with opened(where, operator(gap, lateness), SCHEMA) as home:
+        state, naive = home.fresh(), Naive(gap, lateness)
+        dropped, watermark = 0, -20
+        for step in [*plan, Later(MAX_WATERMARK)]:
+            if isinstance(step, str):
+                state = again(home, state, 1 if step == "restore" else 3)
+            elif isinstance(step, Later):
+                watermark = min(watermark + step.ms, MAX_WATERMARK)
+                assert shown(state.advance(watermark)) == naive.advance(watermark)
+            else:
+                merged = state.merge(partial(step, gap))
+                dropped += merged.dropped
+                assert shown(merged.changed) == naive.add(step)
+                assert merged.records == len(step)
+        assert dropped == naive.dropped
+        assert home.held(state) == 0, "at the end nothing is left"
 
 
 def test_a_record_between_two_sessions_makes_one_of_them() -> None:

@@ -16,13 +16,13 @@ from lockgate_proto.messages import SlidingWindow, TumblingWindow
 
 from taskmanager.state import stored
 from taskmanager.state.event_clock import EventClock
-from taskmanager.state.sessions import SessionState
 from taskmanager.state.windowed import WindowedState
 from taskmanager.state.windows import shape_of
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tests.property.taskmanager_state import test_session_state as sessions
 from tests.property.taskmanager_state import test_windowed_state as windows
 from tests.property.taskmanager_state.window_fleet import GROUPS, KEYS, Fleet, group_of
+from tests.property.taskmanager_state.window_homes import opened
 
 parallelisms = st.integers(1, 5)
 records = st.lists(
@@ -35,61 +35,94 @@ rescales = st.builds("rescale {}".format, parallelisms)
 steps = st.lists(st.one_of(records, advances, advances, rescales), min_size=4, max_size=20)
 
 
+window_plans = (windows.kinds, st.sampled_from([0, 0, 5, 25]), parallelisms, steps)
+session_plans = (sessions.gaps, sessions.latenesses, parallelisms, steps)
+
+
 @settings(max_examples=200, deadline=None)
-@given(windows.kinds, st.sampled_from([0, 0, 5, 25]), parallelisms, steps)
+@given(*window_plans)
 def test_windows_fire_once_whoever_holds_their_key_next(
     kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
-    aggregate = windows.operator(kind, lateness)
-    assert aggregate.window is not None
-    shape = shape_of(aggregate.window)
-    fleet = Fleet(WindowedState, aggregate, windows.SCHEMA, parallelism)
-    naive = {key: windows.Naive(kind, lateness) for key in KEYS}
-    for step in [*plan, MAX_WATERMARK]:
-        if isinstance(step, str):
-            fleet.rescale(int(step.split()[1]))
-        elif isinstance(step, list):
-            told = fleet.merge(step, lambda mine: windows.partial(mine, shape.pane_ms, shape.offset_ms))
-            expected: dict[Any, Any] = {}
-            before = sum(one.dropped for one in naive.values())
-            for key in KEYS:
-                expected |= naive[key].add([one for one in step if one[0] == key])
-            assert dict(found for one in told for found in windows.shown(one.changed)) == expected
-            assert sum(one.dropped for one in told) == sum(one.dropped for one in naive.values()) - before
-        else:
-            for number, watermark in advancing(fleet, step):
-                expected = {}
-                for key in fleet.keys(number):
-                    expected |= naive[key].advance(watermark)
-                assert dict(windows.shown(fleet.subtasks[number].advance(watermark))) == expected
-    assert not sum(map(len, fleet.subtasks)), "at the end nothing is left"
+    compare_windows("memory", kind, lateness, parallelism, plan)
+
+
+@settings(max_examples=40, deadline=None)
+@given(*window_plans)
+def test_windows_in_rocksdb_fire_once_whoever_holds_their_key_next(
+    kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any]
+) -> None:
+    compare_windows("rocksdb", kind, lateness, parallelism, plan)
 
 
 @settings(max_examples=200, deadline=None)
-@given(sessions.gaps, sessions.latenesses, parallelisms, steps)
+@given(*session_plans)
 def test_sessions_fire_once_whoever_holds_their_key_next(
     gap: int, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
-    aggregate = sessions.operator(gap, lateness)
-    fleet = Fleet(SessionState, aggregate, sessions.SCHEMA, parallelism)
-    naive = {key: sessions.Naive(gap, lateness) for key in KEYS}
-    for step in [*plan, MAX_WATERMARK]:
-        if isinstance(step, str):
-            fleet.rescale(int(step.split()[1]))
-        elif isinstance(step, list):
-            told = fleet.merge(step, lambda mine: of_sessions(mine, gap))
-            before = sum(one.dropped for one in naive.values())
-            expected = [found for key in KEYS for found in naive[key].add([one for one in step if one[0] == key])]
-            assert sorted((found for one in told for found in sessions.shown(one.changed)), key=repr) == sorted(
-                expected, key=repr
-            )
-            assert sum(one.dropped for one in told) == sum(one.dropped for one in naive.values()) - before
-        else:
-            for number, watermark in advancing(fleet, step):
-                expected = [found for key in fleet.keys(number) for found in naive[key].advance(watermark)]
-                shown = sessions.shown(fleet.subtasks[number].advance(watermark))
-                assert shown == sorted(expected, key=repr)
-    assert not sum(map(len, fleet.subtasks)), "at the end nothing is left"
+    compare_sessions("memory", gap, lateness, parallelism, plan)
+
+
+@settings(max_examples=40, deadline=None)
+@given(*session_plans)
+def test_sessions_in_rocksdb_fire_once_whoever_holds_their_key_next(
+    gap: int, lateness: int, parallelism: int, plan: list[Any]
+) -> None:
+    compare_sessions("rocksdb", gap, lateness, parallelism, plan)
+
+
+def compare_windows(
+    where: str, kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any]
+) -> None:
+    """Plays a plan with both and compares all they say."""
+    aggregate = windows.operator(kind, lateness)
+    assert aggregate.window is not None
+    shape = shape_of(aggregate.window)
+    with opened(where, aggregate, windows.SCHEMA) as home:
+        fleet = Fleet(home, parallelism)
+        naive = {key: windows.Naive(kind, lateness) for key in KEYS}
+        for step in [*plan, MAX_WATERMARK]:
+            if isinstance(step, str):
+                fleet.rescale(int(step.split()[1]))
+            elif isinstance(step, list):
+                told = fleet.merge(step, lambda mine: windows.partial(mine, shape.pane_ms, shape.offset_ms))
+                expected: dict[Any, Any] = {}
+                before = sum(one.dropped for one in naive.values())
+                for key in KEYS:
+                    expected |= naive[key].add([one for one in step if one[0] == key])
+                assert dict(found for one in told for found in windows.shown(one.changed)) == expected
+                assert sum(one.dropped for one in told) == sum(one.dropped for one in naive.values()) - before
+            else:
+                for number, watermark in advancing(fleet, step):
+                    expected = {}
+                    for key in fleet.keys(number):
+                        expected |= naive[key].advance(watermark)
+                    assert dict(windows.shown(fleet.subtasks[number].advance(watermark))) == expected
+        assert not fleet.held(), "at the end nothing is left"
+
+
+def compare_sessions(where: str, gap: int, lateness: int, parallelism: int, plan: list[Any]) -> None:
+    """Plays a plan with both and compares all they say."""
+    with opened(where, sessions.operator(gap, lateness), sessions.SCHEMA) as home:
+        fleet = Fleet(home, parallelism)
+        naive = {key: sessions.Naive(gap, lateness) for key in KEYS}
+        for step in [*plan, MAX_WATERMARK]:
+            if isinstance(step, str):
+                fleet.rescale(int(step.split()[1]))
+            elif isinstance(step, list):
+                told = fleet.merge(step, lambda mine: of_sessions(mine, gap))
+                before = sum(one.dropped for one in naive.values())
+                expected = [found for key in KEYS for found in naive[key].add([one for one in step if one[0] == key])]
+                assert sorted((found for one in told for found in sessions.shown(one.changed)), key=repr) == sorted(
+                    expected, key=repr
+                )
+                assert sum(one.dropped for one in told) == sum(one.dropped for one in naive.values()) - before
+            else:
+                for number, watermark in advancing(fleet, step):
+                    expected = [found for key in fleet.keys(number) for found in naive[key].advance(watermark)]
+                    shown = sessions.shown(fleet.subtasks[number].advance(watermark))
+                    assert shown == sorted(expected, key=repr)
+        assert not fleet.held(), "at the end nothing is left"
 
 
 def advancing(fleet: Fleet, step: Any) -> list[tuple[int, int]]:

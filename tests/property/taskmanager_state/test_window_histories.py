@@ -26,19 +26,22 @@ from lockgate_proto.messages import (
     TumblingWindow,
 )
 
-from taskmanager.state import buffered, sessions, windowed
+from taskmanager.state import buffered, join_rocks, join_table, sessions, windowed
 from taskmanager.state.backend import InlineBackend
-from taskmanager.state.join_store import JoinStore
+from taskmanager.state.join_home import JoinSpec
+from taskmanager.state.join_store import JoinStore, JoinStores
 from taskmanager.state.scratch import ScratchFolder
 from taskmanager.state.store import FrozenStore, StoreSpec
-from taskmanager.state.stores import StoreMaker, full_every_in_memory
+from taskmanager.state.stores import StoreMaker
 from taskmanager.state.windows import shape_of
 from taskmanager.task.program import SnapshotOrder
+from tests.join_homes import waiting
 from tests.property.taskmanager_state import test_interval_join_state as join_models
 from tests.property.taskmanager_state import test_session_state as session_models
 from tests.property.taskmanager_state import test_windowed_state as window_models
 from tests.property.taskmanager_state.store_world import GROUPS, StoreWorld
 from tests.property.taskmanager_state.test_store_histories import BACKENDS, perform
+from tests.property.taskmanager_state.window_homes import rows_of_savepoint, split_up
 
 KINDS = {"tumbling": TumblingWindow(10, 3), "sliding": SlidingWindow(10, 4), "session": SessionWindow(6)}
 PARTS = (range(3), range(3, 4), range(4, GROUPS))
@@ -139,33 +142,28 @@ class WindowWorld(TimeWorld):
         for one in self.completed.all():
             for stores in self.each_restored(one.checkpoint_id):
                 model = copy.deepcopy(self.contents[one.checkpoint_id])
-                assert {store._state.clock.now for store in stores} == {model.watermark}
+                assert {store.clock.now for store in stores} == {model.watermark}
                 for watermark in (self.now + 4, 10 * FAR):
                     self.require_same(stores, model, watermark)
-                assert sum(len(store._state) for store in stores) == 0
-
-
-class JoinHome(JoinStore):
-    """With an end, as StoreWorld knows stores."""
-
-    def close(self) -> None:
-        """There is nothing but memory."""
+                assert sum(map(rows_left, stores)) == 0
+                for store in stores:
+                    store.close()
 
 
 class JoinMaker:
     """JoinStores as StoreWorld knows makers."""
 
-    def __init__(self, operator: IntervalJoin, choice: StateBackend) -> None:
-        self.operator, self.full_every = operator, full_every_in_memory(choice)
+    def __init__(self, operator: IntervalJoin, choice: StateBackend, scratch: ScratchFolder) -> None:
+        self.operator, self.stores = operator, JoinStores(choice, scratch)
 
-    def fresh(self, _spec: object, _schema: object) -> JoinHome:
-        store = JoinHome("count", self.operator, GROUPS, range(GROUPS), self.full_every)
+    def fresh(self, _spec: object, _schema: object) -> JoinStore:
+        store = self.stores.fresh(JoinSpec("count", self.operator, GROUPS, range(GROUPS)))
         for side, schema in join_models.SCHEMAS.items():
             store.accept(side, schema)
         return store
 
-    def restored(self, spec: Any, states: Sequence[OperatorState], number: int) -> JoinHome:
-        store = JoinHome("count", self.operator, GROUPS, spec.key_groups, self.full_every)
+    def restored(self, spec: Any, states: Sequence[OperatorState], number: int) -> JoinStore:
+        store = self.stores.fresh(JoinSpec("count", self.operator, GROUPS, spec.key_groups))
         store.restore(states, number)
         return store
 
@@ -174,7 +172,8 @@ class JoinWorld(TimeWorld):
     """Of an interval join."""
 
     def __init__(self, choice: StateBackend, operator: IntervalJoin) -> None:
-        super().__init__(choice, lambda _: JoinMaker(operator, choice), join_models.Naive(operator))
+        make = lambda scratch: JoinMaker(operator, choice, scratch)  # noqa: E731
+        super().__init__(choice, make, join_models.Naive(operator))
         self.count = 0
         for side in (LEFT, RIGHT):
             self.add(side, [(f"{side.name}-{key}", time) for key, time in BASE])
@@ -223,8 +222,9 @@ class JoinWorld(TimeWorld):
         for one in self.completed.all():
             model = self.contents[one.checkpoint_id]
             for stores in self.each_restored(one.checkpoint_id):
-                assert sum(map(len, stores)) == sum(map(model.kept, (LEFT, RIGHT))), "nothing comes back"
-                assert sum(map(waiting, stores), Counter()) == self.kept(model)
+                assert sum(map(numbers_in, stores), Counter()) == self.kept(model), "nothing comes back"
+                for store in stores:
+                    store.close()
 
     def kept(self, model: Any) -> Counter[Any]:
         """The rows that a partner may still come for."""
@@ -237,17 +237,21 @@ class JoinWorld(TimeWorld):
         )
 
 
-def waiting(store: JoinStore) -> Counter[Any]:
-    """The rows of a store, read through a savepoint."""
-    found: Counter[Any] = Counter()
-    writer = InlineBackend(1 << 30).writer(1)
-    for state in (one.persist(1, writer) for one in store.snapshot(SnapshotOrder(is_savepoint=True))):
-        assert state.handle is not None
-        assert not state.increments
-        side, (whole,) = store._read(state)
-        for batch in whole.batches:
-            found.update((side, row["k"], row["__event_time"], row[NUMBERS[side]]) for row in batch.to_pylist())
-    return found
+def numbers_in(store: JoinStore) -> Counter[Any]:
+    """The rows of a store: side, key, time and number."""
+    return Counter(
+        (side, row["k"], row["__event_time"], row[NUMBERS[side]])
+        for side, table in waiting(store).items()
+        for row in table.to_pylist()
+    )
+
+
+def rows_left(store: Any) -> int:
+    """How many rows a store of windows has."""
+    frozen = store.snapshot(SnapshotOrder(is_savepoint=True))
+    state = frozen.persist(1, InlineBackend(1 << 30).writer(1))
+    frozen.release()
+    return rows_of_savepoint(state)
 
 
 @contextmanager
@@ -258,7 +262,10 @@ def eager(is_eager: bool) -> Iterator[None]:
             for module in (buffered, sessions, windowed):
                 patch.setattr(module, "_FEW_ROWS", 0)
             patch.setattr(buffered, "_LEAST_COUNTED_MS", 1)
-            patch.setattr(buffered, "_AT_ONCE", 7)
+            for module in (buffered, join_rocks):
+                patch.setattr(module, "_AT_ONCE", 7)
+            patch.setattr(join_rocks, "_ROWS_A_CLEARING", 3)
+            patch.setattr(join_table, "_TAIL_BYTES", 60)
         yield
 
 
@@ -304,7 +311,7 @@ def play(world: TimeWorld, plan: list[tuple[Any, ...]]) -> None:
 def test_every_kept_checkpoint_of_windows_goes_on_like_the_model(
     kind: str, backend: str, lateness: int, is_eager: bool, plan: list[tuple[Any, ...]]
 ) -> None:
-    with eager(is_eager):
+    with eager(is_eager), split_up(is_eager):
         play(WindowWorld(BACKENDS[backend], KINDS[kind], lateness), plan)
 
 

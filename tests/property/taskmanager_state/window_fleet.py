@@ -8,16 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 from lockgate_proto.key_groups import key_group_range
-from lockgate_proto.messages import KeyedAggregate
 
-from taskmanager.state import stored
-from taskmanager.state.sessions import SessionState
 from taskmanager.state.store import Merged
-from taskmanager.state.windowed import WindowedState
+from tests.property.taskmanager_state.window_homes import GROUPS, Home
 
-GROUPS = 16
 KEYS = ("a", "b", "c", "dd", "e", None, "gg", "h")
-State = WindowedState | SessionState
 
 
 def hash_of(key: str | None) -> int:
@@ -33,10 +28,10 @@ def group_of(key: str | None) -> int:
 class Fleet:
     """Subtasks that share the key groups of one operator."""
 
-    def __init__(self, kind: type[State], operator: KeyedAggregate, schema: pa.Schema, parallelism: int) -> None:
-        self._kind, self._operator, self._schema = kind, operator, schema
+    def __init__(self, home: Home, parallelism: int) -> None:
+        self._home = home
         self._ranges = self._dealt(parallelism)
-        self.subtasks: list[State] = [kind(operator, schema, GROUPS, one) for one in self._ranges]
+        self.subtasks: list[Any] = [home.fresh(one) for one in self._ranges]
 
     def keys(self, subtask: int, keys: Iterable[str | None] = KEYS) -> list[str | None]:
         """Those of a subtask."""
@@ -49,19 +44,16 @@ class Fleet:
 
     def rescale(self, parallelism: int) -> None:
         """Out of a snapshot: every subtask gets what those had that held some of its key groups."""
-        mark = stored.signature(self._operator)
-        before = [(owned, one.freeze().to_buffer()) for owned, one in zip(self._ranges, self.subtasks, strict=True)]
+        before = [(owned, self._home.stored(one)) for owned, one in zip(self._ranges, self.subtasks, strict=True)]
         self._ranges = self._dealt(parallelism)
         self.subtasks = []
         for owned in self._ranges:
-            pieces = [
-                stored.read(data, "f", signature=mark, max_parallelism=GROUPS, wanted=owned)
-                for then, data in before
-                if max(then.start, owned.start) < min(then.stop, owned.stop)
-            ]
-            state = self._kind(self._operator, pieces[0].partial_schema, GROUPS, owned)
-            state.restore(pieces)
-            self.subtasks.append(state)
+            pieces = [one for then, one in before if max(then.start, owned.start) < min(then.stop, owned.stop)]
+            self.subtasks.append(self._home.restored(pieces, owned))
+
+    def held(self) -> int:
+        """How many rows there are."""
+        return sum(map(self._home.held, self.subtasks))
 
     @staticmethod
     def _dealt(parallelism: int) -> list[range]:

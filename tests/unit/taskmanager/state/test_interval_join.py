@@ -1,22 +1,29 @@
-"""The buffers of an interval join: what costs what, what a snapshot holds, and what is refused."""
+"""An interval join in every home of its rows: when they wait, what a snapshot holds, and what is refused.
+
+In memory also what costs what, and increments.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from lockgate_proto.messages import CheckpointMetadata, IntervalJoin, JoinSide, StateHandle, SubtaskState
+from lockgate_proto.messages import CheckpointMetadata, IntervalJoin, JoinSide, OperatorState, StateHandle, SubtaskState
 
 from coordinator.checkpoint.handles import completed_handles
 from taskmanager.state.backend import InlineBackend, load
 from taskmanager.state.buffered import BufferedRows
+from taskmanager.state.join_heap import JoinHeap
+from taskmanager.state.join_home import JoinSpec
 from taskmanager.state.join_store import JoinStore
 from taskmanager.state.pieces import Pieces
 from taskmanager.task.program import BY_ITSELF, SnapshotOrder, StateUnreadable, UserError
 from taskmanager.task.watermarks import MAX_WATERMARK
+from tests.join_homes import HOMES, JoinFolder, count_of, join_folder, waiting
 
 LEFT, RIGHT = JoinSide.LEFT, JoinSide.RIGHT
 JOIN = IntervalJoin(("k",), ("k",), "at", "at", -5, 10)
@@ -30,11 +37,33 @@ def rows(*records: tuple[int | None, int | None], value: str = "v") -> pa.Table:
     return pa.table([pa.array(one, pa.int64()) for one in (keys, times, hashes, times)], names=names)
 
 
-def store(join: IntervalJoin = JOIN, groups: range = range(8)) -> JoinStore:
-    made = JoinStore("match", join, 8, groups)
-    made.accept(LEFT, rows(value="l").schema)
-    made.accept(RIGHT, rows(value="r").schema)
-    return made
+Make = Callable[..., JoinStore]
+
+
+@pytest.fixture
+def folder() -> Iterator[JoinFolder]:
+    """Where the joins of a test work."""
+    with join_folder() as made:
+        yield made
+
+
+@pytest.fixture(params=list(HOMES))
+def store(folder: JoinFolder, request: pytest.FixtureRequest) -> Make:
+    """Makes joins of JOIN, or another, which know their columns unless they are to be restored."""
+
+    def make(join: IntervalJoin = JOIN, *, is_fresh: bool = True) -> JoinStore:
+        made = folder.store(HOMES[request.param], join, 8)
+        for side, value in ((LEFT, "l"), (RIGHT, "r")) if is_fresh else ():
+            made.accept(side, rows(value=value).schema)
+        return made
+
+    return make
+
+
+def saved(home: JoinStore) -> list[OperatorState]:
+    """A savepoint."""
+    writer = InlineBackend(1 << 20).writer(1)
+    return [one.persist(1, writer) for one in home.snapshot(SnapshotOrder(is_savepoint=True))]
 
 
 def pairs(home: JoinStore, side: JoinSide, *records: tuple[int | None, int | None]) -> list[tuple[int, int]]:
@@ -42,49 +71,48 @@ def pairs(home: JoinStore, side: JoinSide, *records: tuple[int | None, int | Non
     return sorted((row["l"], row["r"]) for table in found for row in table.to_pylist())
 
 
-def test_both_ends_of_the_interval_are_in_it() -> None:
+def test_both_ends_of_the_interval_are_in_it(store: Make) -> None:
     home = store()
     assert pairs(home, LEFT, (1, 100)) == []
     assert pairs(home, RIGHT, (1, 94), (1, 95), (1, 110), (1, 111), (2, 100)) == [(100, 95), (100, 110)]
     assert pairs(home, LEFT, (1, 101), (None, 100)) == [(101, 110), (101, 111)]
 
 
-def test_a_row_waits_until_no_partner_can_come() -> None:
+def test_a_row_waits_until_no_partner_can_come(store: Make) -> None:
     home = store()
     pairs(home, LEFT, (1, 100))
     home.advance(109)
     assert pairs(home, RIGHT, (1, 110)) == [(100, 110)]
     home.advance(110)
     assert home.merge(RIGHT, rows((1, 110), (1, None), value="r")).dropped == 2, "too late, and without a time"
-    state = home.snapshot(BY_ITSELF)
-    assert [len(one.frozen.to_buffer()) > 0 for one in state] == [True, True]
-    again = store()
-    again.restore([one.persist(1, InlineBackend(1 << 20).writer(1)) for one in state], 1)
-    assert len(again) == 1, "of the right, whose left may still come; the left row is over"
+    assert {side: table.num_rows for side, table in waiting(home).items()} == {LEFT: 0, RIGHT: 1}
+    again = store(is_fresh=False)
+    again.restore(saved(home), 1)
+    assert count_of(again) == 1, "of the right, whose left may still come; the left row is over"
 
 
-def test_what_can_only_find_partners_in_the_past_is_not_kept() -> None:
+def test_what_can_only_find_partners_in_the_past_is_not_kept(store: Make) -> None:
     home = store(replace(JOIN, lower_ms=-10, upper_ms=-5))
     pairs(home, RIGHT, (1, 92))
     home.advance(99)
     assert pairs(home, LEFT, (1, 100)) == [(100, 92)]
-    assert len(home) == 1
+    assert count_of(home) == 1
 
 
-def test_the_end_of_the_input_is_no_event_time() -> None:
+def test_the_end_of_the_input_is_no_event_time(store: Make) -> None:
     home = store()
     pairs(home, LEFT, (1, 100))
     home.advance(99)
     home.advance(MAX_WATERMARK)
-    again = store()
-    again.restore([one.persist(1, InlineBackend(1 << 20).writer(1)) for one in home.snapshot(BY_ITSELF)], 1)
+    again = store(is_fresh=False)
+    again.restore(saved(home), 1)
     assert pairs(again, RIGHT, (1, 101)) == [(100, 101)]
 
 
 @pytest.mark.parametrize(
     ("join", "held"), [(JOIN, 10), (replace(JOIN, upper_ms=0), 5), (replace(JOIN, lower_ms=3), 10)]
 )
-def test_the_watermark_is_held_back_by_the_longer_way(join: IntervalJoin, held: int) -> None:
+def test_the_watermark_is_held_back_by_the_longer_way(store: Make, join: IntervalJoin, held: int) -> None:
     assert store(join).held_back_ms == held
     assert store(IntervalJoin(("k",), ("k",), "at", "at", -9, -3)).held_back_ms == 9
 
@@ -109,7 +137,7 @@ def test_forgotten_rows_give_their_place_back() -> None:
         home.forget(start - 5_000)
     assert len(home._pieces) < 30_000
     found = [rows for _, rows in home.near(np.array([7]), np.array([199_000]), np.array([199_999]))]
-    assert sorted(home.take(np.concatenate(found)).column("v").to_pylist()) == list(range(199_000, 200_000))
+    assert sorted(pa.Table.from_batches(found).column("v").to_pylist()) == list(range(199_000, 200_000))
 
 
 def test_pieces_are_few_and_any_rows_come_in_the_order_asked_for() -> None:
@@ -124,19 +152,19 @@ def test_pieces_are_few_and_any_rows_come_in_the_order_asked_for() -> None:
     assert pieces.take(asked[:0]).num_rows == 0
 
 
-def test_another_join_is_not_restored() -> None:
+def test_another_join_is_not_restored(store: Make) -> None:
     home = store()
     pairs(home, LEFT, (1, 100))
-    state = [one.persist(1, InlineBackend(1 << 20).writer(1)) for one in home.snapshot(BY_ITSELF)]
-    again = store(replace(JOIN, right_prefix="r_"))
+    state = saved(home)
+    again = store(replace(JOIN, right_prefix="r_"), is_fresh=False)
     again.restore(state, 1)
-    assert len(again) == 1, "names of results may change"
+    assert count_of(again) == 1, "names of results may change"
     with pytest.raises(StateUnreadable, match="keep keys, times and bounds as they were"):
-        store(replace(JOIN, upper_ms=11)).restore(state, 1)
+        store(replace(JOIN, upper_ms=11), is_fresh=False).restore(state, 1)
     with pytest.raises(StateUnreadable, match="is missing in the checkpoint"):
-        store().restore([replace(state[0], handle=None)], 1)
+        store(is_fresh=False).restore([replace(state[0], handle=None)], 1)
     with pytest.raises(StateUnreadable, match="cannot be read as keyed state"):
-        store().restore([replace(state[0], handle=StateHandle(inline=b"nonsense"))], 1)
+        store(is_fresh=False).restore([replace(state[0], handle=StateHandle(inline=b"nonsense"))], 1)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +175,8 @@ def test_another_join_is_not_restored() -> None:
         ({"k": pa.list_(pa.int64())}, "column 'k' of type list<item: int64> cannot be a key"),
     ],
 )
-def test_sides_that_do_not_fit_are_refused(schema: dict[str, Any], message: str) -> None:
-    home = JoinStore("match", JOIN, 8, range(8))
+def test_sides_that_do_not_fit_are_refused(store: Make, schema: dict[str, Any], message: str) -> None:
+    home = store(is_fresh=False)
     home.accept(LEFT, rows().schema)
     assert home.schema() is None
     with pytest.raises(UserError, match=message):
@@ -169,10 +197,12 @@ def rows_in(handle: StateHandle | None) -> list[int]:
     return sorted(times)
 
 
-def incremental(groups: range = range(8)) -> JoinStore:
-    made = JoinStore("match", JOIN, 8, groups, full_every=4)
-    made.accept(LEFT, rows(value="l").schema)
-    made.accept(RIGHT, rows(value="r").schema)
+def incremental(groups: range = range(8), *, is_fresh: bool = True) -> JoinStore:
+    """In memory."""
+    spec = JoinSpec("match", JOIN, 8, groups)
+    made = JoinStore(spec, JoinHeap(spec, full_every=4))
+    for side, value in ((LEFT, "l"), (RIGHT, "r")) if is_fresh else ():
+        made.accept(side, rows(value=value).schema)
     return made
 
 
@@ -195,19 +225,19 @@ def test_an_increment_holds_the_rows_added_since_its_base_and_each_side_has_its_
     pairs(home, LEFT, (7, 60))
     states.append(kept(home, 3, 4, states))
     assert [rows_in(one) for one in states[2].operators[0].increments] == [[50, 50], [60]]
-    again = JoinStore("match", JOIN, 8, range(8), full_every=4)
+    again = incremental(is_fresh=False)
     again.restore(states[2].operators, 4)
-    assert len(again) == 603 + 300, "what event time has purged since it was stored does not come back"
+    assert count_of(again) == 603 + 300, "what event time has purged since it was stored does not come back"
     assert pairs(again, RIGHT, (1, 60)) == pairs(home, RIGHT, (1, 60)) == [(50, 60), (50, 60)]
     states.append(kept(again, 4, 5, states))
     assert [len(one.increments) for one in states[3].operators] == [3, 3], "a restored state is a base"
-    halves = [JoinStore("match", JOIN, 8, groups, full_every=4) for groups in (range(4), range(4, 8))]
+    halves = [incremental(groups, is_fresh=False) for groups in (range(4), range(4, 8))]
     for half in halves:
         half.restore(states[3].operators, 5)
         assert kept(half, 5, 6, states).operators[0].increments == (), "another subtask's is none"
-    whole = JoinStore("match", JOIN, 8, range(8), full_every=4)
+    whole = incremental(is_fresh=False)
     whole.restore([one for number, half in enumerate(halves) for one in kept(half, 0, 7 + number, []).operators], 7)
-    assert len(whole) == len(again)
+    assert count_of(whole) == count_of(again)
 
 
 def test_rows_that_come_and_go_leave_increments_small() -> None:
@@ -220,10 +250,11 @@ def test_rows_that_come_and_go_leave_increments_small() -> None:
         home.advance(2000 * turn + 1500)
         states.append(kept(home, turn, turn + 1, states))
         assert [len(rows_in(one)) for one in states[-1].operators[0].increments] == [0] * turn
-    assert len(home._state.sides[LEFT].rows._pieces) < 18_000, "21,000 rows have been here"
-    again = JoinStore("match", JOIN, 8, range(8), full_every=4)
+    rows_there: Any = home._state.sides[LEFT].rows
+    assert len(rows_there._pieces) < 18_000, "21,000 rows have been here"
+    again = incremental(is_fresh=False)
     again.restore(states[-1].operators, 4)
-    assert len(again) == 6_000
+    assert count_of(again) == 6_000
 
 
 def test_a_side_makes_room_for_what_the_other_has_yet_to_store() -> None:
@@ -233,7 +264,8 @@ def test_a_side_makes_room_for_what_the_other_has_yet_to_store() -> None:
     first = kept(home, 0, 1, [])
     pairs(home, RIGHT, *((key, 2000) for key in range(2000)))
     pairs(home, LEFT, *((key, 1000) for key in range(500)))
-    full = sum(one.frozen.to_buffer().size for one in home.snapshot(BY_ITSELF))
+    frozen: Any = home.snapshot(BY_ITSELF)
+    full = sum(one.frozen.to_buffer().size for one in frozen)
     second = kept(home, 1, 2, [first], limit=full)
     assert [one.increments for one in second.operators] == [(), ()]
     third = kept(home, 1, 3, [first], limit=2 * full)

@@ -14,12 +14,13 @@ from lockgate_proto.messages import (
     OperatorState,
     SessionWindow,
     SlidingWindow,
+    StateKind,
     TumblingWindow,
     Window,
 )
 
 from taskmanager.state.backend import make_backend
-from taskmanager.task.program import SnapshotOrder
+from taskmanager.task.program import SnapshotOrder, StateUnreadable
 
 from .test_store_contract import BACKENDS, GROUPS, SAVEPOINT, SUMS, Bench
 
@@ -109,7 +110,9 @@ def test_chains_of_windows_can_be_divided_and_put_together(tmp_path: Path, backe
             part.merge(sums(*((key, OPEN) for key in mine)))
             states.append(bench.stored(part, 4, SnapshotOrder(3), number))
         lengths = {len(one.increments) for one in (chained, *states)}
-        assert lengths == ({0} if backend == "filesystem" else {1})
+        assert lengths == ({0} if backend in {"filesystem", "rocksdb"} else {1})
+        shared = [{one.checkpoint_id for one in state.files} for state in (chained, *states)]
+        assert shared == ([{1, 2}, {3, 4}, {3, 4}] if backend == "rocksdb" else [set()] * 3)
         whole = bench.restored(operator, *states, number=4)
         savepoint = bench.stored(whole, 5, SAVEPOINT)
         assert savepoint.increments == ()
@@ -119,3 +122,73 @@ def test_chains_of_windows_can_be_divided_and_put_together(tmp_path: Path, backe
             assert fired(one) == expected
     finally:
         bench.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("target", BACKENDS)
+@pytest.mark.parametrize("source", BACKENDS)
+def test_every_backend_reads_every_backends_savepoints_of_windows(
+    tmp_path: Path, source: str, target: str, kind: str
+) -> None:
+    one, other = Bench(BACKENDS[source], tmp_path / "one"), Bench(BACKENDS[target], tmp_path / "other")
+    operator, everybody = windowed(kind), range(100)
+    try:
+        before: Any = one.fresh(operator, sums((0, 0)).schema)
+        before.merge(sums(*((key, OPEN) for key in everybody), (1, 0), (2, 40), (3, 40)))
+        before.merge(sums((3, OPEN), (4, OPEN + 1) if kind == "session" else (4, OPEN)))
+        assert before.advance(29).num_rows == (2 if kind == "sliding" else 1)
+        savepoint = one.stored(before)
+        assert savepoint.kind is StateKind.KEYED_STATE
+        parts: list[Any] = [other.restored(operator, savepoint, groups=half) for half in (range(7), range(7, GROUPS))]
+        again: Any = other.restored(operator, *(other.stored(part, 2, part=at) for at, part in enumerate(parts)))
+        assert again.merge(sums((1, 0))).dropped == 1, "what had fired stays fired"
+        for store in (before, again):
+            assert fired(store) == {
+                f"k{key}": {(2, 2) if key in {3, 4} else (1, 1)} | ({(1, 1)} if key in {2, 3} else set())
+                for key in everybody
+            }
+    finally:
+        one.close()
+        other.close()
+
+
+@pytest.mark.parametrize("groups", [[range(GROUPS)], [range(7), range(7, GROUPS)]])
+@pytest.mark.parametrize("kind", KINDS)
+def test_windows_that_were_in_memory_before_go_on_in_a_database(tmp_path: Path, kind: str, groups: list[range]) -> None:
+    """Checkpoints of earlier versions, which left windows in memory beside rocksdb: a full file and increments."""
+    old, new = Bench(BACKENDS["filesystem, incremental"], tmp_path), Bench(BACKENDS["rocksdb"], tmp_path)
+    operator, everybody = windowed(kind), range(1000)
+    try:
+        before: Any = old.fresh(operator, sums((0, 0)).schema)
+        before.merge(sums(*((key, OPEN) for key in everybody), *((key, 0) for key in everybody[:300])))
+        old.stored(before, 1, SnapshotOrder())
+        before.merge(sums((1, OPEN), (2, OPEN), (7, 200)))
+        before.advance(99)
+        state = old.stored(before, 2, SnapshotOrder(1))
+        assert (state.kind, len(state.increments)) == (StateKind.KEYED_STATE, 1)
+        stores: list[Any] = [new.restored(operator, state, groups=one, number=2) for one in groups]
+        for store in stores:
+            assert store.advance(99).num_rows == 0, "what had fired and was purged does not come back"
+            store.merge(sums())
+        checkpoints = [new.stored(one, 3, SnapshotOrder(2), at) for at, one in enumerate(stores)]
+        assert {one.kind for one in checkpoints} == {StateKind.ROCKSDB_STATE}
+        expected = {f"k{key}": {(2, 2) if key in {1, 2} else (1, 1)} for key in everybody}
+        expected["k7"] |= {(1, 1)}
+        for found in (fired(*stores), fired(new.restored(operator, *checkpoints, number=3))):
+            assert found == expected
+    finally:
+        old.close()
+        new.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_backends_say_that_they_do_not_read_a_databases_windows(tmp_path: Path, kind: str) -> None:
+    rocks, other = Bench(BACKENDS["rocksdb"], tmp_path), Bench(BACKENDS["filesystem"], tmp_path)
+    try:
+        store = rocks.fresh(windowed(kind), sums((0, 0)).schema)
+        store.merge(sums((1, OPEN)))
+        with pytest.raises(StateUnreadable, match="take a savepoint"):
+            other.restored(windowed(kind), rocks.stored(store, 1, SnapshotOrder()))
+    finally:
+        rocks.close()
+        other.close()

@@ -16,11 +16,8 @@ from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
     CheckpointMetadata,
-    FilesystemBackend,
     KeyedAggregate,
-    MemoryBackend,
     OperatorState,
-    RocksdbBackend,
     SessionWindow,
     SlidingWindow,
     StateBackend,
@@ -34,7 +31,7 @@ from coordinator.checkpoint.handles import completed_handles
 from taskmanager.state.backend import InlineBackend, load
 from taskmanager.state.scratch import ScratchFolder
 from taskmanager.state.store import StoreSpec
-from taskmanager.state.stores import StoreMaker, full_every_in_memory
+from taskmanager.state.stores import StoreMaker
 from taskmanager.state.window_store import WindowStore
 from taskmanager.state.windows import WindowShape
 from taskmanager.task.program import BY_ITSELF, SnapshotOrder, StateUnreadable
@@ -232,19 +229,15 @@ def test_windows_that_come_and_go_leave_increments_small(kind: Any) -> None:
     assert len(again._state) == 6_000
 
 
-@pytest.mark.parametrize("backend", [None, MemoryBackend(), FilesystemBackend(), RocksdbBackend()])
-def test_increments_are_made_where_the_job_wants_them_and_beside_rocksdb(backend: Any) -> None:
-    choice = StateBackend(backend)
-    always = isinstance(backend, RocksdbBackend)
-    assert (full_every_in_memory(choice) > 1) == always
-    assert full_every_in_memory(StateBackend(backend, full_every=7)) == (10 if always else 7)
-    store = StoreMaker(choice, ScratchFolder(Path("unused"), "never")).fresh(
+@pytest.mark.parametrize("full_every", [0, 7])
+def test_increments_of_windows_are_made_where_the_job_wants_them(full_every: int) -> None:
+    store = StoreMaker(StateBackend(full_every=full_every), ScratchFolder(Path("unused"), "never")).fresh(
         spec(TumblingWindow(10)), partial((1, 0)).schema
     )
     store.merge(partial((1, 0), (2, 0), (3, 0)))
     stored(store)
     store.merge(partial((1, 0)))
-    assert bool(stored(store, SnapshotOrder(1), number=2).increments) == always
+    assert bool(stored(store, SnapshotOrder(1), number=2).increments) == (full_every > 1)
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(-7, 7), st.integers(0, 9), st.integers(-60, 60))
@@ -254,5 +247,6 @@ def test_what_has_expired_is_told_by_one_time(
     shape = WindowShape(size, min(slide, size), offset, lateness)
     panes = np.arange(-99, 99)
     assert ((panes <= shape.expired_until(watermark)) == shape.is_expired(panes, watermark)).all()
+    assert ((panes <= shape.fired_until(watermark)) == shape.is_over(shape.last_end(panes), watermark)).all()
     assert shape.expired_until(MIN_WATERMARK) == MIN_WATERMARK
     assert shape.expired_until(MAX_WATERMARK) > 1 << 62

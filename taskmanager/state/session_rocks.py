@@ -1,0 +1,208 @@
+"""Session windows in a RocksDB database: as many as the disk holds. See `session_table`.
+
+What sessions are is known to SessionState alone. It is given the sessions of the keys that a batch brings, or that are
+due, for as long as that takes; what it makes of them goes back into the database. In memory there is between batches
+nothing.
+
+A key is filed under a time at or before the first one at which something happens to it: a session is over, or is no
+longer kept. A session that goes on is not filed anew with every record, but when its key is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lockgate_proto.messages import SessionWindow
+
+from taskmanager.state import filling
+from taskmanager.state.arrays import numpy_of
+from taskmanager.state.due import NEVER
+from taskmanager.state.event_clock import EventClock, Restored
+from taskmanager.state.frozen_rocks import FrozenRocks, endless_chains, frozen_rocks
+from taskmanager.state.held_database import opened
+from taskmanager.state.layout import HASH, PANE
+from taskmanager.state.session_table import SessionTable, filed, filed_at, rows_in, value_of
+from taskmanager.state.sessions import SessionState
+from taskmanager.state.store import Merged, StoreSpec
+from taskmanager.state.time_index import bound, entry, name_of, time_of
+from taskmanager.task.program import SnapshotOrder
+
+Array = Any  # numpy.ndarray
+_KEYS_AT_ONCE = 50_000
+_END = 0  # the only kind of time that a key is filed under
+_UNKNOWN = -NEVER
+
+
+class SessionRocks:
+    """See KeyedStore, and WindowStore. The database's folder is removed by `close`."""
+
+    def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
+        """An empty one, or with the database that lies in `folder`. Raises UserError, OSError."""
+        window = spec.aggregation.window
+        assert window is not None
+        assert isinstance(window.kind, SessionWindow)
+        self.clock = EventClock(spec.max_parallelism, spec.key_groups)
+        self.chains = endless_chains()
+        self._spec = spec
+        self._gap_ms = window.kind.gap_ms
+        self._lateness_ms = window.allowed_lateness_ms
+        self._table = SessionTable(spec.aggregation, schema, spec.max_parallelism)
+        self._next = NEVER  # no key is filed before that
+        self.partial_schema = schema
+        self._empty = self._holding({}, self.clock)
+        self.schema = self._empty.schema
+        self.database = opened(folder, memory_bytes)
+
+    def merge(self, partial: pa.Table) -> Merged:
+        """See KeyedStore. Reads and writes all sessions of the keys."""
+        if not partial.num_rows:
+            return self._empty.merge(partial)
+        batch = partial.combine_chunks().to_batches()[0]
+        found = self._read(set(self._table.names(batch.filter(pc.is_valid(batch.column(PANE))))))
+        working = self._holding(found, self.clock)
+        working.advance(self.clock.now)  # purges what an earlier run would have kept longer; nothing fires
+        merged = working.merge(pa.Table.from_batches([batch]))
+        self._put(working, found)
+        return merged
+
+    def advance(self, watermark_ms: int) -> pa.Table:
+        """Results of the sessions that are over now that event time has come so far. Raises UserError."""
+        before = copy(self.clock)
+        self.clock.advance(watermark_ms)
+        fired = [self.schema.empty_table()]
+        if self._next <= self.clock.now + 1:
+            for names in self._due():
+                found = self._read(names)
+                working = self._holding(found, copy(before))
+                fired.append(working.advance(watermark_ms))
+                self._put(working, found)
+            self._next = self._following()
+        return pa.concat_tables(fired)
+
+    def snapshot(self, order: SnapshotOrder) -> FrozenRocks:
+        """See KeyedStore. Microseconds, unless the copy of the barrier before is not made yet."""
+        about = self._empty.about()
+        return frozen_rocks(self._spec.operator_id, self.database, about, self.chains, order, self._table)
+
+    def close(self) -> None:
+        """See KeyedStore."""
+        self.database.close()
+
+    def load(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """See restored_rocks.Filled. Sessions of a key may come at any distance."""
+        for rows in filling.cut(batches, _KEYS_AT_ONCE):
+            together, times = self._by_key(rows, self._last(rows) + self._gap_ms)
+            found = self._read(together)
+            for name, value in found.items():
+                together[name] = rows_in(value) + together[name]
+                times[name] = min(times[name], filed_at(value))
+            self._write(together, times, found)
+
+    def filled(self, told: Sequence[Restored]) -> None:
+        """See restored_rocks.Filled."""
+        self.clock.restore(told)
+        self._next = _UNKNOWN
+
+    def _holding(self, found: Mapping[bytes, bytes], clock: EventClock) -> SessionState:
+        """Sessions of some keys alone. found: as the database has them."""
+        made = SessionState(
+            self._spec.aggregation,
+            self.partial_schema,
+            self._spec.max_parallelism,
+            self._spec.key_groups,
+            clock=clock,
+        )
+        if found:
+            batch = self._table.stored_batch(list(found.items()))
+            hashes, names = numpy_of(batch, HASH), batch.schema.names
+            made.take_up(batch.select(names[: made.key_count]), hashes, batch.columns[made.key_count + 1 :])
+        return made
+
+    def _read(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Those of some keys that there are."""
+        wanted = sorted(names)
+        found = zip(wanted, self.database.get(wanted), strict=True)
+        return {name: value for name, value in found if value is not None}
+
+    def _put(self, working: SessionState, found: Mapping[bytes, bytes]) -> None:
+        """Writes the sessions of some keys. found: as they were."""
+        together: dict[bytes, bytes] = dict.fromkeys(found, b"")
+        times: dict[bytes, int] = {}
+        for rows in working.freeze().table().combine_chunks().to_batches():
+            made, times = self._by_key(rows, self._next_times(rows))
+            together |= made
+        for name in times.keys() & found.keys():
+            earlier = filed_at(found[name])
+            if self.clock.now + 1 < earlier <= times[name]:
+                times[name] = earlier
+        self._write(together, times, found)
+
+    def _by_key(self, rows: pa.RecordBatch, times: Array) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
+        """What is stored of each key, and the least of its times. rows: of a snapshot file; times: of each."""
+        together: dict[bytes, bytes] = {}
+        least: dict[bytes, int] = {}
+        for name, row, time in zip(*self._table.database_rows(rows), times.tolist(), strict=True):
+            if name in together:
+                together[name] += row
+                least[name] = min(least[name], time)
+            else:
+                together[name], least[name] = row, time
+        return together, least
+
+    def _write(self, together: Mapping[bytes, bytes], times: Mapping[bytes, int], found: Mapping[bytes, bytes]) -> None:
+        """Replaces what is stored of keys, nothing for those without rows. times: to file the others under."""
+        changes: dict[bytes, bytes | None] = {}
+        for name, rows in together.items():
+            old = found.get(name)
+            new = value_of(times[name], rows) if rows else None
+            if old == new:
+                continue
+            changes[name] = new
+            before, after = None if old is None else filed(old), None if new is None else filed(new)
+            if before is not None and before != after:
+                changes[entry(_END, before, name)] = None
+            if after is not None and before != after:
+                changes[entry(_END, after, name)] = b""
+        self.database.write(changes)
+        self._next = min([self._next, *times.values()])
+
+    def _next_times(self, rows: pa.RecordBatch) -> Array:
+        """When each session is over or, if it is already, no longer kept."""
+        ends = self._last(rows) + self._gap_ms
+        is_over = ends <= self.clock.reached.of(numpy_of(rows, HASH)) + 1
+        return np.where(is_over, ends + self._lateness_ms, ends)
+
+    def _last(self, rows: pa.RecordBatch) -> Array:
+        return numpy_of(rows, SessionState.time_column)
+
+    def _due(self) -> Iterator[list[bytes]]:
+        """The keys whose time has come, some number together. Those given are filed anew before the next are asked for.
+
+        Costs by those, and a look at each key group.
+        """
+        names: list[bytes] = []
+        first = self._next  # where removed entries lie before, which cost as well
+        for group in self._spec.key_groups:
+            at, end = bound(group, _END, first), bound(group, _END, self.clock.now + 2)
+            while found := self.database.names(at, end, _KEYS_AT_ONCE - len(names)):
+                names += map(name_of, found)
+                at = found[-1] + b"\0"
+                if len(names) >= _KEYS_AT_ONCE:
+                    yield names
+                    names = []
+        if names:
+            yield names
+
+    def _following(self) -> int:
+        """The time that the next key is filed under, when none is due."""
+        following = NEVER
+        for group in self._spec.key_groups:
+            start, end = bound(group, _END, self.clock.now + 2), bound(group, _END + 1, -NEVER)
+            following = min([following, *map(time_of, self.database.names(start, end, 1))])
+        return following

@@ -1,0 +1,176 @@
+"""Tumbling and sliding windows in a RocksDB database: as many as the disk holds. See `pane_table`.
+
+What windows are is known to WindowedState alone. It is given the rows that a batch or a firing needs, and no others,
+for as long as that takes; what it makes of them goes back into the database. In memory there is between batches only
+which panes there are. A firing takes the keys some ten thousand rows at a time, and a purge removes ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taskmanager.state import filling
+from taskmanager.state.arrays import numpy_of
+from taskmanager.state.event_clock import EventClock, Restored
+from taskmanager.state.frozen_rocks import FrozenRocks, endless_chains, frozen_rocks, group_key
+from taskmanager.state.held_database import opened
+from taskmanager.state.layout import HASH, PANE
+from taskmanager.state.pane_scan import Row, side_by_side
+from taskmanager.state.pane_table import PaneTable, in_panes, pane_key, pane_of
+from taskmanager.state.panes import Panes
+from taskmanager.state.rocks import database_names
+from taskmanager.state.rocksdb import ROWS_AT_ONCE
+from taskmanager.state.store import Merged, StoreSpec
+from taskmanager.state.windowed import WindowedState
+from taskmanager.state.windows import shape_of
+from taskmanager.task.program import SnapshotOrder
+
+Array = Any  # numpy.ndarray
+_PANES_AT_ONCE = 64  # beyond those of one window
+
+
+class WindowRocks:
+    """See KeyedStore, and WindowStore. The database's folder is removed by `close`."""
+
+    def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
+        """An empty one, or with the database that lies in `folder`. Raises UserError, OSError."""
+        assert spec.aggregation.window is not None
+        self.clock = EventClock(spec.max_parallelism, spec.key_groups)
+        self.chains = endless_chains()
+        self._spec = spec
+        self._shape = shape_of(spec.aggregation.window)
+        self._table = PaneTable(spec.aggregation, schema, spec.max_parallelism)
+        self._panes = Panes(spec.key_groups)
+        self.partial_schema = schema
+        self._empty = self._holding(())
+        self.schema = self._empty.schema
+        self.database = opened(folder, memory_bytes)
+
+    def merge(self, partial: pa.Table) -> Merged:
+        """See KeyedStore. Reads the rows of its keys and panes, and what windows that have fired are of besides."""
+        if not partial.num_rows:
+            return self._empty.merge(partial)
+        batch = partial.combine_chunks().to_batches()[0]
+        names = sorted(self._needed(batch.filter(pc.is_valid(batch.column(PANE)))))
+        found = {name: value for name, value in zip(names, self.database.get(names), strict=True) if value is not None}
+        working = self._holding(list(found.items()))
+        merged = working.merge(pa.Table.from_batches([batch]))
+        for rows in working.freeze().table().combine_chunks().to_batches():
+            changed = zip(*self._table.database_rows(rows), strict=True)
+            self.database.write({name: value for name, value in changed if found.get(name) != value})
+            self._note(rows)
+        return merged
+
+    def advance(self, watermark_ms: int) -> pa.Table:
+        """Results of the windows that are due now that event time has come so far. Raises UserError."""
+        before = self.clock.reached
+        self.clock.advance(watermark_ms)
+        waiting = self._panes.until(self.clock.now, self._shape.fired_until(before.least))
+        due = self._shape.due(waiting, before.least, self.clock.now)
+        fired = [self.schema.empty_table()]
+        for ends in self._portions(due):
+            panes = self._panes.within(pane for end in ends for pane in self._shape.panes(end))
+            fired += (self._holding(rows).fire(ends, before) for rows in self._rows_of(panes))
+        self._purge()
+        return pa.concat_tables(fired)
+
+    def snapshot(self, order: SnapshotOrder) -> FrozenRocks:
+        """See KeyedStore. Microseconds, unless the copy of the barrier before is not made yet."""
+        about = self._empty.about()
+        return frozen_rocks(self._spec.operator_id, self.database, about, self.chains, order, self._table)
+
+    def close(self) -> None:
+        """See KeyedStore."""
+        self.database.close()
+
+    def load(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """See restored_rocks.Filled."""
+        for rows in filling.cut(batches, ROWS_AT_ONCE):
+            self.database.itself.put(*self._table.database_rows(rows))
+
+    def filled(self, told: Sequence[Restored]) -> None:
+        """See restored_rocks.Filled. Costs a look at each pane in each key group."""
+        self.clock.restore(told)
+        for group in self._spec.key_groups:
+            at = group_key(group)
+            while found := self.database.names(at, group_key(group + 1), 1):
+                pane = pane_of(found[0])
+                self._panes.add(np.array([pane]), np.array([group]))
+                at = pane_key(group, pane + 1)
+
+    def _holding(self, rows: Sequence[Row]) -> WindowedState:
+        """Windows with these rows of the database alone."""
+        made = WindowedState(
+            self._spec.aggregation,
+            self.partial_schema,
+            self._spec.max_parallelism,
+            self._spec.key_groups,
+            clock=self.clock,
+        )
+        if rows:
+            batch = self._table.stored_batch(rows)
+            hashes, names = numpy_of(batch, HASH), batch.schema.names
+            made.take_up(batch.select(names[: made.key_count]), hashes, batch.columns[made.key_count + 1 :])
+        return made
+
+    def _needed(self, batch: pa.RecordBatch) -> set[bytes]:
+        """Names of the rows that a merge of this batch reads, as far as their panes have any."""
+        panes, hashes = numpy_of(batch, PANE), numpy_of(batch, HASH)
+        keys = [batch.column(name) for name in self._spec.aggregation.keys]
+        names = database_names(keys, hashes, self._spec.max_parallelism)
+        there = self._panes.among(panes)
+        needed = set(in_panes(list(compress(names, there)), panes[there]))
+        besides: dict[int, Array] = {}  # windows that overlap ask for the same
+        for pane, touched in self._empty.beside(panes, hashes):
+            besides.setdefault(pane, np.zeros(len(names), np.bool_))[touched] = True
+        for pane in self._panes.within(besides):
+            chosen = list(compress(names, besides[pane]))
+            needed.update(in_panes(chosen, np.full(len(chosen), pane)))
+        return needed
+
+    def _note(self, rows: pa.RecordBatch) -> None:
+        self._panes.add(numpy_of(rows, PANE), np.mod(numpy_of(rows, HASH), self._spec.max_parallelism))
+
+    def _portions(self, ends: Sequence[int]) -> Iterator[list[int]]:
+        """Ends of windows, as many together as have some number of panes."""
+        portion: list[int] = []
+        panes: set[int] = set()
+        at_once = self._shape.size_ms // self._shape.pane_ms + _PANES_AT_ONCE
+        for end in ends:
+            mine = self._panes.within(self._shape.panes(end))
+            if portion and len(panes.union(mine)) > at_once:
+                yield portion
+                portion, panes = [], set()
+            portion.append(end)
+            panes.update(mine)
+        if portion:
+            yield portion
+
+    def _rows_of(self, panes: Sequence[int]) -> Iterator[list[Row]]:
+        """All rows of some panes, some number at a time, those of a key together."""
+        rows: list[Row] = []
+        for group in self._panes.groups(panes):
+            ranges = [(pane_key(group, one), pane_key(group, one + 1)) for one in self._panes.in_group(panes, group)]
+            for portion in side_by_side(self.database.rows, ranges, ROWS_AT_ONCE):
+                rows += portion
+                if len(rows) >= ROWS_AT_ONCE:
+                    yield rows
+                    rows = []
+        if rows:
+            yield rows
+
+    def _purge(self) -> None:
+        """Forgets the panes that no window needs."""
+        gone = self._panes.until(self._shape.expired_until(self.clock.now))
+        if gone:
+            self.database.forget(
+                (pane_key(group, gone[0]), pane_key(group, gone[-1] + 1)) for group in self._panes.groups(gone)
+            )
+            self._panes.drop(gone)
