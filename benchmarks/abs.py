@@ -71,7 +71,8 @@ def check(database: Path, rows: int) -> None:
 
 def measure(arguments: argparse.Namespace) -> Measurement:
     """Rounds of all settings on one warm cluster; each round begins with another one."""
-    runs: dict[Setting, list[JobRun]] = {setting: [] for setting in SETTINGS}
+    settings = [one for one in SETTINGS if one is NONE or not arguments.only or one.key in arguments.only]
+    runs: dict[Setting, list[JobRun]] = {setting: [] for setting in settings}
     with WorkFolder("lockgate-abs-", say) as kept:
         say("starting a cluster: 2 task managers with 1 slot each ...")
         with (
@@ -81,8 +82,8 @@ def measure(arguments: argparse.Namespace) -> Measurement:
             for number in range(arguments.warm_up):
                 _once(client, NONE, f"warm-{number}", kept.path, arguments.rows)
             for number in range(arguments.rounds):
-                shift = number * 4 % len(SETTINGS)  # a JVM gets faster from run to run
-                for setting in (*SETTINGS[shift:], *SETTINGS[:shift]):
+                shift = number * (len(settings) // 2) % len(settings)  # a JVM gets faster from run to run
+                for setting in (*settings[shift:], *settings[:shift]):
                     key = f"{setting.key}-{number}"
                     runs[setting].append(_once(client, setting, key, kept.path, arguments.rows))
     if arguments.plot:
@@ -152,6 +153,9 @@ def main() -> int:
     options.add_argument("--rows", type=int, default=20_000_000, help="of each of the 2 sources")
     options.add_argument("--rounds", type=int, default=3, help="measured runs of each setting; the median counts")
     options.add_argument("--warm-up", type=int, default=3, help="runs before them")
+    options.add_argument(
+        "--only", nargs="+", metavar="SETTING", choices=[one.key for one in SETTINGS], help="against none; see --json"
+    )
     options.add_argument("--plot", metavar="FILE", default="", help="a picture, too: .png or .svg; needs matplotlib")
     return run(options.parse_args(), measure)
 

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,18 +61,19 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("only", nargs="*", metavar="MUTANT", help="default: all of them")
+    parser.add_argument("-j", "--jobs", type=int, default=2, metavar="N", help="so many at a time (default: 2)")
     options = parser.parse_args()
     chosen = [one for one in MUTANTS if not options.only or one.plugin in options.only]
     if not chosen:
         parser.error(f"no such mutant; there are {', '.join(one.plugin for one in MUTANTS)}")
     try:
-        return _prove(chosen)
+        return _prove(chosen, max(1, options.jobs))
     except CannotRun as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def _prove(mutants: Sequence[Mutant]) -> int:
+def _prove(mutants: Sequence[Mutant], jobs: int) -> int:
     tests = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
     sound = _run(tests, None)
     if sound.failed:
@@ -82,8 +84,7 @@ def _prove(mutants: Sequence[Mutant]) -> int:
     width = max(len(one.off) for one in mutants)
     print(f"{'switched off':{width}}  noticed by")
     survivors, broken = [], []
-    for mutant in mutants:
-        verdict = _run(mutant.tests, mutant.plugin)
+    for mutant, verdict in _verdicts(mutants, jobs):
         void = [f"{one.test}: {why}" for one in verdict.failed if (why := one.proves_nothing(mutant))]
         broken += [mutant.plugin] if void else []
         survivors += [] if verdict.failed else [mutant.plugin]
@@ -98,6 +99,17 @@ def _prove(mutants: Sequence[Mutant]) -> int:
         return 1
     print(f"all {len(mutants)} mutants are noticed")
     return 0
+
+
+def _verdicts(mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[Mutant, Verdict]]:
+    """In the order of the catalogue. Raises CannotRun."""
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [pool.submit(_run, mutant.tests, mutant.plugin) for mutant in mutants]
+        try:
+            for mutant, one in zip(mutants, running, strict=True):
+                yield mutant, one.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _run(tests: Sequence[str], plugin: str | None) -> Verdict:

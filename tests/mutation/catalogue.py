@@ -16,7 +16,6 @@ _ALIGNMENT = "tests/unit/taskmanager/barrier/test_barrier_handler.py"
 _HISTORIES = "tests/property/taskmanager_state/test_store_histories.py"
 _DIFFS = "tests/property/taskmanager_state/test_diff_histories.py"
 _WINDOWS = "tests/unit/taskmanager/state/test_window_store.py"
-_JOIN = "tests/unit/taskmanager/state/test_interval_join.py"
 _MACHINE = "tests/unit/taskmanager/task/test_subtask_machine.py"
 
 
@@ -193,10 +192,7 @@ MUTANTS = (
     Mutant(
         "purged_rows_again",
         "forgetting, in a restore from increments, what event time has purged",
-        (
-            f"{_WINDOWS}::test_a_session_that_was_purged_after_the_base_takes_nothing_in_after_a_restore",
-            f"{_JOIN}::test_an_increment_holds_the_rows_added_since_its_base_and_each_side_has_its_own",
-        ),
+        (f"{_WINDOWS}::test_what_the_end_of_the_input_has_fired_is_in_no_later_snapshot",),
     ),
     Mutant(
         "restored_timers",
