@@ -36,6 +36,10 @@ class Panes:
         present, places = np.unique(panes, return_inverse=True)
         return np.array([pane in self._groups for pane in present.tolist()], np.bool_)[places]
 
+    def all(self) -> list[int]:
+        """All panes, in order."""
+        return self._order
+
     def until(self, time_ms: int, after_ms: int | None = None) -> list[int]:
         """The panes that start at or before a moment, in order; after_ms: and behind that one."""
         first = 0 if after_ms is None else bisect.bisect_right(self._order, after_ms)

@@ -127,12 +127,8 @@ class WindowRocks:
         names = database_names(keys, hashes, self._spec.max_parallelism)
         there = self._panes.among(panes)
         needed = set(in_panes(list(compress(names, there)), panes[there]))
-        besides: dict[int, Array] = {}  # windows that overlap ask for the same
-        for pane, touched in self._empty.beside(panes, hashes):
-            besides.setdefault(pane, np.zeros(len(names), np.bool_))[touched] = True
-        for pane in self._panes.within(besides):
-            chosen = list(compress(names, besides[pane]))
-            needed.update(in_panes(chosen, np.full(len(chosen), pane)))
+        for pane, touched in self._empty.beside(panes, hashes, self._panes.all()):
+            needed.update(in_panes([names[place] for place in touched.tolist()], np.full(len(touched), pane)))
         return needed
 
     def _note(self, rows: pa.RecordBatch) -> None:

@@ -28,10 +28,10 @@ from taskmanager.state.frozen_windows import FrozenWindows
 from taskmanager.state.hashing import mixed
 from taskmanager.state.keys import KeyIndex, same_keys
 from taskmanager.state.layout import HASH, PANE, ROWS, WINDOW_END
+from taskmanager.state.pane_rows import PaneRows
 from taskmanager.state.store import Merged
 from taskmanager.state.window_columns import WINDOW_FIELDS, window_columns
 from taskmanager.state.windows import shape_of
-from taskmanager.task.watermarks import MIN_WATERMARK
 
 Array = Any  # numpy.ndarray
 _FEW_ROWS = 4096  # places of purged rows that do not matter
@@ -123,14 +123,20 @@ class WindowedState:
         """
         return pa.concat_tables([self.schema.empty_table(), *(self._fire(one, before) for one in self._portions(ends))])
 
-    def beside(self, panes: Array, hashes: Array) -> Iterator[tuple[int, Array]]:
+    def beside(self, panes: Array, hashes: Array, there: Sequence[int]) -> Iterator[tuple[int, Array]]:
         """What a merge reads besides its own rows: a pane, and the places of those rows whose keys it reads there.
 
-        panes, hashes: of the rows of the partial.
+        panes, hashes: of the rows of the partial; there: the panes that have rows at all, in order.
         """
-        if self._shape.size_ms > self._shape.pane_ms:
-            for end, touched in self._fired_before(panes, hashes):
-                yield from ((pane, touched) for pane in self._shape.panes(end))
+        if not len(panes) or self._shape.size_ms == self._shape.pane_ms or not self._shape.lateness_ms:
+            return
+        first, last = self._shape.kept_ends(panes, self.clock.reached.of(hashes))
+        start = first - self._shape.size_ms
+        stop = np.where(first <= last, last, start)
+        for pane in there[bisect.bisect_left(there, start.min()) : bisect.bisect_left(there, stop.max())]:
+            touched = np.flatnonzero((start <= pane) & (pane < stop))
+            if len(touched):
+                yield pane, touched
 
     def freeze(self) -> FrozenWindows:
         """The state as it is now. Microseconds, whatever its size."""
@@ -211,38 +217,40 @@ class WindowedState:
 
     def _fired_again(self, keys: pa.RecordBatch, rows: Array, panes: Array) -> pa.Table:
         """The windows of some distinct rows, just changed, that have fired and are still kept."""
-        changed = [self.schema.empty_table()]
-        for end, touched in self._fired_before(panes, self._hashes[rows]):
-            if self._shape.size_ms == self._shape.pane_ms:
-                mine = rows[touched]
-                changed.append(self._table(mine, np.full(len(mine), end), self._columns, mine))
-                continue
-            hashes = self._hashes[rows[touched]]
-            found = [self._found(keys.take(pa.array(touched)), hashes, pane) for pane in self._shape.panes(end)]
-            changed.append(self._added_up([(piece, np.full(len(piece), end)) for piece in found]))
+        first, last = self._shape.kept_ends(panes, self.clock.reached.of(self._hashes[rows]))
+        counts = np.maximum((last - first) // self._shape.slide_ms + 1, 0)
+        places = np.repeat(np.arange(len(rows)), counts)
+        ends = first[places] + (np.arange(len(places)) - (np.cumsum(counts) - counts)[places]) * self._shape.slide_ms
+        if self._shape.size_ms == self._shape.pane_ms or not len(places):
+            return self._table(rows[places], ends, self._columns, rows[places])
+        alone = keys.select(self._keys.names)
+        who = KeyIndex(self._keys).rows_of(alone, self._hashes[rows])  # rows of one key have one number
+        found = self._found(alone, rows, panes, who)
+        order = np.lexsort((ends, who[places]))
+        is_next = np.diff(who[places][order], prepend=-1).astype(bool) | np.diff(ends[order], prepend=0).astype(bool)
+        once = order[is_next]  # several rows may be in one window
+        changed = []
+        at_once = max(1, _ROWS_AT_ONCE * self._shape.pane_ms // self._shape.size_ms)
+        for start in range(0, len(once), at_once):
+            mine = once[start : start + at_once]
+            folds = (found.among(who[places[mine]], ends[mine] + back) for back in self._shape.panes(0))
+            total = self._columns.added_up(folds, len(mine))
+            changed.append(self._table(rows[places[mine]], ends[mine], total, np.arange(len(mine))))
         return pa.concat_tables(changed)
 
-    def _fired_before(self, panes: Array, hashes: Array) -> Iterator[tuple[int, Array]]:
-        """Ends of windows that have fired and are still kept, and the places of the rows that are in them."""
-        reached = self.clock.reached.of(hashes) if self._shape.lateness_ms else MIN_WATERMARK
-        for end in self._kept_ends(panes, reached):
-            is_kept = self._shape.is_kept(end, reached)
-            yield end, np.flatnonzero((panes < end) & (panes >= end - self._shape.size_ms) & is_kept)
-
-    def _kept_ends(self, panes: Array, reached: int | Array) -> list[int]:
-        """Of windows with these panes that are kept for some key. reached: how far event time has come for each row."""
-        if not self._shape.lateness_ms:
-            return []
-        ends = {end for pane in np.unique(panes).tolist() for end in self._shape.ends(pane)}
-        return sorted(end for end in ends if np.any(self._shape.is_kept(end, reached)))
-
-    def _found(self, keys: pa.RecordBatch, hashes: Array, pane: int) -> Array:
-        """The rows of these keys in a pane, each once."""
-        panes = np.full(len(hashes), pane)
-        columns = [*keys.columns[:-1], pa.array(panes)]
-        there = pa.RecordBatch.from_arrays(columns, schema=self._index.schema)
-        rows = self._index.known_rows_of(there, mixed(hashes, panes))
-        return np.unique(rows[rows >= 0])
+    def _found(self, keys: pa.RecordBatch, rows: Array, panes: Array, who: Array) -> PaneRows:
+        """The rows of some keys in all panes of the windows that `_fired_again` tells. who: a number for each key."""
+        hashes = self._hashes[rows]
+        pieces = []
+        for pane, touched in self.beside(panes, hashes, self._panes):
+            each, once = np.unique(who[touched], return_index=True)
+            mine = touched[once]
+            columns = [*keys.take(pa.array(mine)).columns, pa.array(np.full(len(mine), pane))]
+            there = pa.RecordBatch.from_arrays(columns, schema=self._index.schema)
+            known = self._index.known_rows_of(there, mixed(hashes[mine], there.column(len(self._keys)).to_numpy()))
+            is_known = known >= 0
+            pieces.append((each[is_known], np.full(is_known.sum(), pane), known[is_known]))
+        return PaneRows(*(np.concatenate(one) for one in zip(*pieces, strict=True)))
 
     def _portions(self, ends: Sequence[int]) -> Iterator[list[int]]:
         """Ends of windows, as many together as have some number of rows."""

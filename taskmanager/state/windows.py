@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from lockgate_proto.messages import SessionWindow, SlidingWindow, TumblingWindow, Window
 
 from taskmanager.task.program import UserError
@@ -56,9 +57,17 @@ class WindowShape:
         """True when event time has passed the window: it has fired."""
         return end <= watermark + 1
 
-    def is_kept(self, end: Times, watermark: Times) -> Times:
-        """True when the window has fired and may still change."""
-        return (end <= watermark + 1) & (watermark + 1 < end + self.lateness_ms)
+    def kept_ends(self, pane: Times, watermark: Times) -> tuple[Times, Times]:
+        """Ends of the first and the last window with the pane that has fired and may still change; first > last: none.
+
+        Durations and times are as far from the ends of a 64-bit integer as graphs and calendars allow.
+        """
+        passed = np.clip(watermark, MIN_WATERMARK // 2, MAX_WATERMARK // 2) + 1
+        last = self.last_end(pane)
+        first = last - (last - 1 - pane) // self.slide_ms * self.slide_ms
+        not_yet = np.maximum(-((passed - last) // self.slide_ms), 0)  # windows of the pane that have not fired
+        no_more = np.maximum((passed - self.lateness_ms - first) // self.slide_ms + 1, 0)  # that are gone
+        return first + no_more * self.slide_ms, last - not_yet * self.slide_ms
 
     def is_expired(self, pane: Times, watermark: Times) -> Times:
         """True when no window with this pane can fire any more: its records come too late."""

@@ -250,3 +250,19 @@ def test_what_has_expired_is_told_by_one_time(
     assert ((panes <= shape.fired_until(watermark)) == shape.is_over(shape.last_end(panes), watermark)).all()
     assert shape.expired_until(MIN_WATERMARK) == MIN_WATERMARK
     assert shape.expired_until(MAX_WATERMARK) > 1 << 62
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(-7, 7), st.integers(0, 30), st.integers(-60, 60))
+def test_which_windows_are_kept_is_told_by_the_first_and_the_last(
+    size: int, slide: int, offset: int, lateness: int, watermark: int
+) -> None:
+    shape = WindowShape(size, min(slide, size), offset, lateness)
+    panes = np.arange(offset - 99 * shape.pane_ms, offset + 99 * shape.pane_ms, shape.pane_ms)
+    for reached in (watermark, np.full(len(panes), watermark)):
+        first, last = shape.kept_ends(panes, reached)
+        for number, pane in enumerate(panes.tolist()):
+            kept = [end for end in shape.ends(pane) if end <= watermark + 1 < end + lateness]
+            assert list(range(first[number], last[number] + 1, shape.slide_ms)) == kept
+    for reached in (MIN_WATERMARK, MAX_WATERMARK, np.full(len(panes), MIN_WATERMARK)):
+        first, last = shape.kept_ends(panes, reached)
+        assert (first > last).all(), "nothing has fired yet, or nothing is kept any more"
