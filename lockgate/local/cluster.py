@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _REGISTRATION_LIMIT_S = 120.0
 _TURN_S = 0.5
+_STOPPED = "the cluster was stopped while it started"
 
 
 def child_command(role: str, spec: Mapping[str, Any]) -> list[str]:
@@ -81,9 +82,9 @@ class LocalCluster:
             self._supervisor.start()
             with self._condition:
                 limit_s = self.options.start_timeout_ms / 1000
-                done = self._condition.wait_for(lambda: self._failure or self._is_complete, limit_s)
-                if self._failure:
-                    raise self._failure
+                done = self._condition.wait_for(self._is_settled, limit_s)
+                if self._failure or self._is_stopping:
+                    raise self._failure or ClusterError(_STOPPED)
                 if not done:
                     raise ClusterError(f"the cluster was not ready within {limit_s:g} s: {self._laggards()}")
             self._await_registration()
@@ -234,7 +235,8 @@ class LocalCluster:
 
     def _start_role(self, role: str) -> None:
         for number in range(self.options.count(role)):
-            self._spawn(role, number)
+            if not self._is_stopping:
+                self._spawn(role, number)
 
     def _spawn(self, role: str, number: int) -> None:
         name = f"{role}-{number}"
@@ -360,6 +362,9 @@ class LocalCluster:
             found = [self._children.get(f"{role}-{number}") for number in range(self.options.count(role))]
             return all(child is not None and child.is_running and child.pid in self._announced for child in found)
 
+    def _is_settled(self) -> bool:
+        return bool(self._failure or self._is_complete or self._is_stopping)
+
     def _await_registration(self) -> None:
         """Until a job that needs every slot would be taken."""
         wanted, credentials = self.options.taskmanagers, self.credentials()
@@ -367,7 +372,7 @@ class LocalCluster:
         while inquiry.registered_task_managers(self.coordinators, credentials, 2.0) < wanted:
             with self._condition:
                 if self._failure or self._is_stopping:
-                    raise self._failure or ClusterError("the cluster was stopped while it started")
+                    raise self._failure or ClusterError(_STOPPED)
                 if time.monotonic() > deadline:
                     raise ClusterError(
                         f"the task managers did not find the leader within {_REGISTRATION_LIMIT_S:g} s; "

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from lockgate_proto.security import default_secret_file
 from lockgate.local.cluster import LocalCluster
 from lockgate.local.errors import ClusterError
 from lockgate.local.options import ClusterOptions
+from lockgate_process.stop_signals import stop_signals
+
+_NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Stopped(BaseException):
@@ -28,19 +32,24 @@ def run_cluster(directory: str | Path, options: ClusterOptions | None = None, **
     it cannot start (one line `error: ...` on stderr), 1 when it fails later. Without `secret_file` it shares the
     user's own one (LOCKGATE_SECRET_FILE, else the default), so that clients find it by themselves.
     """
-    was_ready = False
+    was_ready, asked = False, threading.Event()
     try:
         cluster = LocalCluster(directory, options, **changes)
         if not cluster.options.secret_file:
             shared = os.environ.get("LOCKGATE_SECRET_FILE") or str(default_secret_file())
             cluster = LocalCluster(directory, cluster.options, secret_file=shared)
-        with stopped_by_signals(), cluster:
+
+        def stop(_number: int) -> None:
+            asked.set()
+            cluster.stop()
+
+        with stop_signals(stop, _NUMBERS), cluster:
             was_ready = True
             print(_ready_line(cluster), flush=True)
             cluster.wait()
-    except Stopped:
-        return 0
     except ClusterError as error:
+        if asked.is_set():  # which ends a start in this way
+            return 0
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 1 if was_ready else 2
     return 0
@@ -60,8 +69,7 @@ def stopped_by_signals() -> Iterator[None]:
             raised = True
             raise Stopped
 
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = {number: signal.signal(number, on_signal) for number in numbers}
+    before = {number: signal.signal(number, on_signal) for number in _NUMBERS}
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.local import ClusterError, LocalCluster, inquiry
+from lockgate.local import ClusterError, LocalCluster, inquiry, run_cluster
 from lockgate.local import cluster as cluster_module
 
 WAIT_S = 60
@@ -208,3 +208,55 @@ def test_a_cluster_is_not_ready_before_its_task_managers_have_registered(
     with pytest.raises(ClusterError, match="did not find the leader"):
         cluster.start()
     assert cluster.pids() == {}
+
+
+def _signalled(folder: Path, number: int, is_time: Callable[[dict[str, int]], bool]) -> threading.Thread:
+    """A thread that waits until it is time by the processes that run, and then signals this process."""
+
+    def watch() -> None:
+        file, deadline = folder / "cluster.json", time.monotonic() + WAIT_S
+        while not (file.exists() and is_time(json.loads(file.read_text())["pids"])):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_a_cluster_in_the_foreground(
+    make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    pids: dict[str, int] = {}
+    whole = LocalCluster.wait
+
+    def wait(self: LocalCluster) -> None:
+        pids.update(self.pids())
+        _signalled(self.directory, number, lambda _: True)
+        whole(self)
+
+    monkeypatch.setattr(LocalCluster, "wait", wait)
+    folder = make().directory
+    assert run_cluster(folder, taskmanagers=1, secret_file=str(folder / "secret")) == 0
+    assert "lockgate cluster ready: " in capsys.readouterr().out
+    assert len(pids) == 4
+    assert all(map(_is_gone, pids.values()))
+
+
+def test_a_signal_stops_a_cluster_that_is_starting(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, pids = make().directory, []
+
+    def is_time(found: dict[str, int]) -> bool:
+        pids[:] = found.values()
+        return "coordinator-1" in found
+
+    hanging = {"coordinator-1": {"X_MODE": "hang"}}
+    thread = _signalled(folder, signal.SIGTERM, is_time)
+    limit_ms, secret = WAIT_S * 1000, str(folder / "secret")
+    assert run_cluster(folder, first_environment=hanging, start_timeout_ms=limit_ms, secret_file=secret) == 0
+    thread.join()
+    assert capsys.readouterr() == ("", "")
+    assert pids
+    assert all(map(_is_gone, pids))
