@@ -143,8 +143,8 @@ class CoordinatorList:
             return False
         code = error.code() if isinstance(error, grpc.Call) else None
         details = (error.details() or "") if isinstance(error, grpc.Call) else str(error)
-        if code is grpc.StatusCode.UNAVAILABLE and not _is_transport_failure(details):
-            self._met = True
+        if code is grpc.StatusCode.UNAVAILABLE and coordinator_in(error):
+            self._met = True  # gRPC itself says UNAVAILABLE, too, of what it could not reach; it knows no coordinator
             return True
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
             reasons[address] = details if code is grpc.StatusCode.UNAVAILABLE else "no answer"
@@ -205,22 +205,6 @@ def _put(
     answers: queue.Queue[tuple[str, grpc.Future[LeaderRecord]]], address: str, done: grpc.Future[LeaderRecord]
 ) -> None:
     answers.put((address, done))
-
-
-def _is_transport_failure(details: str) -> bool:
-    """gRPC's own words for "could not talk to it", as opposed to a coordinator's sentence."""
-    marks = (
-        "connect",
-        "handshake",
-        "Socket closed",
-        "DNS",
-        "GOAWAY",
-        "recvmsg",
-        "Stream removed",
-        "subchannel",
-        "reset",
-    )
-    return any(mark.lower() in details.lower() for mark in marks)
 
 
 def _first_odd_reason(reasons: dict[str, str]) -> str:

@@ -148,6 +148,15 @@ def test_nobody_there_says_what_was_tried_and_what_to_do() -> None:
     assert "lockgate cluster" in str(caught.value)
 
 
+def test_a_name_that_means_no_host_is_nobody_there() -> None:
+    with (
+        Client(["coordinator.invalid:7070"], patience_ms=20_000) as client,
+        pytest.raises(ClusterUnreachable, match=r"no coordinator answers at coordinator\.invalid:7070 ") as caught,
+    ):
+        client.jobs()
+    assert caught.value.silent
+
+
 def test_coordinators_without_a_leader_are_told_apart_from_no_coordinators(cluster: Cluster) -> None:
     cluster.lead(None)
     with (
