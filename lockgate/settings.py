@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockgate_proto.security import Credentials, SecurityError, TlsFiles, default_secret_file, load_secret
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from lockgate.errors import SettingsError
+from lockgate_process.addresses import zookeeper_problem
 
 if TYPE_CHECKING:
     from coordinator.runtime.settings import CoordinatorSettings
@@ -30,6 +32,8 @@ DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
 
 # Variables that are shorter than group and key, because people type them.
 _SHORTHANDS = {"LOCKGATE_SECRET_FILE": ("security", "secret_file"), "LOCKGATE_ZOOKEEPER": ("zookeeper", "hosts")}
+# Options of commands that are not named after their key.
+_OPTIONS = {("cluster", "name"): "--cluster-name", ("zookeeper", "hosts"): "--zookeeper"}
 # Variables that are read elsewhere: the file itself, where a command finds its cluster, and switches of the tests.
 _NOT_SETTINGS = ("LOCKGATE_CONFIG", "LOCKGATE_CLUSTER", "LOCKGATE_LOG_LEVEL", "LOCKGATE_FAULT")
 # Read by docker/compose.yaml: whoever starts containers from a shell that has them works with the cluster from there.
@@ -53,6 +57,14 @@ class ZooKeeperGroup(_Group):
 
     hosts: str = ""
     session_timeout_ms: int = Field(default=4000, ge=500, le=60_000)
+
+    @field_validator("hosts")
+    @classmethod
+    def _are_addresses(cls, hosts: str) -> str:
+        problem = zookeeper_problem(hosts) if hosts else ""
+        if problem:
+            raise PydanticCustomError("addresses", "{problem}", {"problem": problem})
+        return hosts
 
 
 class CoordinatorGroup(_Group):
@@ -311,11 +323,11 @@ def _explain(
     for one in error.errors():
         group, key = (str(part) for part in (*one["loc"], "", "")[:2])
         if key in given.get(group, {}):
-            origin = f"--{key.replace('_', '-')}"
+            origin = _OPTIONS.get((group, key), f"--{key.replace('_', '-')}")
         elif (group, key) in env_values:
             origin = next((name for name, place in _SHORTHANDS.items() if place == (group, key)), variable(group, key))
             origin = variable(group, key) if variable(group, key) in os.environ else origin
         else:
             origin = f"{path}: {group}.{key}"
-        sentences.append(f"{origin} cannot be {one['input']!r}: {one['msg'].lower()}")
+        sentences.append(f"{origin} cannot be {one['input']!r}: {one['msg'][:1].lower()}{one['msg'][1:]}")
     return "; ".join(sentences)

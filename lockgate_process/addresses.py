@@ -1,8 +1,26 @@
-"""The two addresses of a server: where it listens (bind), and what others are told to connect to (advertise)."""
+"""The two addresses of a server: where it listens (bind), and what others are told to connect to (advertise).
+
+And those of ZooKeeper's servers.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import re
+
+_ZOOKEEPER_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s\[\]:,/@?#]+)(?::([0-9]{1,5}))?")
+
+
+def zookeeper_problem(hosts: str) -> str:
+    """What is wrong with the addresses of an ensemble, as the rest of a sentence about them; "" when nothing is.
+
+    hosts: `host:port[,host:port...][/root]`; a server without a port has ZooKeeper's own, 2181.
+    """
+    for one in hosts.partition("/")[0].split(","):
+        found = _ZOOKEEPER_SERVER.fullmatch(one.strip())
+        if found is None or not 1 <= int(found[2] or 2181) <= 65535:
+            return "it takes host:port[,host:port...] with ports from 1 to 65535"
+    return ""
 
 
 def address_problem(bind: str, advertise: str) -> str:

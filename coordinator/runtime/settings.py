@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lockgate_proto.security import Credentials
 
 from coordinator.runtime.errors import SettingsError
-from lockgate_process.addresses import address_problem
+from lockgate_process.addresses import address_problem, zookeeper_problem
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -41,6 +41,8 @@ class CoordinatorSettings:
         """Raises SettingsError naming the first setting that cannot work."""
         if not self.zookeeper:
             raise SettingsError("zookeeper: no server is named; give host:port[,host:port...]")
+        if problem := zookeeper_problem(self.zookeeper):
+            raise SettingsError(f"zookeeper: {self.zookeeper!r} will not do, {problem}")
         if not self.storage:
             raise SettingsError("storage: no folder or URI is named; checkpoints need one that all processes reach")
         if not _NAME.fullmatch(self.cluster):

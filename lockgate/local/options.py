@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockgate.local.errors import ClusterError
+from lockgate_process.addresses import zookeeper_problem
 
 ROLES = ("zookeeper", "coordinator", "taskmanager")
 
@@ -59,8 +60,16 @@ class ClusterOptions:
             raise ClusterError(f"{self.zookeepers} ZooKeeper servers cannot form an ensemble; use 1 or 3")
         if self.zookeepers == 0 and not self.zookeeper:
             raise ClusterError("no ZooKeeper: start one with the cluster or give the address of a running one")
+        if self.zookeeper and (problem := zookeeper_problem(self.zookeeper)):
+            raise ClusterError(f"--zookeeper cannot be {self.zookeeper!r}: {problem}")
         if len(self.coordinator_ports) > self.coordinators:
             raise ClusterError(f"{len(self.coordinator_ports)} ports for {self.coordinators} coordinators")
+        if len(self.zookeeper_ports) > self.zookeepers:
+            raise ClusterError(f"{len(self.zookeeper_ports)} ports for {self.zookeepers} ZooKeeper servers")
+        ports = [port for port in (*self.coordinator_ports, *self.zookeeper_ports) if port]
+        twice = [port for port in ports if ports.count(port) > 1]
+        if twice:
+            raise ClusterError(f"port {twice[0]} is given twice; each process needs one of its own")
 
     def count(self, role: str) -> int:
         """How many processes of a role the cluster has."""

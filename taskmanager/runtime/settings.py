@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lockgate_proto.security import Credentials
 
-from lockgate_process.addresses import address_problem
+from lockgate_process.addresses import address_problem, zookeeper_problem
 from taskmanager.runtime.errors import SettingsError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -53,6 +53,8 @@ class TaskManagerSettings:
         """Raises SettingsError naming the first setting that cannot work."""
         if not self.zookeeper:
             raise SettingsError("zookeeper: no server is named; give host:port[,host:port...]")
+        if problem := zookeeper_problem(self.zookeeper):
+            raise SettingsError(f"zookeeper: {self.zookeeper!r} will not do, {problem}")
         if not self.work_dir:
             raise SettingsError("work_dir: no folder is named; Spark needs one for its scratch files")
         for name, text in (("cluster", self.cluster), ("task_manager_id", self.task_manager_id or "tm")):

@@ -315,6 +315,7 @@ def _drained(hub: WatchHub) -> list[m.JobUpdate]:
     ("changes", "named"),
     [
         ({"zookeeper": ""}, "zookeeper"),
+        ({"zookeeper": "zk:port"}, "zookeeper"),
         ({"storage": ""}, "storage"),
         ({"cluster": "a/b"}, "cluster"),
         ({"bind": "7070"}, "bind"),

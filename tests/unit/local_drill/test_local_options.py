@@ -19,6 +19,10 @@ from lockgate.local.zookeeper import EnsemblePlan
         ({"slots": 0}, "at least 1 coordinator and 1 slot"),
         ({"zookeepers": 2}, "use 1 or 3"),
         ({"zookeepers": 0}, "address of a running one"),
+        ({"zookeepers": 0, "zookeeper": "zk:x"}, "--zookeeper cannot be 'zk:x': it takes host:port"),
+        ({"coordinator_ports": (7070, 7070)}, "port 7070 is given twice"),
+        ({"coordinator_ports": (7070,), "zookeeper_ports": (7070,)}, "port 7070 is given twice"),
+        ({"zookeepers": 1, "zookeeper_ports": (2181, 2182)}, "2 ports for 1 ZooKeeper servers"),
         ({"coordinators": 1, "coordinator_ports": (7070, 7071)}, "2 ports for 1 coordinators"),
     ],
 )

@@ -93,6 +93,7 @@ def test_variables_of_the_compose_file_are_left_alone_and_no_others_like_them() 
         ("[taskmanager]\nslots = 0", "taskmanager.slots cannot be 0: input should be greater"),
         ("[taskmanager]\nslots = 'many'", "taskmanager.slots cannot be 'many'"),
         ("[cluster]\nname = 'a/b'", "cluster.name cannot be 'a/b'"),
+        ("[zookeeper]\nhosts = 'zk:x'", r"lockgate\.toml: zookeeper\.hosts cannot be 'zk:x': it takes host:port\["),
         ("[taskmanager", "is not valid TOML"),
     ],
 )
@@ -120,9 +121,17 @@ def test_a_bad_variable_is_refused_with_a_hint(env: dict[str, str], words: str) 
         load_settings(environment=env)
 
 
-def test_a_bad_option_is_named_as_it_was_typed() -> None:
-    with pytest.raises(SettingsError, match="--slots cannot be 0"):
-        load_settings(None, {"taskmanager": {"slots": 0}}, {})
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"taskmanager": {"slots": 0}}, "--slots cannot be 0"),
+        ({"cluster": {"name": "a/b"}}, r"--cluster-name cannot be 'a/b': string should match pattern '\^\[A-Za-z0-9"),
+        ({"zookeeper": {"hosts": "zk:99999"}}, "--zookeeper cannot be 'zk:99999': it takes host:port"),
+    ],
+)
+def test_a_bad_option_is_named_as_it_was_typed(given: dict[str, dict[str, Any]], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        load_settings(None, given, {})
 
 
 def test_a_named_file_must_be_there() -> None:

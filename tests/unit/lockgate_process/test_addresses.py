@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate_process.addresses import address_problem
+from lockgate_process.addresses import address_problem, zookeeper_problem
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,13 @@ def test_every_address_of_a_machine_is_nothing_to_advertise(bind: str) -> None:
 )
 def test_what_is_no_address_is_named(bind: str, advertise: str, problem: str) -> None:
     assert address_problem(bind, advertise) == problem
+
+
+@pytest.mark.parametrize("hosts", ["zk", "zk:2181", "zk1:2181, zk2:2182,zk3", "[::1]:2181", "10.0.0.7:2181/some/root"])
+def test_addresses_of_zookeeper(hosts: str) -> None:
+    assert zookeeper_problem(hosts) == ""
+
+
+@pytest.mark.parametrize("hosts", ["zk:99999", "zk:0", "zk:x", "zk:", ",", "zk1:1,", "zk1:1 zk2:2", "/root", "::1"])
+def test_what_is_no_address_of_zookeeper_is_told(hosts: str) -> None:
+    assert zookeeper_problem(hosts) == "it takes host:port[,host:port...] with ports from 1 to 65535"

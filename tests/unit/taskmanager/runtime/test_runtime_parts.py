@@ -54,6 +54,7 @@ def test_the_spark_master_follows_the_slots_unless_it_is_set() -> None:
     ("changes", "message"),
     [
         ({"zookeeper": ""}, "zookeeper: no server"),
+        ({"zookeeper": "zk:99999"}, "zookeeper: 'zk:99999' will not do, it takes host:port"),
         ({"work_dir": ""}, "work_dir: no folder"),
         ({"cluster": "a/b"}, "cluster: 'a/b' is not a name"),
         ({"bind": "here"}, "bind: 'here' is not host:port"),
