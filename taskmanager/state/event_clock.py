@@ -5,6 +5,9 @@ before its barrier, and who is idle depends on what came first. After a rescale 
 several. Its own time is then the least of theirs, so that no record is taken for late that was not. But windows of
 key groups that were further on have fired, which must not happen again, with the records alone that are left or come
 after. So it is remembered which key groups are *ahead*, and how far, until the subtask's time has passed them.
+
+A job may also go on with a longer lateness than it had. Windows that it has let go of do not come back with that: told
+anew they would be made of what comes late alone. So a snapshot says until when windows are *gone*.
 """
 
 from __future__ import annotations
@@ -40,6 +43,11 @@ class Restored(Protocol):
         """Which of its key groups had come further."""
         ...
 
+    @property
+    def gone(self) -> tuple[Ahead, ...]:
+        """Until when windows are not kept any more, of all its key groups and again of some; empty in older files."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Reached:
@@ -68,13 +76,15 @@ class EventClock:
     The end of the input purges every window, so none can fire a second time for records it has told already.
     """
 
-    def __init__(self, max_parallelism: int, owned: range) -> None:
-        """owned: key groups of the subtask."""
+    def __init__(self, max_parallelism: int, owned: range, lateness_ms: int = 0) -> None:
+        """owned: key groups of the subtask; lateness_ms: how long windows are kept when they are over."""
         self.now = self.before_end = MIN_WATERMARK
         self._max_parallelism = max_parallelism
         self._owned = owned
+        self._lateness_ms = lateness_ms
         self._ahead: tuple[Ahead, ...] = ()
-        self._reached = Reached(MIN_WATERMARK)
+        self._gone: tuple[Ahead, ...] = ()
+        self._reached = self._kept = Reached(MIN_WATERMARK)
 
     @property
     def reached(self) -> Reached:
@@ -82,9 +92,24 @@ class EventClock:
         return self._reached
 
     @property
+    def kept(self) -> Reached:
+        """The same, for what is kept of windows: those that are over for `lateness_ms` at that time are gone.
+
+        Further than `reached` where an earlier run with a shorter lateness has let go of more.
+        """
+        return self._kept
+
+    @property
     def ahead(self) -> tuple[Ahead, ...]:
         """Key groups of this subtask that had come further than `before_end`: what a snapshot tells."""
         return self._ahead
+
+    @property
+    def gone(self) -> tuple[Ahead, ...]:
+        """Until when the windows of these key groups are not kept any more: what a snapshot tells."""
+        mine = () if self.before_end == MIN_WATERMARK else ((self._owned.start, self._owned.stop, self.before_end),)
+        here = [(first, behind, time - self._lateness_ms) for first, behind, time in (*mine, *self._ahead)]
+        return (*here, *self._gone)
 
     def advance(self, watermark: int) -> None:
         """Event time has come to `watermark`; MAX_WATERMARK at the end of the input."""
@@ -92,7 +117,8 @@ class EventClock:
         if self.now != MAX_WATERMARK:
             self.before_end = self.now
         self._ahead = tuple(one for one in self._ahead if one[2] > self.before_end)
-        self._reached = self._by_group()
+        self._gone = tuple(one for one in self._gone if one[2] + self._lateness_ms > self.before_end)
+        self._reached, self._kept = self._by_group()
 
     def restore(self, pieces: Iterable[Restored]) -> None:
         """Of several watermarks the least counts, but for the key groups of those that had come further."""
@@ -103,15 +129,29 @@ class EventClock:
         for piece, time in zip(found, times, strict=True):
             for first, behind, ahead in ((piece.owned.start, piece.owned.stop, time), *piece.ahead):
                 groups[first:behind] = np.maximum(groups[first:behind], ahead)
-        runs = groupby(self._owned, key=lambda group: int(groups[group]))
-        lengths = [(time, list(run)) for time, run in runs if time > self.now]
-        self._ahead = tuple((run[0], run[-1] + 1, time) for time, run in lengths)
-        self._reached = self._by_group()
+        self._ahead = self._runs(groups, groups > self.now)
+        gone = np.full(self._max_parallelism, MIN_WATERMARK)
+        for first, behind, time in (one for piece in found for one in piece.gone):
+            gone[first:behind] = np.maximum(gone[first:behind], time)
+        self._gone = self._runs(gone, (gone > MIN_WATERMARK) & (gone + self._lateness_ms > groups))
+        self._reached, self._kept = self._by_group()
 
-    def _by_group(self) -> Reached:
-        if all(time <= self.now for _, _, time in self._ahead):
-            return Reached(self.now)
-        groups = np.full(self._max_parallelism, self.now)
-        for first, behind, time in self._ahead:
-            groups[first:behind] = max(time, self.now)
+    def _runs(self, times: Array, counts: Array) -> tuple[Ahead, ...]:
+        """The key groups of this subtask that count, those with equal times together."""
+        found = groupby(self._owned, key=lambda group: int(times[group]) if counts[group] else None)
+        runs = [(time, list(run)) for time, run in found if time is not None]
+        return tuple((run[0], run[-1] + 1, time) for time, run in runs)
+
+    def _by_group(self) -> tuple[Reached, Reached]:
+        reached = self._at_least(Reached(self.now), self._ahead)
+        gone = [(first, behind, time + self._lateness_ms) for first, behind, time in self._gone]
+        return reached, self._at_least(reached, gone)
+
+    def _at_least(self, reached: Reached, further: Sequence[Ahead]) -> Reached:
+        """With key groups that have come further, if any of these has."""
+        if all(time <= self.now for _, _, time in further):
+            return reached
+        groups = np.full(self._max_parallelism, self.now) if reached.groups is None else reached.groups.copy()
+        for first, behind, time in further:
+            groups[first:behind] = np.maximum(groups[first:behind], time)
         return Reached(self.now, groups)

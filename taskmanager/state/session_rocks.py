@@ -47,7 +47,7 @@ class SessionRocks:
         window = spec.aggregation.window
         assert window is not None
         assert isinstance(window.kind, SessionWindow)
-        self.clock = EventClock(spec.max_parallelism, spec.key_groups)
+        self.clock = EventClock(spec.max_parallelism, spec.key_groups, window.allowed_lateness_ms)
         self.chains = endless_chains()
         self._spec = spec
         self._gap_ms = window.kind.gap_ms
@@ -66,7 +66,7 @@ class SessionRocks:
         batch = partial.combine_chunks().to_batches()[0]
         found = self._read(set(self._table.names(batch.filter(pc.is_valid(batch.column(PANE))))))
         working = self._holding(found, self.clock)
-        working.advance(self.clock.now)  # purges what an earlier run would have kept longer; nothing fires
+        working.let_go()
         merged = working.merge(pa.Table.from_batches([batch]))
         self._put(working, found)
         return merged

@@ -26,7 +26,7 @@ from taskmanager.state.arrays import numpy_of
 from taskmanager.state.changes import Changes
 from taskmanager.state.columns import Freeze
 from taskmanager.state.deadlines import Deadlines
-from taskmanager.state.event_clock import EventClock
+from taskmanager.state.event_clock import EventClock, Reached
 from taskmanager.state.frozen_windows import FrozenWindows
 from taskmanager.state.growing import GrowingArray
 from taskmanager.state.intervals import joined_intervals
@@ -68,7 +68,7 @@ class SessionState:
         self.partial_schema = schema
         self._keys = pa.schema([field_of(schema, name) for name in operator.keys])
         self.key_count = len(self._keys)
-        self.clock = EventClock(max_parallelism, owned) if clock is None else clock
+        self.clock = EventClock(max_parallelism, owned, self._lateness_ms) if clock is None else clock
         self._changes = Changes(is_tracked)  # of keys
         self._begin(AggregateColumns(self._bounded, schema))
         self.schema = pa.schema([*self._keys, *WINDOW_FIELDS, *self._columns.fields[: len(operator.aggregates)]])
@@ -113,7 +113,7 @@ class SessionState:
             np.concatenate([known_ends, last + self._gap_ms]),
         )
         group_of_known, group_of_batch = groups[: len(known)], groups[len(known) :]
-        is_late = self._is_over((ends + self._lateness_ms)[group_of_batch], ids)
+        is_late = self._is_gone(ends[group_of_batch], ids)
         late = self._too_late(batch.filter(pa.array(is_late))) if is_late.any() else None
         here = np.flatnonzero(~is_late)
         rows = self._placed(known, group_of_known, group_of_batch[here], ids[here], len(ends))
@@ -130,8 +130,12 @@ class SessionState:
         rows = self._due.passed(self.clock.now + 1)
         rows = rows[self._live[rows]]
         fired = self._table(rows[self._is_over(self._times(rows)[1], self._key[rows])])
-        self._purge()
+        self._purge(self._kept.passed(self.clock.now + 1))
         return fired
+
+    def let_go(self) -> None:
+        """Forgets what an earlier run would have kept longer, before a record joins it. Costs a look at each row."""
+        self._purge(np.arange(len(self._key)))
 
     def freeze(self) -> FrozenWindows:
         """The state as it is now: microseconds, and a copy of a byte for each row."""
@@ -159,13 +163,14 @@ class SessionState:
             self.clock.before_end,
             clamped(self.clock.now + 1 - self._gap_ms - self._lateness_ms),
             self.clock.ahead,
+            self.clock.gone,
         )
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
         self.clock.restore(snapshots)
         self.take_up(*stored.joined(snapshots, self.key_count))
-        self._purge()  # what an earlier run would have kept longer, before a record joins it
+        self.let_go()
 
     def take_up(self, keys: pa.RecordBatch, hashes: Array, columns: Sequence[pa.Array]) -> None:
         """Sessions as they are stored, to begin with. keys, hashes: of each."""
@@ -195,8 +200,14 @@ class SessionState:
 
     def _is_over(self, ends: Array, ids: Array) -> Array:
         """Mask: event time has passed these ends. ids: of the keys."""
-        reached = self.clock.reached
-        return ends <= (reached.least if reached.groups is None else reached.of(self._index.hashes[ids])) + 1
+        return ends <= self._of(self.clock.reached, ids) + 1
+
+    def _is_gone(self, ends: Array, ids: Array) -> Array:
+        """Mask: these sessions are not kept any more."""
+        return ends + self._lateness_ms <= self._of(self.clock.kept, ids) + 1
+
+    def _of(self, reached: Reached, ids: Array) -> int | Array:
+        return reached.least if reached.groups is None else reached.of(self._index.hashes[ids])
 
     def _added(self, ids: Array) -> Array:
         """New rows for keys."""
@@ -243,10 +254,10 @@ class SessionState:
         self._kept.add(rows, ends + self._lateness_ms)
         return self._table(rows[is_over])
 
-    def _purge(self) -> None:
-        rows = self._kept.passed(self.clock.now + 1)
+    def _purge(self, rows: Array) -> None:
+        """Forgets those of some rows that are not kept any more."""
         rows = rows[self._live[rows]]
-        rows = rows[self._is_over(self._times(rows)[1] + self._lateness_ms, self._key[rows])]
+        rows = rows[self._is_gone(self._times(rows)[1], self._key[rows])]
         if len(rows):
             self._drop(rows)
             ids = np.unique(self._key[rows])

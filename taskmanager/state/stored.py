@@ -13,7 +13,8 @@ belong to), `lockgate.partial_schema` (base64 of the Arrow schema of the partial
 windows `lockgate.watermark` (how far event time had come, the end of the input left out), `lockgate.purged_until` (rows
 at or before this time are gone, also those that earlier pieces hold: `__pane`, of sessions `__last#max`) and, where
 some key groups had come further than the watermark, `lockgate.ahead` (JSON list of triples: first key group, the one
-behind the last, and how far; see `event_clock`).
+behind the last, and how far; see `event_clock`), and `lockgate.gone` (the same of how long windows were kept: those
+that end at or before the time + 1 are not any more, whatever lateness a later run has).
 
 With tumbling and sliding windows `__pane` is the last of the key columns.
 
@@ -65,6 +66,7 @@ class Stored:
     purged_until: int = MIN_WATERMARK
     where: str = ""
     ahead: tuple[Ahead, ...] = ()
+    gone: tuple[Ahead, ...] = ()
 
 
 def signature(operator: KeyedAggregate) -> str:
@@ -83,7 +85,8 @@ class About:
 
     owned: key groups of the subtask that wrote it, with or without keys; watermark: of windows, how far event time had
     come, the end of the input left out; purged_until: rows with an event time at or before it are gone;
-    ahead: key groups for which event time had come further.
+    ahead: key groups for which event time had come further; gone: until when windows are not kept any more, by key
+    groups.
     """
 
     partial_schema: pa.Schema
@@ -93,6 +96,7 @@ class About:
     watermark: int | None = None
     purged_until: int | None = None
     ahead: tuple[Ahead, ...] = ()
+    gone: tuple[Ahead, ...] = ()
 
 
 def write(table: pa.Table, about: About, *, is_increment: bool = False) -> pa.Buffer:
@@ -142,7 +146,8 @@ def described(about: About, file_format: str) -> dict[str, str]:
     }
     times = {"lockgate.watermark": about.watermark, "lockgate.purged_until": about.purged_until}
     said |= {name: str(time) for name, time in times.items() if time is not None}
-    return {**said, "lockgate.ahead": json.dumps(about.ahead)} if about.ahead else said
+    runs = {"lockgate.ahead": about.ahead, "lockgate.gone": about.gone}
+    return said | {name: json.dumps(some) for name, some in runs.items() if some}
 
 
 def about_of(
@@ -158,8 +163,11 @@ def about_of(
     owned = range(*json.loads(said.get("lockgate.owned", "[0, 0]")))  # files of before do not say it
     times = (said.get(name) for name in ("lockgate.watermark", "lockgate.purged_until"))
     watermark, purged_until = (None if time is None else int(time) for time in times)
-    ahead = tuple((first, behind, time) for first, behind, time in json.loads(said.get("lockgate.ahead", "[]")))
-    return About(partial_schema, signature, max_parallelism, owned, watermark, purged_until, ahead)
+    ahead, gone = (
+        tuple((first, behind, time) for first, behind, time in json.loads(said.get(name, "[]")))
+        for name in ("lockgate.ahead", "lockgate.gone")
+    )
+    return About(partial_schema, signature, max_parallelism, owned, watermark, purged_until, ahead, gone)
 
 
 def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, wanted: range) -> Stored:
@@ -178,7 +186,16 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
     schema = file.schema.remove_metadata()
     partial_schema, owned = about.partial_schema, about.owned
     return Stored(
-        schema, partial_schema, batches, is_increment, owned, watermark, purged_until, where=where, ahead=about.ahead
+        schema,
+        partial_schema,
+        batches,
+        is_increment,
+        owned,
+        watermark,
+        purged_until,
+        where=where,
+        ahead=about.ahead,
+        gone=about.gone,
     )
 
 

@@ -42,7 +42,8 @@ class WindowRocks:
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
         """An empty one, or with the database that lies in `folder`. Raises UserError, OSError."""
         assert spec.aggregation.window is not None
-        self.clock = EventClock(spec.max_parallelism, spec.key_groups)
+        lateness_ms = spec.aggregation.window.allowed_lateness_ms
+        self.clock = EventClock(spec.max_parallelism, spec.key_groups, lateness_ms)
         self.chains = endless_chains()
         self._spec = spec
         self._shape = shape_of(spec.aggregation.window)

@@ -77,7 +77,8 @@ class WindowedState:
         self._panes: list[int] = []  # those with rows, in order
         self._purged = 0
         self._changes = Changes(is_tracked)
-        self.clock = EventClock(max_parallelism, owned) if clock is None else clock
+        lateness_ms = operator.window.allowed_lateness_ms
+        self.clock = EventClock(max_parallelism, owned, lateness_ms) if clock is None else clock
         self.schema = pa.schema([*self._keys, *WINDOW_FIELDS, *self._columns.fields])
 
     def __len__(self) -> int:
@@ -94,7 +95,7 @@ class WindowedState:
         batch = partial.combine_chunks().to_batches()[0]
         records = int(pc.sum(batch.column(ROWS)).as_py())
         batch = batch.filter(pc.is_valid(batch.column(PANE)))
-        is_late = self._shape.is_expired(numpy_of(batch, PANE), self.clock.reached.of(numpy_of(batch, HASH)))
+        is_late = self._shape.is_expired(numpy_of(batch, PANE), self.clock.kept.of(numpy_of(batch, HASH)))
         late = None
         if is_late.any():
             late = self._too_late(batch.filter(pa.array(is_late)))
@@ -130,7 +131,7 @@ class WindowedState:
         """
         if not len(panes) or self._shape.size_ms == self._shape.pane_ms or not self._shape.lateness_ms:
             return
-        first, last = self._shape.kept_ends(panes, self.clock.reached.of(hashes))
+        first, last = self._kept_ends(panes, hashes)
         start = first - self._shape.size_ms
         stop = np.where(first <= last, last, start)
         for pane in there[bisect.bisect_left(there, start.min()) : bisect.bisect_left(there, stop.max())]:
@@ -161,6 +162,7 @@ class WindowedState:
             self.clock.before_end,
             self._shape.expired_until(self.clock.now),
             self.clock.ahead,
+            self.clock.gone,
         )
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
@@ -217,7 +219,7 @@ class WindowedState:
 
     def _fired_again(self, keys: pa.RecordBatch, rows: Array, panes: Array) -> pa.Table:
         """The windows of some distinct rows, just changed, that have fired and are still kept."""
-        first, last = self._shape.kept_ends(panes, self.clock.reached.of(self._hashes[rows]))
+        first, last = self._kept_ends(panes, self._hashes[rows])
         counts = np.maximum((last - first) // self._shape.slide_ms + 1, 0)
         places = np.repeat(np.arange(len(rows)), counts)
         ends = first[places] + (np.arange(len(places)) - (np.cumsum(counts) - counts)[places]) * self._shape.slide_ms
@@ -237,6 +239,10 @@ class WindowedState:
             total = self._columns.added_up(folds, len(mine))
             changed.append(self._table(rows[places[mine]], ends[mine], total, np.arange(len(mine))))
         return pa.concat_tables(changed)
+
+    def _kept_ends(self, panes: Array, hashes: Array) -> tuple[Array, Array]:
+        """See WindowShape. hashes: of the keys."""
+        return self._shape.kept_ends(panes, self.clock.reached.of(hashes), self.clock.kept.of(hashes))
 
     def _found(self, keys: pa.RecordBatch, rows: Array, panes: Array, who: Array) -> PaneRows:
         """The rows of some keys in all panes of the windows that `_fired_again` tells. who: a number for each key."""

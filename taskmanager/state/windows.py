@@ -57,16 +57,20 @@ class WindowShape:
         """True when event time has passed the window: it has fired."""
         return end <= watermark + 1
 
-    def kept_ends(self, pane: Times, watermark: Times) -> tuple[Times, Times]:
+    def kept_ends(self, pane: Times, watermark: Times, kept: Times | None = None) -> tuple[Times, Times]:
         """Ends of the first and the last window with the pane that has fired and may still change; first > last: none.
 
+        kept: the watermark that says what is gone, where it is another one than the one that says what has fired.
         Durations and times are as far from the ends of a 64-bit integer as graphs and calendars allow.
         """
-        passed = np.clip(watermark, MIN_WATERMARK // 2, MAX_WATERMARK // 2) + 1
+        passed, passed_for_good = (
+            np.clip(time, MIN_WATERMARK // 2, MAX_WATERMARK // 2) + 1
+            for time in (watermark, watermark if kept is None else kept)
+        )
         last = self.last_end(pane)
         first = last - (last - 1 - pane) // self.slide_ms * self.slide_ms
         not_yet = np.maximum(-((passed - last) // self.slide_ms), 0)  # windows of the pane that have not fired
-        no_more = np.maximum((passed - self.lateness_ms - first) // self.slide_ms + 1, 0)  # that are gone
+        no_more = np.maximum((passed_for_good - self.lateness_ms - first) // self.slide_ms + 1, 0)  # that are gone
         return first + no_more * self.slide_ms, last - not_yet * self.slide_ms
 
     def is_expired(self, pane: Times, watermark: Times) -> Times:

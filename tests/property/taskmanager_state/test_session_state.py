@@ -17,7 +17,7 @@ from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate
 from taskmanager.state.intervals import joined_intervals
 from taskmanager.state.sessions import SessionState
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tests.property.taskmanager_state.window_homes import again, hash_of, opened, split_up
+from tests.property.taskmanager_state.window_homes import again, hash_of, keep_longer, opened, split_up
 
 NAMES = ("k", "__hash", "__pane", "__rows", "__p1", "__p2", "__p3")
 SCHEMA = pa.schema([("k", pa.string()), *((name, pa.int64()) for name in NAMES[1:])])
@@ -69,8 +69,16 @@ class Naive:
     def __init__(self, gap: int, lateness: int) -> None:
         self.gap, self.lateness = gap, lateness
         self.sessions: dict[str | None, list[list[tuple[int, int]]]] = defaultdict(list)
-        self.watermark = MIN_WATERMARK
+        self.watermark = self.gone = MIN_WATERMARK
         self.dropped = 0
+
+    def change(self, lateness: int) -> None:
+        """What was let go of does not come back, and what is kept no longer goes at once."""
+        self.gone, self.lateness = max(self.gone, self.watermark - self.lateness), lateness
+        self.advance(self.watermark)
+
+    def is_kept(self, session: list[tuple[int, int]]) -> bool:
+        return self.end(session) - 1 > max(self.gone, self.watermark - self.lateness)
 
     def end(self, session: list[tuple[int, int]]) -> int:
         return max(time for time, _ in session) + self.gap
@@ -94,7 +102,7 @@ class Naive:
                     joined.append((list(members), is_new))
             self.sessions[key] = []
             for members, is_new in joined:
-                if is_new and self.end(members) - 1 + self.lateness <= self.watermark:
+                if is_new and not self.is_kept(members):
                     self.dropped += len(members)
                     continue
                 self.sessions[key].append(members)
@@ -107,7 +115,7 @@ class Naive:
         fired = []
         for key, sessions in self.sessions.items():
             fired += [self.told(key, one) for one in sessions if before < self.end(one) - 1 <= self.watermark]
-            sessions[:] = [one for one in sessions if self.end(one) - 1 + self.lateness > self.watermark]
+            sessions[:] = [one for one in sessions if self.is_kept(one)]
         return sorted(fired, key=repr)
 
 
@@ -119,7 +127,9 @@ records = st.lists(
 )
 later = st.builds(Later, st.integers(1, 8))
 steps = st.lists(
-    st.one_of(records, records, records, later, st.sampled_from(["restore", "rescale"])), min_size=3, max_size=25
+    st.one_of(records, records, records, later, st.sampled_from(["restore", "rescale", "keep 0", "keep 6", "keep 40"])),
+    min_size=3,
+    max_size=25,
 )
 
 
@@ -132,14 +142,14 @@ def drawn(choice: random.Random) -> list[Any]:
         if kind < 0.75:
             size = choice.randint(1, 3)
             plan.append(
-                [(choice.choice("aaabc"), base + choice.randint(-10, 60), choice.randint(0, 9)) for _ in range(size)]
+                [(choice.choice("aaabc"), base + choice.randint(-30, 60), choice.randint(0, 9)) for _ in range(size)]
             )
         elif kind < 0.92:
             step = choice.randint(1, 12)
             base += step
             plan.append(Later(step))
         else:
-            plan.append(choice.choice(["restore", "rescale"]))
+            plan.append(choice.choice(["restore", "rescale", f"keep {choice.choice([0, 6, 30])}"]))
     return plan
 
 
@@ -183,7 +193,11 @@ def compare(where: str, gap: int, lateness: int, plan: list[Any]) -> None:
         dropped, watermark = 0, -20
         for step in [*plan, Later(MAX_WATERMARK)]:
             if isinstance(step, str):
-                state = again(home, state, 1 if step == "restore" else 3)
+                if step.startswith("keep"):
+                    lateness = int(step.split()[1])
+                    keep_longer(home, lateness)
+                    naive.change(lateness)
+                state = again(home, state, 3 if step == "rescale" else 1)
             elif isinstance(step, Later):
                 watermark = min(watermark + step.ms, MAX_WATERMARK)
                 assert shown(state.advance(watermark)) == naive.advance(watermark)

@@ -22,7 +22,7 @@ from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tests.property.taskmanager_state import test_session_state as sessions
 from tests.property.taskmanager_state import test_windowed_state as windows
 from tests.property.taskmanager_state.window_fleet import GROUPS, KEYS, Fleet, group_of
-from tests.property.taskmanager_state.window_homes import opened
+from tests.property.taskmanager_state.window_homes import keep_longer, opened
 
 parallelisms = st.integers(1, 5)
 records = st.lists(
@@ -31,7 +31,7 @@ records = st.lists(
     max_size=10,
 )
 advances = st.tuples(st.integers(0, 4), st.integers(-20, 70))  # of one subtask alone
-rescales = st.builds("rescale {}".format, parallelisms)
+rescales = st.builds("rescale {} {}".format, parallelisms, st.sampled_from(["", "", "0", "9", "30"]))
 steps = st.lists(st.one_of(records, advances, advances, rescales), min_size=4, max_size=20)
 
 
@@ -83,7 +83,7 @@ def compare_windows(
         naive = {key: windows.Naive(kind, lateness) for key in KEYS}
         for step in [*plan, MAX_WATERMARK]:
             if isinstance(step, str):
-                fleet.rescale(int(step.split()[1]))
+                rescale(home, fleet, naive, step)
             elif isinstance(step, list):
                 told = fleet.merge(step, lambda mine: windows.partial(mine, shape.pane_ms, shape.offset_ms))
                 expected: dict[Any, Any] = {}
@@ -108,7 +108,7 @@ def compare_sessions(where: str, gap: int, lateness: int, parallelism: int, plan
         naive = {key: sessions.Naive(gap, lateness) for key in KEYS}
         for step in [*plan, MAX_WATERMARK]:
             if isinstance(step, str):
-                fleet.rescale(int(step.split()[1]))
+                rescale(home, fleet, naive, step)
             elif isinstance(step, list):
                 told = fleet.merge(step, lambda mine: of_sessions(mine, gap))
                 before = sum(one.dropped for one in naive.values())
@@ -123,6 +123,16 @@ def compare_sessions(where: str, gap: int, lateness: int, parallelism: int, plan
                     shown = sessions.shown(fleet.subtasks[number].advance(watermark))
                     assert shown == sorted(expected, key=repr)
         assert not fleet.held(), "at the end nothing is left"
+
+
+def rescale(home: Any, fleet: Fleet, naive: dict[Any, Any], step: str) -> None:
+    """To another parallelism, and a job of another lateness where the step says one."""
+    _, parallelism, *lateness = step.split()
+    for one in map(int, lateness):
+        keep_longer(home, one)
+        for model in naive.values():
+            model.change(one)
+    fleet.rescale(int(parallelism))
 
 
 def advancing(fleet: Fleet, step: Any) -> list[tuple[int, int]]:

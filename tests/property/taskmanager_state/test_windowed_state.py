@@ -23,7 +23,7 @@ from taskmanager.state import stored
 from taskmanager.state.windowed import WindowedState
 from taskmanager.state.windows import shape_of
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tests.property.taskmanager_state.window_homes import again, hash_of, opened, split_up
+from tests.property.taskmanager_state.window_homes import again, hash_of, keep_longer, opened, split_up
 
 SCHEMA = pa.schema(
     [
@@ -77,8 +77,15 @@ class Naive:
         self.offset, self.lateness = kind.offset_ms, lateness
         self.windows: dict[Result, list[int]] = defaultdict(list)
         self.fired: set[Result] = set()
-        self.watermark = MIN_WATERMARK
+        self.watermark = self.gone = MIN_WATERMARK
         self.dropped = 0
+
+    def change(self, lateness: int) -> None:
+        """What was let go of does not come back."""
+        self.gone, self.lateness = max(self.gone, self.watermark - self.lateness), lateness
+
+    def is_kept(self, end: int) -> bool:
+        return end - 1 > max(self.gone, self.watermark - self.lateness)
 
     def ends(self, time: int) -> list[int]:
         last = time - (time - self.offset) % self.slide
@@ -87,12 +94,12 @@ class Naive:
     def add(self, records: list[Record]) -> dict[Result, tuple[int, int, int]]:
         again = set()
         for key, time, value in records:
-            if time is None or max(self.ends(time)) - 1 + self.lateness <= self.watermark:
+            if time is None or not self.is_kept(max(self.ends(time))):
                 self.dropped += 1
                 continue
             for end in self.ends(time):
                 name = (key, end - self.size, end)
-                if end - 1 + self.lateness > self.watermark:
+                if self.is_kept(end):
                     self.windows[name].append(value)
                     if end - 1 <= self.watermark:
                         again.add(name)
@@ -115,7 +122,8 @@ keys = st.sampled_from(["a", "b", "c", "dd", None])
 records = st.lists(
     st.tuples(keys, st.one_of(st.none(), st.integers(-30, 90)), st.integers(-50, 50)), min_size=1, max_size=12
 )
-steps = st.lists(st.one_of(records, st.integers(-40, 100), st.sampled_from(["restore", "rescale"])), max_size=14)
+restarts = st.sampled_from(["restore", "rescale", "keep 0", "keep 12", "keep 40"])
+steps = st.lists(st.one_of(records, st.integers(-40, 100), restarts), max_size=14)
 
 
 plans = (kinds, st.sampled_from([0, 0, 5, 25]), steps)
@@ -137,7 +145,7 @@ def drawn(choice: random.Random) -> list[Any]:
             base += choice.randint(1, 9)
             plan.append(base)
         else:
-            plan.append(choice.choice(["restore", "rescale"]))
+            plan.append(choice.choice(["restore", "rescale", f"keep {choice.choice([0, 5, 25])}"]))
     return plan
 
 
@@ -185,7 +193,11 @@ def compare(where: str, kind: TumblingWindow | SlidingWindow, lateness: int, pla
         dropped = 0
         for step in [*plan, MAX_WATERMARK]:
             if isinstance(step, str):
-                state = again(home, state, 1 if step == "restore" else 3)
+                if step.startswith("keep"):
+                    lateness = int(step.split()[1])
+                    keep_longer(home, lateness)
+                    naive.change(lateness)
+                state = again(home, state, 3 if step == "rescale" else 1)
             elif isinstance(step, int):
                 assert dict(shown(state.advance(step))) == naive.advance(step)
             else:

@@ -7,6 +7,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,11 @@ class MemoryHome:
     def __init__(self, operator: KeyedAggregate, schema: pa.Schema) -> None:
         assert operator.window is not None
         self._kind = SessionState if isinstance(operator.window.kind, SessionWindow) else WindowedState
-        self._operator, self._schema = operator, schema
+        self.operator, self._schema = operator, schema
 
     def fresh(self, owned: range = range(GROUPS)) -> Any:
         """An empty one."""
-        return self._kind(self._operator, self._schema, GROUPS, owned)
+        return self._kind(self.operator, self._schema, GROUPS, owned)
 
     def stored(self, state: Any) -> Any:
         """A snapshot."""
@@ -58,9 +59,9 @@ class MemoryHome:
 
     def restored(self, snapshots: Sequence[Any], owned: range = range(GROUPS)) -> Any:
         """Out of snapshots of several."""
-        mark = stored.signature(self._operator)
+        mark = stored.signature(self.operator)
         pieces = [stored.read(one, "f", signature=mark, max_parallelism=GROUPS, wanted=owned) for one in snapshots]
-        state = self._kind(self._operator, pieces[0].partial_schema, GROUPS, owned)
+        state = self._kind(self.operator, pieces[0].partial_schema, GROUPS, owned)
         state.restore(pieces)
         return state
 
@@ -76,7 +77,7 @@ class RocksHome:
     """A store as a job has it; every other snapshot is a savepoint."""
 
     def __init__(self, operator: KeyedAggregate, schema: pa.Schema) -> None:
-        self._operator, self._schema = operator, schema
+        self.operator, self._schema = operator, schema
         self._folder = Path(tempfile.mkdtemp(prefix="lockgate-windows-"))
         self._choice = StateBackend(RocksdbBackend(memory_bytes=8 << 20))
         self._maker = StoreMaker(self._choice, ScratchFolder(self._folder / "work", "state-"))
@@ -113,7 +114,7 @@ class RocksHome:
         shutil.rmtree(self._folder)
 
     def _spec(self, owned: range) -> StoreSpec:
-        return StoreSpec("windows", self._operator, GROUPS, owned)
+        return StoreSpec("windows", self.operator, GROUPS, owned)
 
     def _stored(self, store: Any, *, is_savepoint: bool) -> OperatorState:
         self._number += 1
@@ -137,6 +138,12 @@ def opened(name: str, operator: KeyedAggregate, schema: pa.Schema) -> Iterator[H
         yield home
     finally:
         home.close()
+
+
+def keep_longer(home: Home, lateness: int) -> None:
+    """The job that goes on has this lateness, longer or shorter than before."""
+    assert home.operator.window is not None
+    home.operator = replace(home.operator, window=replace(home.operator.window, allowed_lateness_ms=lateness))
 
 
 @contextmanager
