@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import secrets
 import sys
@@ -21,9 +22,11 @@ from lockgate.drill.round import Account, Round
 from lockgate.drill.text import render
 from lockgate.errors import UserError
 from lockgate.local import LocalCluster
+from lockgate.local.files import prepare_directory
 from lockgate.local.foreground import Stopped, stopped_by_signals
 from lockgate.local.work_folder import WorkFolder
 
+_LONGEST_PAUSE_S = 86_400
 _MOST_ROUNDS = 3  # beside one for each kill
 
 Say = Callable[[str], None]
@@ -52,13 +55,16 @@ class DrillOptions:
         """Raises DrillError naming the option that cannot work."""
         if self.times < 1:
             raise DrillError("--times must be 1 or more")
-        if self.every_s < 0:
-            raise DrillError("--every must be 0 or more seconds")
+        if not 0 <= self.every_s <= _LONGEST_PAUSE_S:
+            raise DrillError(f"--every must be 0 to {_LONGEST_PAUSE_S} seconds")
         if self.cluster and self.cluster_options:
             raise DrillError(
                 "--slots, --spark-master and --spark-option are for a cluster of the drill's own: leave them out, or"
                 " --cluster"
             )
+        file = Path(self.json_file)
+        if self.json_file and (file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)):
+            raise DrillError(f"cannot write {file}: its folder has to be there, and yours to write to; see --json")
 
 
 def run_drill(options: DrillOptions | None = None, say: Say | None = None, **changes: Any) -> int:
@@ -69,6 +75,7 @@ def run_drill(options: DrillOptions | None = None, say: Say | None = None, **cha
     try:
         with stopped_by_signals():
             report = drill(chosen, tell)
+        tell(render(report))  # before the file, which may fail
         if chosen.json_file:
             Path(chosen.json_file).write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")
     except Stopped:
@@ -79,7 +86,6 @@ def run_drill(options: DrillOptions | None = None, say: Say | None = None, **cha
     except OSError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
-    tell(render(report))
     return 0 if report.passed else 1
 
 
@@ -90,7 +96,7 @@ def drill(options: DrillOptions, say: Say) -> Report:
     with ExitStack() as stack:
         work = None if options.directory else stack.enter_context(WorkFolder("lockgate-drill-", say))
         folder = work.path if work else Path(options.directory).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
+        prepare_directory(folder, ("",))
         say(f"drill: kill the {options.kill.value} {options.times} times, every {options.every_s:g} s, seed {seed}")
         cluster = None
         if options.cluster:
