@@ -137,6 +137,25 @@ class Stream(Writable):
         del aggregates
         raise PipelineError('aggregate() needs a key: key_by("word").aggregate(n=count())')
 
+    def window(
+        self, window: WindowExpression, *, on: str | None = None, allowed_lateness: Duration = 0
+    ) -> WindowedStream:
+        """Only for keyed streams: raises PipelineError that says so."""
+        del window, on, allowed_lateness
+        raise PipelineError('window() needs a key: key_by("user").window(tumbling("5 seconds")).aggregate(n=count())')
+
+    def interval_join(self, *others: Any, **options: Any) -> Stream:
+        """Only for keyed streams: raises PipelineError that says so."""
+        del others, options
+        raise PipelineError(
+            'interval_join() needs a key on both sides: orders.key_by("id").interval_join(payments.key_by("order_id"), '
+            "lower=..., upper=...)"
+        )
+
+    def late(self) -> Stream:
+        """Only for the results of windows: raises PipelineError that says so."""
+        raise PipelineError("late() is of the results of windows: results = ....aggregate(...), then results.late()")
+
     def process(self, function: Any, *, schema: Any) -> Stream:
         """Only for keyed streams: raises PipelineError that says so."""
         del function, schema

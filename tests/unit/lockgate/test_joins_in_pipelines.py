@@ -62,6 +62,7 @@ def test_windows_behind_a_join_ask_which_time_is_meant() -> None:
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
+        (lambda a, b: a.interval_join(b.key_by("id"), lower=0, upper=1), "interval_join() needs a key on both sides"),
         (lambda a, b: a.key_by("id").interval_join(b, lower=0, upper=1), "takes another keyed stream"),
         (lambda a, b: a.key_by("id").interval_join(streams()[0].key_by("id"), lower=0, upper=1), "of the same Job"),
         (

@@ -82,6 +82,8 @@ def test_a_window_of_which_only_late_rows_are_used_is_refused() -> None:
         (lambda s: s.event_time("at", out_of_order="5 parsecs"), "out_of_order must be a time such as '5 seconds'"),
         (lambda s: s.event_time("", out_of_order=0), "event_time() needs an SQL expression"),
         (lambda s: s.key_by("u").window("5 seconds"), 'window() takes tumbling("5 seconds")'),
+        (lambda s: s.window(tumbling("5 s")), 'window() needs a key: key_by("user")'),
+        (lambda s: s.key_by("u").aggregate(n=count()).late(), "late() is of the results of windows"),
         (lambda s: tumbling("0 seconds"), "size must be 1 to"),
         (lambda s: sliding("1 second", "5 seconds"), "every must not exceed the size"),
         (lambda s: tumbling("5 s", offset="5 s"), "less than the time between two windows"),
