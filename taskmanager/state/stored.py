@@ -222,7 +222,9 @@ def _check(said: Mapping[str, str], where: str, signature: str, max_parallelism:
     if said["lockgate.signature"] != signature:
         raise StateUnreadable(
             f"the state file {where} belongs to another aggregate: it has {said['lockgate.signature']},"
-            f" the job now has {signature}; keep keys and aggregates as they were, or start from nothing"
+            f" the job now has {signature}; keep what state belongs to as it was (keys, aggregates, window, bounds of a"
+            " join), or let the operator begin without state: with another id, .uid('...') in Python, and"
+            " --allow-unmatched-state"
         )
     if int(said["lockgate.max_parallelism"]) != max_parallelism:
         raise StateUnreadable(
