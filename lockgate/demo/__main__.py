@@ -63,7 +63,8 @@ def _on_processes(folder: Path, source: Path | None) -> bool:
             show.count(client, wordcount.graph(corpus.folder, database, CHECKPOINT_INTERVAL_MS))
     say("now the same counts by a plain Spark batch job ...")
     log = folder / "cluster" / "logs" / "spark-batch.log"
-    return give_verdict(database, count_with_spark(corpus.folder, folder / "batch.parquet", log))
+    batch = count_with_spark(corpus.folder, folder / "batch.parquet", log)
+    return give_verdict(database, batch, was_killed=show.was_killed)
 
 
 def _kill(leader: LeaderRecord) -> str:

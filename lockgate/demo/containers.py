@@ -69,7 +69,7 @@ def _in_containers(folder: Path, source: Path | None, file: Path) -> bool:
         somewhere = cluster.containers("taskmanager")[0]
         for path in (_DATABASE, _BATCH):
             cluster.copy(somewhere, str(path), folder / path.name)
-    return give_verdict(folder / _DATABASE.name, read_result(folder / _BATCH.name))
+    return give_verdict(folder / _DATABASE.name, read_result(folder / _BATCH.name), was_killed=show.was_killed)
 
 
 def _wait_ready(client: Client) -> None:

@@ -47,11 +47,12 @@ def timeline(before: Before, victim: str, events: Iterable[JobEvent]) -> list[st
     return [f"{ms:>9.1f} ms  {text}" for ms, text in sorted(found)]
 
 
-def verdict(result: Comparison) -> list[str]:
-    """The comparison in words; the last line is the verdict."""
+def verdict(result: Comparison, *, was_killed: bool) -> list[str]:
+    """The comparison in words; the last line is the verdict. was_killed: the leader was, before the job's end."""
     lines = [f"{result.words:,} distinct words, {result.total:,} in all, by plain Spark over the same files"]
     for word, job, batch in result.wrong[:_SHOWN_WRONG]:
         lines.append(f"  wrong: {word!r} counted {job:,}, Spark counts {batch:,}")
     if result.is_exact:
-        return [*lines, "verdict: EXACT - every count is right although the leader was killed"]
+        how = " although the leader was killed" if was_killed else "; the job's end came before the leader's"
+        return [*lines, f"verdict: EXACT - every count is right{how}"]
     return [*lines, f"verdict: WRONG - {len(result.wrong):,} of {result.words:,} counts differ"]

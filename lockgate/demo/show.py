@@ -40,7 +40,7 @@ def micro_batches(corpus: Corpus) -> dict[str, int]:
 
 
 class Show:
-    """Counts the words of `corpus` on a running cluster and kills its leader in the middle."""
+    """Counts the words of `corpus` on a running cluster and kills its leader in the middle: `was_killed`."""
 
     def __init__(self, corpus: Corpus, kill: Killer) -> None:
         self._kill = kill
@@ -48,6 +48,7 @@ class Show:
         self._last_line = 0.0
         self._lines = sum(_count_lines(path) for path in corpus.folder.iterdir())
         self._observer: JobObserver | None = None
+        self.was_killed = False
 
     def count(self, client: Client, graph: JobGraph) -> None:
         """Runs the job to its end, with the leader's death in the middle. Raises UserError when it does not finish."""
@@ -56,7 +57,9 @@ class Show:
         observer = self._observer = JobObserver(client, _KEY, self._on_update)
         try:
             observer.wait_for(lambda: self._is_middle(observer), _JOB_LIMIT_S)
-            if not observer.has_ended:
+            if observer.has_ended:
+                say("the job has ended before the leader could be killed: give it more text (--input, make: INPUT=)")
+            else:
                 self._kill_leader(client, observer)
             if not observer.wait_for(lambda: observer.has_ended, _JOB_LIMIT_S):
                 raise UserError(f"the job has not ended after {_JOB_LIMIT_S:g} s")
@@ -86,6 +89,7 @@ class Show:
         leader = client.leader()
         before = Before(time.time_ns() // 1000, leader.token, status.attempt)
         victim = self._kill(leader)
+        self.was_killed = True
         say(f"SIGKILL for the leader {leader.address}, {victim}")
 
         def survived() -> bool:
@@ -105,13 +109,13 @@ class Show:
         say(screen.progress(status, time.monotonic() - self._started, self._lines, checkpoints))
 
 
-def give_verdict(database: Path, batch: dict[str, int]) -> bool:
+def give_verdict(database: Path, batch: dict[str, int], *, was_killed: bool) -> bool:
     """Compares what the job has written with what plain Spark counts; True when all is equal. Raises UserError."""
     try:
         result = wordcount.compare(wordcount.read_counts(database), batch)
     except sqlite3.Error as error:
         raise UserError(f"the job's result cannot be read: {error}") from error
-    for line in screen.verdict(result):
+    for line in screen.verdict(result, was_killed=was_killed):
         say(line)
     return result.is_exact
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from lockgate_proto.messages import JobEvent, JobEventKind, JobState, JobStatus, OperatorStatus
+from lockgate_proto.messages import JobEvent, JobEventKind, JobGraph, JobState, JobStatus, OperatorStatus
 
+from lockgate.client import Client
 from lockgate.demo import screen
-from lockgate.demo.corpus import stage
+from lockgate.demo.corpus import Corpus, stage
+from lockgate.demo.show import Show
 from lockgate.demo.wordcount import SOURCE, SPLIT, Comparison, compare
 from lockgate.drill.timeline import Before
 from lockgate.errors import UserError
@@ -24,7 +27,33 @@ def test_a_single_wrong_count_is_found(job: dict[str, int]) -> None:
     result = compare(job, {"a": 2, "b": 1})
     assert result.wrong
     assert not result.is_exact
-    assert screen.verdict(result)[-1].startswith("verdict: WRONG")
+    assert screen.verdict(result, was_killed=True)[-1].startswith("verdict: WRONG")
+
+
+class EndedJob:
+    """A job that has ended by the time at which anybody looks."""
+
+    has_ended = True
+    status = JobStatus(state=JobState.FINISHED)
+    events: tuple[JobEvent, ...] = ()
+
+    def wait_for(self, *_: object) -> bool:
+        """Nothing changes any more."""
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_the_verdict_does_not_tell_of_a_kill_that_came_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lockgate.demo.show.JobObserver", lambda *_: EndedJob())
+    show = Show(Corpus(tmp_path, "nothing", 0, 0), lambda _leader: pytest.fail("an ended job's leader was killed"))
+    show.count(Mock(spec=Client), JobGraph())
+    assert "the job has ended before the leader could be killed" in capsys.readouterr().out
+    for was_killed, words in ((show.was_killed, "the job's end came before the leader's"), (True, "was killed")):
+        assert screen.verdict(Comparison(2, 3, ()), was_killed=was_killed)[-1].endswith(words)
 
 
 def test_nothing_to_compare_is_not_exact() -> None:
