@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ha import ports
+from ha import folder_lock, ports
 from ha.errors import ZooKeeperStartError
 
 logger = logging.getLogger(__name__)
 
 MIN_JAVA = 17
 MIN_FREE_BYTES = 64 * 1024 * 1024
+_PATIENCE_S = 5.0  # with a server that is still ending in the same folder
 _INSTALL_JAVA = "install OpenJDK 17 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
 _JARS = (
     "zookeeper-*",
@@ -198,27 +199,10 @@ class ZooKeeperServer:
             return
         java, jars = find_java(), jar_folder()
         self._check_port()
-        config = self._write_files()
-        command = [
-            str(java),
-            f"-Xmx{self._heap_mb}m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Xshare:auto",
-            "-Dzookeeper.admin.enableServer=false",
-            "-Dzookeeper.jmx.log4j.disable=true",
-            "-Dzookeeper.preAllocSize=4096",
-            f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}",
-            "-cp",
-            os.pathsep.join(_class_path(jars)),
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            str(config),
-        ]
-        with self._open_log() as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        logger.info("ZooKeeper started: address=%s pid=%s data=%s", self.address, self._process.pid, self.data_dir)
+        # The server inherits the lock of its folder, which lasts as long as it does, also without this process.
+        with self._locked() as lock:
+            self._launch(self._command(java, jars, self._write_files()), lock)
+        logger.info("ZooKeeper started: address=%s pid=%s data=%s", self.address, self.pid, self.data_dir)
 
     def wait_serving(self, timeout_ms: float = 60_000, is_over: Callable[[], bool] = lambda: False) -> None:
         """Waits until it serves; with an infinite limit, as long as it runs. Raises ZooKeeperStartError.
@@ -272,6 +256,34 @@ class ZooKeeperServer:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    def _command(self, java: Path, jars: Path, config: Path) -> list[str]:
+        return [
+            str(java),
+            f"-Xmx{self._heap_mb}m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xshare:auto",
+            "-Dzookeeper.admin.enableServer=false",
+            "-Dzookeeper.jmx.log4j.disable=true",
+            "-Dzookeeper.preAllocSize=4096",
+            f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}",
+            "-cp",
+            os.pathsep.join(_class_path(jars)),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(config),
+        ]
+
+    def _launch(self, command: Sequence[str], lock: IO[bytes]) -> None:
+        with self._open_log() as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(lock.fileno(),),
+            )
+
     def _check_port(self) -> None:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -283,10 +295,20 @@ class ZooKeeperServer:
                     "stop what uses the port or choose another one"
                 ) from error
 
+    def _locked(self) -> IO[bytes]:
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            return folder_lock.take(self.data_dir, _PATIENCE_S)
+        except folder_lock.FolderInUse as error:
+            raise ZooKeeperStartError(
+                f"another ZooKeeper server works in {self.data_dir}: stop it or choose another folder"
+            ) from error
+        except OSError as error:
+            raise ZooKeeperStartError(f"ZooKeeper cannot write to {self.data_dir}: {error.strerror}") from error
+
     def _write_files(self) -> Path:
         config = self.data_dir / "zoo.cfg"
         try:
-            self.data_dir.mkdir(parents=True, exist_ok=True)
             free = shutil.disk_usage(self.data_dir).free
             if free < MIN_FREE_BYTES:
                 raise ZooKeeperStartError(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from lockgate_proto.messages import LeaderRecord
 from lockgate_proto.security import Credentials, SecurityError, load_secret
@@ -22,7 +22,7 @@ from lockgate_proto.security import Credentials, SecurityError, load_secret
 from lockgate.local import inquiry, ports, zookeeper
 from lockgate.local.backoff import Backoff
 from lockgate.local.errors import ClusterError
-from lockgate.local.files import prepare_directory, write_atomically
+from lockgate.local.files import lock_directory, prepare_directory, write_atomically
 from lockgate.local.options import ROLES, ClusterOptions
 from lockgate.local.process import ChildProcess
 
@@ -64,6 +64,7 @@ class LocalCluster:
         self._is_stopping = False
         self._failure: ClusterError | None = None
         self._supervisor: threading.Thread | None = None
+        self._lock: IO[bytes] | None = None
 
     # --- life cycle -------------------------------------------------------------------------------------------
 
@@ -100,6 +101,9 @@ class LocalCluster:
         self._events.put(None)
         if self._supervisor is not None and self._supervisor is not threading.current_thread():
             self._supervisor.join()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
 
     def wait(self) -> None:
         """Blocks until `stop` is called by another thread or the cluster has failed (raises ClusterError)."""
@@ -195,6 +199,7 @@ class LocalCluster:
         for number, port in enumerate(options.zookeeper_ports):
             ports.require_free(port, f"ZooKeeper server {number}", "--zookeeper-port")
         prepare_directory(self.directory, ("logs", "storage"))
+        self._lock = lock_directory(self.directory)
         self.credentials()
         if options.zookeepers:
             self._ensemble = zookeeper.EnsemblePlan.make(

@@ -7,7 +7,9 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
+from ha import folder_lock
 from lockgate.local.errors import ClusterError
 
 _NEEDED_BYTES = 256 * 1024 * 1024
@@ -25,6 +27,18 @@ def prepare_directory(directory: Path, folders: Sequence[str]) -> None:
         raise ClusterError(f"cannot use the folder {directory}: {error.strerror}; choose another with --dir") from error
     if free_bytes < _NEEDED_BYTES:
         raise ClusterError(_full(directory))
+
+
+def lock_directory(directory: Path) -> IO[bytes]:
+    """Keeps other clusters out of the folder until the file is closed. Raises ClusterError with a sentence."""
+    try:
+        return folder_lock.take(directory)
+    except folder_lock.FolderInUse as error:
+        raise ClusterError(
+            f"another cluster runs in {directory}; use that one, stop it, or choose another folder with --dir"
+        ) from error
+    except OSError as error:
+        raise ClusterError(f"cannot use the folder {directory}: {error.strerror}; choose another with --dir") from error
 
 
 def write_atomically(path: Path, text: str) -> None:

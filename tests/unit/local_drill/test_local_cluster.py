@@ -93,6 +93,17 @@ def _is_gone(pid: int) -> bool:
     return False
 
 
+def test_a_second_cluster_in_the_same_folder_is_refused_and_leaves_the_first_alone(make: Make) -> None:
+    with make() as cluster:
+        description = _description(cluster)
+        with pytest.raises(ClusterError, match=r"another cluster runs in .*cluster; .* with --dir"):
+            make().start()
+        assert _description(cluster) == description
+        assert all(not _is_gone(pid) for pid in cluster.pids().values())
+    with make():
+        pass  # the folder is free again
+
+
 def test_all_processes_run_and_are_described(make: Make) -> None:
     with make(coordinators=3, taskmanagers=2) as cluster:
         pids = cluster.pids()
