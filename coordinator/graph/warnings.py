@@ -57,8 +57,9 @@ def _repeated_records(graph: JobGraph) -> tuple[str, ...]:
     if not sinks:
         return ()
     return (
-        f"Checkpoints are at least once: after a failure {_list(sinks)} may show records twice and totals that are too "
-        f"high, for good. Without checkpoint_mode='at_least_once' each record counts once.",
+        f"Checkpoints are at least once: after a failure, a rescale or a start from a savepoint {_list(sinks)} may "
+        f"show records twice and totals that are too high, for good. Without checkpoint_mode='at_least_once' each "
+        f"record counts once.",
     )
 
 
