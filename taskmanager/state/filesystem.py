@@ -65,6 +65,17 @@ def file_name(part: str) -> str:
     return safe if safe == part else f"{safe}~{zlib.crc32(part.encode()):08x}"
 
 
+@contextlib.contextmanager
+def naming(location: Location) -> Iterator[None]:
+    """Errors of the block tell which file it was about: a full disk does not, and there may be several."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename:
+            raise
+        raise OSError(error.errno, error.strerror, location.path) from error
+
+
 def write_durably(location: Location, data: bytes | pa.Buffer) -> None:
     """Writes a whole file: temporary name, fsync, rename. Never leaves half a file under the final name."""
     write_pieces_durably(location, (data,))
@@ -72,6 +83,11 @@ def write_durably(location: Location, data: bytes | pa.Buffer) -> None:
 
 def write_pieces_durably(location: Location, parts: Iterable[bytes | pa.Buffer]) -> None:
     """The same for a file that comes piece by piece."""
+    with naming(location):
+        _write_pieces(location, parts)
+
+
+def _write_pieces(location: Location, parts: Iterable[bytes | pa.Buffer]) -> None:
     if not location.is_local:
         with location.fs.open_output_stream(location.path) as stream:  # object stores publish a file on close
             for part in parts:

@@ -91,7 +91,7 @@ class StagedSink(Sink):
         for last_try in (False, True):
             staged.fs.create_dir(staged.parent().path, recursive=True)
             try:
-                with staged.fs.open_output_stream(staged.path) as stream:
+                with filesystem.naming(staged), staged.fs.open_output_stream(staged.path) as stream:
                     self._kind.write(pa.concat_tables(tables).combine_chunks(), stream)
                 break
             except FileNotFoundError:  # another subtask has just tidied the empty folder away

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import errno
 import json
@@ -85,6 +86,19 @@ def test_much_output_between_barriers_is_spilled(tmp_path: Path, monkeypatch: py
     persisted(sink, 1)
     sink.commit(1)
     assert len(list(tmp_path.glob("part-*"))) == 3
+
+
+def test_a_full_disk_is_told_by_the_staged_file_that_did_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+    sink = writer(tmp_path)
+    monkeypatch.setattr(sink, "_kind", dataclasses.replace(sink._kind, write=full))
+    sink.write(rows(("a", 1)))
+    with pytest.raises(OSError, match=r"Error writing bytes to file: '.*/_staging/run/a1-op-0-0\.parquet'"):
+        persisted(sink, 7)
 
 
 def test_close_removes_what_no_barrier_has_sealed_and_nothing_else(
