@@ -3,8 +3,9 @@
     free --SlotsRequested--> held by a job --SlotsReleased | SlotsRequested again--> free
       \\____________________________|____________ TaskManagerRemoved ______________> gone
 
-A request that cannot be met waits; waiting requests are looked at in order of arrival, and one that does not fit
-holds nobody up, so that a job which is too large for the cluster never stops another.
+A request that cannot be met waits. Jobs that have run come before those that have not: what a task manager took with
+it when it died is not given to a newcomer when it is back. Otherwise requests are looked at in order of arrival, and
+one that does not fit holds nobody up, so that a job which is too large for the cluster never stops another.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class TaskManagerRemoved:
 class SlotsRequested:
     """A job wants `count` slots in place of whatever it holds or has asked for (see effects.RequestSlots).
 
-    preferred: the task manager wanted for slot i, "" where there is none. grace_ms: wait so long for preferred ones
-    that are not registered yet. avoided: see effects.RequestSlots.
+    preferred: the task manager wanted for slot i, "" where there is none; empty for a job that has never run.
+    grace_ms: wait so long for preferred ones that are not registered yet. avoided: see effects.RequestSlots.
     """
 
     job_key: str
@@ -133,7 +134,7 @@ class SlotPool:
         self._waiting: dict[str, _Waiting] = {}
 
     def handle(self, event: SlotEvent, now_ms: int) -> list[SlotEffect]:
-        """The one entrance. Returns grants and shortages, in order of the requests' arrival."""
+        """The one entrance. Returns grants and shortages, in the order in which requests are looked at."""
         if isinstance(event, TaskManagerAdded):
             held = (
                 self._task_managers[event.task_manager_id].held if event.task_manager_id in self._task_managers else {}
@@ -180,16 +181,20 @@ class SlotPool:
 
     def _serve(self, now_ms: int) -> list[SlotEffect]:
         effects: list[SlotEffect] = []
-        for job_key, waiting in list(self._waiting.items()):
+        kept = 0  # for jobs that have run and wait for their own task managers
+        for job_key, waiting in sorted(self._waiting.items(), key=lambda one: not one[1].request.preferred):
             request = waiting.request
-            if self.free_slots < request.count:
-                numbers = (self.free_slots, len(self._task_managers))
+            free = self.free_slots if request.preferred else max(0, self.free_slots - kept)
+            if free < request.count:
+                numbers = (free, len(self._task_managers))
                 if waiting.told != numbers:
                     waiting.told = numbers
                     effects.append(SlotsShort(job_key, request.request, *numbers))
             elif now_ms >= waiting.grace_until_ms or self._registered(request.preferred):
                 del self._waiting[job_key]
                 effects.append(SlotsGranted(job_key, request.request, self._allocate(request)))
+            else:
+                kept += request.count
         graces = [one.grace_until_ms for one in self._waiting.values() if one.grace_until_ms > now_ms]
         if graces:
             effects.append(WakePool(min(graces)))

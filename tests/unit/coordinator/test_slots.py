@@ -51,6 +51,25 @@ def test_a_preferred_place_that_is_full_or_gone_is_replaced() -> None:
     assert places(cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "gone")), 0)) == {"j": ["b", "b"]}
 
 
+def test_a_job_that_has_run_gets_its_slot_back_before_one_that_has_not() -> None:
+    cluster = pool(a=2)
+    cluster.handle(SlotsRequested("runs", 1, 1), 0)
+    cluster.handle(SlotsRequested("waits", 1, 2), 0)
+    cluster.handle(TaskManagerRemoved("a"), 10)
+    assert cluster.handle(SlotsRequested("runs", 2, 1, preferred=("",)), 20) == [SlotsShort("runs", 2, 0, 0)]
+    back = cluster.handle(TaskManagerAdded("a", "a:1", 2), 30)
+    assert places(back) == {"runs": ["a"]}
+    assert back[1:] == [SlotsShort("waits", 1, 1, 1)]
+
+
+def test_while_a_job_that_has_run_waits_for_its_task_manager_nobody_new_gets_the_slots_it_may_need() -> None:
+    cluster = SlotPool()
+    cluster.handle(SlotsRequested("new", 1, 2), 0)
+    cluster.handle(SlotsRequested("ran", 1, 1, preferred=("b",), grace_ms=500), 0)
+    assert cluster.handle(TaskManagerAdded("a", "a:1", 2), 10) == [SlotsShort("new", 1, 1, 1), WakePool(500)]
+    assert places(cluster.handle(TimePassed(), 500)) == {"ran": ["a"]}
+
+
 def test_the_grace_period_waits_for_preferred_task_managers() -> None:
     cluster = pool(a=2)
     request = SlotsRequested("j", 1, 2, preferred=("a", "b"), grace_ms=500)
