@@ -23,15 +23,13 @@ from lockgate_proto.messages import SessionWindow
 from taskmanager.state import filling
 from taskmanager.state.arrays import numpy_of
 from taskmanager.state.due import NEVER
-from taskmanager.state.event_clock import EventClock, Restored
-from taskmanager.state.frozen_rocks import FrozenRocks, endless_chains, frozen_rocks
-from taskmanager.state.held_database import opened
+from taskmanager.state.event_clock import Restored
+from taskmanager.state.held_windows import HeldWindows
 from taskmanager.state.layout import HASH, PANE
 from taskmanager.state.session_table import SessionTable, filed, filed_at, rows_in, value_of
 from taskmanager.state.sessions import SessionState
 from taskmanager.state.store import Merged, StoreSpec
 from taskmanager.state.time_index import bound, entry, name_of, time_of
-from taskmanager.task.program import SnapshotOrder
 
 Array = Any  # numpy.ndarray
 _KEYS_AT_ONCE = 50_000
@@ -39,25 +37,19 @@ _END = 0  # the only kind of time that a key is filed under
 _UNKNOWN = -NEVER
 
 
-class SessionRocks:
-    """See KeyedStore, and WindowStore. The database's folder is removed by `close`."""
+class SessionRocks(HeldWindows[SessionState]):
+    """See KeyedStore, and WindowStore."""
 
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
-        """An empty one, or with the database that lies in `folder`. Raises UserError, OSError."""
+        """See HeldWindows."""
         window = spec.aggregation.window
         assert window is not None
         assert isinstance(window.kind, SessionWindow)
-        self.clock = EventClock(spec.max_parallelism, spec.key_groups, window.allowed_lateness_ms)
-        self.chains = endless_chains()
-        self._spec = spec
+        self._table = SessionTable(spec.aggregation, schema, spec.max_parallelism)
+        super().__init__(spec, schema, SessionState, self._table, folder, memory_bytes)
         self._gap_ms = window.kind.gap_ms
         self._lateness_ms = window.allowed_lateness_ms
-        self._table = SessionTable(spec.aggregation, schema, spec.max_parallelism)
         self._next = NEVER  # no key is filed before that
-        self.partial_schema = schema
-        self._empty = self._holding({}, self.clock)
-        self.schema = self._empty.schema
-        self.database = opened(folder, memory_bytes)
 
     def merge(self, partial: pa.Table) -> Merged:
         """See KeyedStore. Reads and writes all sessions of the keys."""
@@ -65,7 +57,7 @@ class SessionRocks:
             return self._empty.merge(partial)
         batch = partial.combine_chunks().to_batches()[0]
         found = self._read(set(self._table.names(batch.filter(pc.is_valid(batch.column(PANE))))))
-        working = self._holding(found, self.clock)
+        working = self._holding(list(found.items()), self.clock)
         working.let_go()
         merged = working.merge(pa.Table.from_batches([batch]))
         self._put(working, found)
@@ -79,20 +71,11 @@ class SessionRocks:
         if self._next <= self.clock.now + 1:
             for names in self._due():
                 found = self._read(names)
-                working = self._holding(found, copy(before))
+                working = self._holding(list(found.items()), copy(before))
                 fired.append(working.advance(watermark_ms))
                 self._put(working, found)
             self._next = self._following()
         return pa.concat_tables(fired)
-
-    def snapshot(self, order: SnapshotOrder) -> FrozenRocks:
-        """See KeyedStore. Microseconds, unless the copy of the barrier before is not made yet."""
-        about = self._empty.about()
-        return frozen_rocks(self._spec.operator_id, self.database, about, self.chains, order, self._table)
-
-    def close(self) -> None:
-        """See KeyedStore."""
-        self.database.close()
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
         """See restored_rocks.Filled. Sessions of a key may come at any distance."""
@@ -108,21 +91,6 @@ class SessionRocks:
         """See restored_rocks.Filled."""
         self.clock.restore(told)
         self._next = _UNKNOWN
-
-    def _holding(self, found: Mapping[bytes, bytes], clock: EventClock) -> SessionState:
-        """Sessions of some keys alone. found: as the database has them."""
-        made = SessionState(
-            self._spec.aggregation,
-            self.partial_schema,
-            self._spec.max_parallelism,
-            self._spec.key_groups,
-            clock=clock,
-        )
-        if found:
-            batch = self._table.stored_batch(list(found.items()))
-            hashes, names = numpy_of(batch, HASH), batch.schema.names
-            made.take_up(batch.select(names[: made.key_count]), hashes, batch.columns[made.key_count + 1 :])
-        return made
 
     def _read(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
         """Those of some keys that there are."""

@@ -155,15 +155,9 @@ class SessionState:
 
     def about(self) -> stored.About:
         """What a snapshot says of itself."""
-        return stored.About(
-            self.partial_schema,
-            stored.signature(self._operator),
-            self._max_parallelism,
-            self._owned,
-            self.clock.before_end,
-            clamped(self.clock.now + 1 - self._gap_ms - self._lateness_ms),
-            self.clock.ahead,
-            self.clock.gone,
+        until = clamped(self.clock.now + 1 - self._gap_ms - self._lateness_ms)
+        return stored.about_windows(
+            self._operator, self.partial_schema, self._max_parallelism, self._owned, self.clock, until
         )
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:

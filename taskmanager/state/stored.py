@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 from lockgate_proto.messages import KeyedAggregate
 
-from taskmanager.state.event_clock import Ahead
+from taskmanager.state.event_clock import Ahead, EventClock
 from taskmanager.state.layout import HASH
 from taskmanager.task.program import StateUnreadable
 from taskmanager.task.watermarks import MIN_WATERMARK
@@ -97,6 +97,19 @@ class About:
     purged_until: int | None = None
     ahead: tuple[Ahead, ...] = ()
     gone: tuple[Ahead, ...] = ()
+
+
+def about_windows(
+    operator: KeyedAggregate,
+    schema: pa.Schema,
+    max_parallelism: int,
+    owned: range,
+    clock: EventClock,
+    purged_until: int,
+) -> About:
+    """Of windows. schema: of the partial tables; clock: how far event time has come; the rest: see About."""
+    told = signature(operator)
+    return About(schema, told, max_parallelism, owned, clock.before_end, purged_until, clock.ahead, clock.gone)
 
 
 def write(table: pa.Table, about: About, *, is_increment: bool = False) -> pa.Buffer:

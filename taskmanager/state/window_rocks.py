@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from taskmanager.state import filling
 from taskmanager.state.arrays import numpy_of
-from taskmanager.state.event_clock import EventClock, Restored
-from taskmanager.state.frozen_rocks import FrozenRocks, endless_chains, frozen_rocks, group_key
-from taskmanager.state.held_database import opened
+from taskmanager.state.event_clock import Restored
+from taskmanager.state.frozen_rocks import group_key
+from taskmanager.state.held_windows import HeldWindows
 from taskmanager.state.layout import HASH, PANE
 from taskmanager.state.pane_scan import Row, side_by_side
 from taskmanager.state.pane_table import PaneTable, in_panes, pane_key, pane_of
@@ -30,29 +30,21 @@ from taskmanager.state.rocksdb import ROWS_AT_ONCE
 from taskmanager.state.store import Merged, StoreSpec
 from taskmanager.state.windowed import WindowedState
 from taskmanager.state.windows import shape_of
-from taskmanager.task.program import SnapshotOrder
 
 Array = Any  # numpy.ndarray
 _PANES_AT_ONCE = 64  # beyond those of one window
 
 
-class WindowRocks:
-    """See KeyedStore, and WindowStore. The database's folder is removed by `close`."""
+class WindowRocks(HeldWindows[WindowedState]):
+    """See KeyedStore, and WindowStore."""
 
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
-        """An empty one, or with the database that lies in `folder`. Raises UserError, OSError."""
+        """See HeldWindows."""
         assert spec.aggregation.window is not None
-        lateness_ms = spec.aggregation.window.allowed_lateness_ms
-        self.clock = EventClock(spec.max_parallelism, spec.key_groups, lateness_ms)
-        self.chains = endless_chains()
-        self._spec = spec
-        self._shape = shape_of(spec.aggregation.window)
         self._table = PaneTable(spec.aggregation, schema, spec.max_parallelism)
+        super().__init__(spec, schema, WindowedState, self._table, folder, memory_bytes)
+        self._shape = shape_of(spec.aggregation.window)
         self._panes = Panes(spec.key_groups)
-        self.partial_schema = schema
-        self._empty = self._holding(())
-        self.schema = self._empty.schema
-        self.database = opened(folder, memory_bytes)
 
     def merge(self, partial: pa.Table) -> Merged:
         """See KeyedStore. Reads the rows of its keys and panes, and what windows that have fired are of besides."""
@@ -61,7 +53,7 @@ class WindowRocks:
         batch = partial.combine_chunks().to_batches()[0]
         names = sorted(self._needed(batch.filter(pc.is_valid(batch.column(PANE)))))
         found = {name: value for name, value in zip(names, self.database.get(names), strict=True) if value is not None}
-        working = self._holding(list(found.items()))
+        working = self._holding(list(found.items()), self.clock)
         merged = working.merge(pa.Table.from_batches([batch]))
         for rows in working.freeze().table().combine_chunks().to_batches():
             changed = zip(*self._table.database_rows(rows), strict=True)
@@ -78,18 +70,9 @@ class WindowRocks:
         fired = [self.schema.empty_table()]
         for ends in self._portions(due):
             panes = self._panes.within(pane for end in ends for pane in self._shape.panes(end))
-            fired += (self._holding(rows).fire(ends, before) for rows in self._rows_of(panes))
+            fired += (self._holding(rows, self.clock).fire(ends, before) for rows in self._rows_of(panes))
         self._purge()
         return pa.concat_tables(fired)
-
-    def snapshot(self, order: SnapshotOrder) -> FrozenRocks:
-        """See KeyedStore. Microseconds, unless the copy of the barrier before is not made yet."""
-        about = self._empty.about()
-        return frozen_rocks(self._spec.operator_id, self.database, about, self.chains, order, self._table)
-
-    def close(self) -> None:
-        """See KeyedStore."""
-        self.database.close()
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
         """See restored_rocks.Filled."""
@@ -105,21 +88,6 @@ class WindowRocks:
                 pane = pane_of(found[0])
                 self._panes.add(np.array([pane]), np.array([group]))
                 at = pane_key(group, pane + 1)
-
-    def _holding(self, rows: Sequence[Row]) -> WindowedState:
-        """Windows with these rows of the database alone."""
-        made = WindowedState(
-            self._spec.aggregation,
-            self.partial_schema,
-            self._spec.max_parallelism,
-            self._spec.key_groups,
-            clock=self.clock,
-        )
-        if rows:
-            batch = self._table.stored_batch(rows)
-            hashes, names = numpy_of(batch, HASH), batch.schema.names
-            made.take_up(batch.select(names[: made.key_count]), hashes, batch.columns[made.key_count + 1 :])
-        return made
 
     def _needed(self, batch: pa.RecordBatch) -> set[bytes]:
         """Names of the rows that a merge of this batch reads, as far as their panes have any."""

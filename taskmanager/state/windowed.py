@@ -154,15 +154,9 @@ class WindowedState:
 
     def about(self) -> stored.About:
         """What a snapshot says of itself."""
-        return stored.About(
-            self.partial_schema,
-            stored.signature(self._operator),
-            self._max_parallelism,
-            self._owned,
-            self.clock.before_end,
-            self._shape.expired_until(self.clock.now),
-            self.clock.ahead,
-            self.clock.gone,
+        until = self._shape.expired_until(self.clock.now)
+        return stored.about_windows(
+            self._operator, self.partial_schema, self._max_parallelism, self._owned, self.clock, until
         )
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
