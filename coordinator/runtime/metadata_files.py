@@ -2,19 +2,15 @@
 
 A file is published whole or not at all: on a local disk through a temporary file, fsync and rename; object stores
 publish on close; anything else through a temporary file and a move. Every read is checked against its checksum.
+Where a URI has options, every pointer carries them: it is all that a task manager, or the next leader, has.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import uuid
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import quote
 
 import pyarrow as pa
 from lockgate_proto.codec import MalformedMessage, decode
@@ -22,11 +18,12 @@ from lockgate_proto.messages import CheckpointMetadata, JobRecord, JobResult
 from pyarrow import fs
 
 from coordinator.runtime.errors import StorageError
+from lockgate_process import storage as storages
+from lockgate_process.storage import Location
 
 METADATA_FILE = "_metadata"
 SHARED_FOLDER = "shared"
 FORMAT_VERSION = 1
-_OBJECT_STORES = ("s3", "gcs", "abfs")
 _ERRORS = (OSError, pa.ArrowException)
 
 
@@ -78,84 +75,71 @@ class MetadataFiles:
     def prepare(self, storage: str = "") -> None:
         """Makes sure that a job's own storage, or the cluster's, can be reached. Raises StorageError."""
         base = self._base(storage)
-        filesystem, path = _open(base)
         try:
-            filesystem.create_dir(path, recursive=True)
+            base.fs.create_dir(base.path, recursive=True)
         except _ERRORS as error:
-            raise StorageError(f"cannot make the storage folder {base}: {_reason(error)}", retryable=True) from error
+            raise _failed("make the storage folder", base, error) from error
 
-    def _base(self, storage: str) -> str:
-        return f"{storage_uri(storage or self._storage)}/{quote(self._cluster)}"
+    def _base(self, storage: str) -> Location:
+        return _locate(storage or self._storage).child(self._cluster)
+
+    def _folder(self, run: Run) -> Location:
+        return self._base(run.storage).child(f"{run.job_key}/{run.run_id}")
 
     def run_directory(self, run: Run) -> str:
         """URI of the folder of one run; task managers make `chk-<id>/` folders in it."""
-        return f"{self._base(run.storage)}/{quote(run.job_key)}/{quote(run.run_id)}"
+        return self._folder(run).uri
 
     def write(self, run: Run, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
         """Publishes `data`, the encoded metadata, as `chk-<id>/_metadata`; durable when this returns.
 
         Raises StorageError.
         """
-        folder = f"{self.run_directory(run)}/chk-{metadata.checkpoint_id}"
-        return self._publish(f"{folder}/{METADATA_FILE}", data)
+        return _publish(self._folder(run).child(f"chk-{metadata.checkpoint_id}/{METADATA_FILE}"), data)
 
     def read(self, pointer: str, checksum: str = "") -> CheckpointMetadata:
         """The metadata in the file at `pointer`: a URI or local path of the file or of its folder.
 
         Raises StorageError naming the file when it is missing, differs from `checksum` or cannot be understood.
         """
-        uri = metadata_uri(pointer)
-        return parse_metadata(_read(uri, checksum), uri)
+        location = _metadata_location(pointer)
+        return parse_metadata(_read(location, checksum), location.shown)
 
     def write_graph(self, run: Run, graph: bytes) -> StoredFile:
         """Publishes a serialized JobGraph that is too large for ZooKeeper. Raises StorageError."""
-        return self._publish(f"{self.run_directory(run)}/graph", graph, graph_checksum)
+        return _publish(self._folder(run).child("graph"), graph, graph_checksum)
 
     def read_graph(self, pointer: str, checksum: str) -> bytes:
         """The serialized JobGraph at `pointer`. Raises StorageError."""
-        return _read(pointer, checksum)
+        return _read(_locate(pointer), checksum)
 
     def checkpoint_ids(self, run: Run) -> tuple[int, ...]:
         """Ids of the `chk-<id>` folders that exist for a run, rising. Raises StorageError."""
-        uri = self.run_directory(run)
-        filesystem, path = _open(uri)
-        try:
-            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        except _ERRORS as error:
-            raise StorageError(f"cannot list {uri}: {_reason(error)}", retryable=True) from error
-        names = [info.base_name.removeprefix("chk-") for info in found if info.base_name.startswith("chk-")]
+        names = [name.removeprefix("chk-") for name in _names(self._folder(run)) if name.startswith("chk-")]
         return tuple(sorted(int(name) for name in names if name.isdigit()))
 
     def delete_checkpoint(self, run: Run, checkpoint_id: int) -> None:
         """Removes a `chk-<id>` folder and what is in it; one that is gone already is fine. Raises StorageError."""
-        _delete(f"{self.run_directory(run)}/chk-{checkpoint_id}")
+        _delete(self._folder(run).child(f"chk-{checkpoint_id}"))
 
     def shared_files(self, run: Run) -> tuple[str, ...]:
         """Names of the files that checkpoints of a run share, sorted. Raises StorageError."""
-        uri = f"{self.run_directory(run)}/{SHARED_FOLDER}"
-        filesystem, path = _open(uri)
-        try:
-            found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        except _ERRORS as error:
-            raise StorageError(f"cannot list {uri}: {_reason(error)}", retryable=True) from error
-        return tuple(sorted(info.base_name for info in found))
+        return tuple(sorted(_names(self._folder(run).child(SHARED_FOLDER))))
 
     def delete_shared(self, run: Run, names: Iterable[str]) -> None:
         """Removes shared files of a run; those that are gone already are fine. Raises StorageError."""
-        folder = f"{self.run_directory(run)}/{SHARED_FOLDER}"
-        filesystem, path = _open(folder)
+        folder = self._folder(run).child(SHARED_FOLDER)
         for name in names:
+            file = folder.child(name)
             try:
-                filesystem.delete_file(f"{path}/{name}")
-            except FileNotFoundError:
-                continue
+                storages.remove(file)
             except _ERRORS as error:
-                raise StorageError(f"cannot delete {folder}/{name}: {_reason(error)}", retryable=True) from error
+                raise _failed("delete", file, error) from error
 
     def delete_pointed(self, pointer: str) -> None:
         """Removes the `chk-<id>` folder that holds the metadata file at `pointer`. Raises StorageError."""
-        folder, _, name = metadata_uri(pointer).rpartition("/")
-        if name != METADATA_FILE or not folder.rpartition("/")[2].startswith("chk-"):
+        folder = _metadata_location(pointer).parent()
+        if not folder.name.startswith("chk-"):
             raise StorageError(f"{pointer} is not the metadata file of a checkpoint; nothing was deleted")
         _delete(folder)
 
@@ -163,41 +147,24 @@ class MetadataFiles:
         """Removes the whole folder of one run, and the job's when it was the only one. Raises StorageError."""
         if not run.job_key or not run.run_id:
             raise StorageError(f"{run} names no run, but the folder of several; nothing was deleted")
-        uri = self.run_directory(run)
-        _delete(uri)
-        filesystem, job = _open(uri.rpartition("/")[0])
-        try:
-            if not filesystem.get_file_info(fs.FileSelector(job, allow_not_found=True)):
-                _delete(uri.rpartition("/")[0])
-        except _ERRORS as error:
-            raise StorageError(f"cannot delete {uri}: {_reason(error)}", retryable=True) from error
-
-    def _publish(self, uri: str, data: bytes, checksum: Callable[[bytes], str] = crc32) -> StoredFile:
-        filesystem, path = _open(uri)
-        try:
-            filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-            if isinstance(filesystem, fs.LocalFileSystem):
-                _publish_local(Path(path), data)
-            elif filesystem.type_name in _OBJECT_STORES:
-                _write(filesystem, path, data)
-            else:
-                fresh = f"{path}.{uuid.uuid4().hex}.tmp"
-                _write(filesystem, fresh, data)
-                filesystem.move(fresh, path)
-        except _ERRORS as error:
-            raise StorageError(f"cannot write {uri}: {_reason(error)}", retryable=True) from error
-        return StoredFile(uri, checksum(data), len(data))
+        folder = self._folder(run)
+        _delete(folder)
+        if not _names(folder.parent()):
+            _delete(folder.parent())
 
 
 def storage_uri(storage: str) -> str:
-    """A local path as a `file://` URI, a URI as it is; without a trailing slash."""
-    return storage.rstrip("/") if "://" in storage else Path(storage).absolute().as_uri().rstrip("/")
+    """A local path as a `file://` URI; a URI as it is, its path without a trailing slash."""
+    if "://" not in storage:
+        return storages.locate(storage).uri
+    base, mark, options = storage.partition("?")
+    return base.rstrip("/") + mark + options
 
 
 def metadata_uri(pointer: str) -> str:
     """The URI of the `_metadata` file meant by a pointer that a user typed: path or URI, of the file or its folder."""
-    uri = storage_uri(pointer)
-    return uri if uri.endswith(f"/{METADATA_FILE}") else f"{uri}/{METADATA_FILE}"
+    base, mark, options = storage_uri(pointer).partition("?")
+    return (base if base.endswith(f"/{METADATA_FILE}") else f"{base}/{METADATA_FILE}") + mark + options
 
 
 def parse_metadata(data: bytes, name: str) -> CheckpointMetadata:
@@ -213,65 +180,59 @@ def parse_metadata(data: bytes, name: str) -> CheckpointMetadata:
     return metadata
 
 
-def _open(uri: str) -> tuple[fs.FileSystem, str]:
+def _locate(uri: str) -> Location:
     try:
-        filesystem, path = fs.FileSystem.from_uri(uri)
+        return storages.locate(storage_uri(uri))
     except (*_ERRORS, ValueError) as error:
-        raise StorageError(f"cannot reach the storage {uri}: {_reason(error)}", retryable=True) from error
-    return filesystem, path
+        raise StorageError(f"cannot reach the storage: {_reason(error)}", retryable=True) from error
 
 
-def _publish_local(path: Path, data: bytes) -> None:
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")  # process ids repeat in containers
+def _metadata_location(pointer: str) -> Location:
+    return _locate(metadata_uri(pointer))
+
+
+def _publish(file: Location, data: bytes, checksum: Callable[[bytes], str] = crc32) -> StoredFile:
+    """The name is durable when this returns, and so are new folders above it: ZooKeeper will point to it."""
     try:
-        with fresh.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):  # the disk may be full or gone; the first error is the one to tell
-            fresh.unlink()
-        raise
-    # The name must be durable before ZooKeeper points to it: a crash of the machine may lose an unsynced rename,
-    # and, where the folder is new, the folder too.
-    for folder in (path.parent, path.parent.parent):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _write(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
-    with filesystem.open_output_stream(path) as stream:
-        stream.write(data)
-
-
-def _read(uri: str, checksum: str) -> bytes:
-    filesystem, path = _open(uri)
-    try:
-        with filesystem.open_input_stream(path) as stream:
-            data: bytes = stream.read()
-    except FileNotFoundError as error:
-        raise StorageError(f"{uri} does not exist") from error
+        storages.write_durably(file, data)
     except _ERRORS as error:
-        raise StorageError(f"cannot read {uri}: {_reason(error)}", retryable=True) from error
+        raise _failed("write", file, error) from error
+    return StoredFile(file.uri, checksum(data), len(data))
+
+
+def _names(folder: Location) -> list[str]:
+    """What is in a folder; nothing when it is not there. Raises StorageError."""
+    try:
+        found = folder.fs.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
+    except _ERRORS as error:
+        raise _failed("list", folder, error) from error
+    return [info.base_name for info in found]
+
+
+def _read(file: Location, checksum: str) -> bytes:
+    try:
+        data: bytes = storages.read_all(file).to_pybytes()
+    except FileNotFoundError as error:
+        raise StorageError(f"{file.shown} does not exist") from error
+    except _ERRORS as error:
+        raise _failed("read", file, error) from error
     found = graph_checksum(data) if checksum.startswith("sha256:") else crc32(data)
     if checksum and found != checksum:
-        raise StorageError(f"{uri} is corrupt: its checksum is {found}, {checksum} was recorded when it was written")
+        raise StorageError(
+            f"{file.shown} is corrupt: its checksum is {found}, {checksum} was recorded when it was written"
+        )
     return data
 
 
-def _delete(uri: str) -> None:
-    filesystem, path = _open(uri)
+def _delete(folder: Location) -> None:
     try:
-        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
-            filesystem.delete_dir(path)
-    except FileNotFoundError:
-        return  # someone else has just removed it
+        storages.remove_folder(folder)
     except _ERRORS as error:
-        raise StorageError(f"cannot delete {uri}: {_reason(error)}", retryable=True) from error
+        raise _failed("delete", folder, error) from error
+
+
+def _failed(what: str, where: Location, error: BaseException) -> StorageError:
+    return StorageError(f"cannot {what} {where.shown}: {_reason(error)}", retryable=True)
 
 
 def _reason(error: BaseException) -> str:

@@ -30,6 +30,7 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
 @click.option("--cluster", metavar="ADDRESSES|DIR", help="Aim at a running cluster.  [default: one of its own]")
 @click.option("--dir", "directory", metavar="DIR", help="Keep data and logs there.  [default: a temporary folder]")
+@click.option("--storage", metavar="DIR|URI", help="Snapshots of its own cluster.  [default: DIR/storage]")
 @click.option("--slots", type=click.IntRange(1, 64), metavar="N", help="Of each task manager.  [default: 2]")
 @with_spark("local[SLOTS]")
 def drill(
@@ -40,6 +41,7 @@ def drill(
     json_file: str | None,
     cluster: str | None,
     directory: str | None,
+    storage: str | None,
     slots: int | None,
     spark_master: str | None,
     spark_options: tuple[str, ...],
@@ -55,11 +57,13 @@ def drill(
       lockgate drill --kill taskmanager --times 5 --every 10
       lockgate drill --kill leader --times 20 --seed 7 --json report.json
       lockgate drill --cluster .lockgate
+      lockgate drill --storage 's3://bucket/drill?endpoint_override=s3.example:9000&scheme=http'
       lockgate drill --slots 1 --spark-master spark://spark.example:7077
     """
     from lockgate.drill import Target, run_drill
 
     own: dict[str, Any] = {"slots": slots} if slots else {}
+    own |= {"storage": storage} if storage else {}
     own |= {"taskmanager": spark} if (spark := spark_settings(spark_master, spark_options)) else {}
     return run_drill(
         kill=Target(kill),

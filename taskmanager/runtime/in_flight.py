@@ -22,12 +22,12 @@ from lockgate_proto.messages import (
     Watermark,
 )
 
+from lockgate_process.storage import file_name
 from taskmanager.exchange.element_queue import Spilled, Stored, loaded
 from taskmanager.exchange.elements import ChannelId, Element, from_message, split, to_message
 from taskmanager.exchange.gate import InputGate, RunningRecording
 from taskmanager.runtime.output_set import OutputSet
 from taskmanager.state.backend import Backend, SnapshotWriter, load, make_backend
-from taskmanager.state.filesystem import file_name
 from taskmanager.task.program import Canceled, ProgramContext, SnapshotTooLarge, StateUnreadable
 
 _LENGTH = struct.Struct("<I")

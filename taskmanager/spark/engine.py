@@ -41,6 +41,7 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
+from lockgate_process.storage import file_name
 from taskmanager.spark import class_archive
 from taskmanager.spark import session as sessions
 from taskmanager.spark.chain import loaded, named, unpickled
@@ -80,7 +81,6 @@ from taskmanager.spark.sources.sockets import SocketReader
 from taskmanager.spark.workbench import Key, Workbench, WorkbenchCache
 from taskmanager.state import deduplicate
 from taskmanager.state.backend import make_backend
-from taskmanager.state.filesystem import file_name
 from taskmanager.state.join_home import JoinSpec
 from taskmanager.state.join_store import JoinStores
 from taskmanager.state.row_store import RowSpec

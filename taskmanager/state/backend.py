@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 from lockgate_proto.messages import MemoryBackend, StateBackend, StateHandle
 
-from taskmanager.state import filesystem
+from lockgate_process import storage as filesystem
 from taskmanager.task.program import SnapshotTooLarge, StateUnreadable
 
 DEFAULT_MEMORY_LIMIT = 16 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import shutil
 
+from lockgate_process.storage import Location
 from taskmanager.spark.sinks.files import FileSink
-from taskmanager.state.filesystem import Location
 
 _numbers = itertools.count(1)
 

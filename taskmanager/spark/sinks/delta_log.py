@@ -21,11 +21,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lockgate_process import storage as filesystem
+from lockgate_process.storage import Location
 from taskmanager.spark.sinks.delta_fit import TableShape, holds_nothing, misfit, nameless, nullable
 from taskmanager.spark.sinks.delta_store import located
 from taskmanager.spark.variables import filled
-from taskmanager.state import filesystem
-from taskmanager.state.filesystem import Location
 from taskmanager.task.program import ProgramError, Unavailable, UserError
 
 _APPEND_RETRIES = 100  # delta-rs's own, each after another writer was quicker; an append conflicts with none of them

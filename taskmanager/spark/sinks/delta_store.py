@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from taskmanager.state import filesystem
-from taskmanager.state.filesystem import Location
+from lockgate_process import storage as filesystem
+from lockgate_process.storage import Location
 
 _S3 = {  # delta-rs's names, of which it takes any case, with and without the prefix; pyarrow's
     "access_key_id": "access_key",

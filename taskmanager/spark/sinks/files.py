@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from lockgate_proto.messages import FileFormat, SinkTransaction
 from lockgate_proto.messages import FileSink as FileOptions
 
+from lockgate_process import storage as filesystem
+from lockgate_process.storage import Location
 from taskmanager.spark.sinks import jsonlines
 from taskmanager.spark.sinks.staged import FileKind, StagedSink, staged_by
 from taskmanager.spark.sinks.transaction import SinkContext
-from taskmanager.state import filesystem
-from taskmanager.state.filesystem import Location
 from taskmanager.task.program import UserError
 
 
@@ -58,7 +58,7 @@ class FileSink(StagedSink):
     def _require_committed_elsewhere(self, transaction: SinkTransaction, marker: str) -> None:
         """The run that a job starts from had another path: what it staged there is either visible there, or lost."""
         try:
-            theirs = filesystem.locate(transaction.folder)
+            theirs = self._folder.elsewhere(transaction.folder)
             if transaction.checkpoint_id <= _marked(theirs.child(marker)):
                 return
             missing = [one for one in transaction.targets if not filesystem.exists(theirs.child(one))]

@@ -13,17 +13,15 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 from lockgate_proto.messages import SinkTransaction
 
+from lockgate_process import storage as filesystem
+from lockgate_process.storage import WRONG_PATH, Location, file_name
 from taskmanager.spark.sinks.transaction import Pending, Sink, SinkContext
-from taskmanager.state import filesystem
 from taskmanager.state.backend import SnapshotWriter
-from taskmanager.state.filesystem import WRONG_PATH, Location, file_name
 from taskmanager.task.program import StateUnreadable, UserError
 
 _SPILL_BYTES = 64 << 20
@@ -102,10 +100,7 @@ class StagedSink(Sink):
     @property
     def folder(self) -> str:
         """What staged and final names are relative to, for messages and for other runs; without credentials."""
-        if self._folder.is_local:
-            return Path(self._folder.path).as_uri()
-        parts = urlsplit(self._folder.uri)
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+        return self._folder.shown
 
     def sync(self, staged: Sequence[str]) -> None:
         """Makes staged files durable."""

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow.fs as pafs
 from lockgate_proto.messages import FileFormat, FileSource, SplitState
 
+from lockgate_process.storage import Location
 from taskmanager.spark.leaf import Form, LeafSpec
 from taskmanager.spark.sources.listing import base_of, vanished
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
-from taskmanager.state.filesystem import Location
 from taskmanager.task.program import Exhausted, Idle, UserError
 
 LOG = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from lockgate_proto.messages import FileFormat, FileSource, SplitState
 from lockgate_proto.splits import UNBOUNDED
 
-from taskmanager.state.filesystem import WRONG_PATH, Location, locate
+from lockgate_process.storage import WRONG_PATH, Location, locate
 from taskmanager.task.program import ProgramError, UserError
 
 LOG = logging.getLogger(__name__)

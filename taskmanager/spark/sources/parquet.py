@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from lockgate_proto.messages import FileSource, SplitState
 
+from lockgate_process.storage import Location
 from taskmanager.spark.leaf import Form, LeafSpec
 from taskmanager.spark.sources.listing import base_of, files_of, unreadable_parquet, vanished
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
-from taskmanager.state.filesystem import Location
 from taskmanager.task.program import Exhausted, Idle, UserError
 
 # What only the author can mend; any other OSError of the storage may be over at the next attempt.

@@ -235,7 +235,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("coordinator.runtime.metadata_files.os.fsync", full)
+    monkeypatch.setattr("lockgate_process.storage.os.fsync", full)
     with pytest.raises(StorageError, match="No space left on device") as caught:
         files.write(RUN, METADATA, b"other")
     assert caught.value.retryable

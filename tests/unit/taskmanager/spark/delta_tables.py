@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
+from lockgate_process.storage import Location
 from taskmanager.spark.sinks.delta_log import DeltaLog
-from taskmanager.state.filesystem import Location
 from tests.unit.taskmanager.spark.object_store import ObjectStore
 
 

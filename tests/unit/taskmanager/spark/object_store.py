@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from taskmanager.state.filesystem import Location
+from lockgate_process.storage import Location
 
 SCHEME = "store://"
 
@@ -25,7 +25,7 @@ class ObjectStore(pafs.FileSystemHandler):
         self.trouble: OSError | None = None
 
     def locate(self, path: str) -> Location:
-        """In the place of taskmanager.state.filesystem.locate."""
+        """In the place of lockgate_process.storage.locate."""
         plain = path.removeprefix(SCHEME)
         return Location(f"{SCHEME}{plain}", pafs.PyFileSystem(self), plain)
 

@@ -19,13 +19,13 @@ from deltalake.schema import ArrayType, PrimitiveType
 from lockgate_proto.messages import DeltaSink as DeltaOptions
 from lockgate_proto.messages import FailureCause, SinkTransaction
 
+from lockgate_process import storage as filesystem
 from taskmanager.runtime.failures import cause_of
 from taskmanager.spark.sinks import staged
 from taskmanager.spark.sinks.delta import DeltaSink
 from taskmanager.spark.sinks.delta_log import DeltaLog
 from taskmanager.spark.sinks.delta_store import located, s3_options
 from taskmanager.spark.sinks.transaction import SinkContext
-from taskmanager.state import filesystem
 from taskmanager.state.backend import InlineBackend
 from taskmanager.task.program import StateUnreadable, Unavailable, UserError
 from tests.unit.taskmanager.spark.delta_tables import rows_of

@@ -9,12 +9,12 @@ import pyarrow.fs as pafs
 import pytest
 from lockgate_proto.messages import FailureCause, FileFormat, FileSource, SplitState
 
+from lockgate_process.storage import Location
 from taskmanager.runtime.failures import cause_of
 from taskmanager.spark.sources import listing
 from taskmanager.spark.sources.lines import LineSource
 from taskmanager.spark.sources.listing import SourceUnavailable, discover
 from taskmanager.spark.sources.reading import Reading
-from taskmanager.state.filesystem import Location
 from taskmanager.task.program import Exhausted, Idle, UserError
 
 

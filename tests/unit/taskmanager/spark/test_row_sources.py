@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from lockgate_proto.messages import FailureCause, FileFormat, FileSource, GeneratorSource, SplitState
 
+from lockgate_process.storage import Location
 from taskmanager.runtime.failures import cause_of
 from taskmanager.spark.sources.generator import RangeSource
 from taskmanager.spark.sources.listing import SourceUnavailable, discover
 from taskmanager.spark.sources.parquet import ParquetSource
 from taskmanager.spark.sources.reading import BatchSizer, Reading
-from taskmanager.state.filesystem import Location
 from taskmanager.task.program import Exhausted, Idle, UserError
 
 

@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 from lockgate_proto.messages import DeltaSink, FileFormat, FileSink, KafkaSink, SinkTransaction, SqlSink, SqlWriteMode
 
+from lockgate_process import storage as filesystem
 from taskmanager.spark.sinks.custom import CustomWriter
 from taskmanager.spark.sinks.delta import DeltaSink as DeltaWriter
 from taskmanager.spark.sinks.delta_log import DeltaLog
@@ -22,7 +23,6 @@ from taskmanager.spark.sinks.foreach import ForeachBatchSink as ForeachBatchCall
 from taskmanager.spark.sinks.kafka import KafkaSink as KafkaWriter
 from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
 from taskmanager.spark.sinks.transaction import Sink, SinkContext
-from taskmanager.state import filesystem
 from taskmanager.state.backend import FileBackend
 from tests.connectors import JsonFolder
 from tests.kafka_broker import KafkaBroker

@@ -18,6 +18,8 @@ import pytest
 from lockgate_proto.messages import ConsoleSink, FailureCause, FileFormat, FileSink, SinkTransaction, SqlSink
 from pyspark.errors import AnalysisException, PythonException
 
+from lockgate_process import storage as filesystem
+from lockgate_process.storage import Location
 from taskmanager.runtime.failures import cause_of, text_of
 from taskmanager.spark.sinks import jsonlines, staged
 from taskmanager.spark.sinks.console import ConsoleSink as ConsoleWriter
@@ -27,9 +29,7 @@ from taskmanager.spark.sinks.foreach import FunctionFailed
 from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
 from taskmanager.spark.sinks.sql import last_per_key
 from taskmanager.spark.sinks.transaction import SinkContext
-from taskmanager.state import filesystem
 from taskmanager.state.backend import FileBackend, InlineBackend
-from taskmanager.state.filesystem import Location
 from taskmanager.task.program import StateUnreadable, Unavailable, UserError
 from tests.unit.taskmanager.spark.object_store import ObjectStore
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmanager.state import filesystem
+from lockgate_process import storage as filesystem
 
 
 def test_the_parents_of_new_folders_are_synced_from_the_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

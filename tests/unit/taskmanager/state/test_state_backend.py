@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from lockgate_proto.messages import FailureCause, FilesystemBackend, MemoryBackend, StateBackend, StateHandle
 
+from lockgate_process import storage as filesystem
 from taskmanager.runtime.failures import cause_of
-from taskmanager.state import filesystem
 from taskmanager.state.backend import Backend, FileBackend, inline_handle, load, make_backend
 from taskmanager.task.program import SnapshotTooLarge, StateUnreadable
 

@@ -11,18 +11,25 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 # What only the author or operator can mend; any other OSError of a storage may be over at the next attempt.
 WRONG_PATH = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+_OBJECT_STORES = ("s3", "gcs", "abfs")
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A file or folder: `uri` as users see it, `fs` and `path` to reach it."""
+    """A file or folder: `uri` is its name for other processes, `fs` and `path` reach it.
+
+    A URI of an object store may carry options behind a question mark (`s3://bucket/x?region=R&scheme=http`). They
+    belong to the whole storage, so every location below keeps them behind its own path. Hence names are never joined
+    to a URI as text, only with `child`.
+    """
 
     uri: str
     fs: Any
@@ -33,18 +40,40 @@ class Location:
         """True when `path` is a path of this machine."""
         return isinstance(self.fs, pafs.LocalFileSystem)
 
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rstrip("/").rpartition("/")[2]
+
+    @property
+    def shown(self) -> str:
+        """The URI for messages and logs: without credentials and options."""
+        if self.is_local:
+            return Path(self.path).as_uri()
+        parts = urlsplit(self.uri)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+
     def child(self, relative: str) -> Location:
-        """A location below this one; `relative` uses forward slashes."""
+        """A location below this one. relative: names with forward slashes between them, not quoted."""
         path = f"{self.path.rstrip('/')}/{relative}"
         if self.is_local:
             return Location(Path(path).as_uri(), self.fs, path)
-        base, mark, query = self.uri.partition("?")  # S3 URIs carry options behind a question mark
-        return Location(f"{base.rstrip('/')}/{relative}{mark}{query}", self.fs, path)
+        base, mark, options = self.uri.partition("?")
+        return Location(f"{base.rstrip('/')}/{quote(relative)}{mark}{options}", self.fs, path)
 
     def parent(self) -> Location:
         """The folder this one is in."""
-        base, mark, query = self.uri.partition("?")
-        return Location(base.rsplit("/", 1)[0] + mark + query, self.fs, self.path.rsplit("/", 1)[0] or "/")
+        base, mark, options = self.uri.partition("?")
+        above = self.path.rstrip("/").rpartition("/")[0] or "/"
+        return Location(base.rstrip("/").rpartition("/")[0] + mark + options, self.fs, above)
+
+    def elsewhere(self, shown: str) -> Location:
+        """Another location of this storage by its `shown` name, reached as this one is. Raises as `locate` does."""
+        own, other = urlsplit(self.uri), urlsplit(shown)
+        if self.is_local or own.scheme != other.scheme:
+            return locate(shown)
+        login, mark, _ = own.netloc.rpartition("@")
+        return locate(other._replace(netloc=f"{login}{mark}{other.netloc}", query=own.query).geturl())
 
 
 def locate(path_or_uri: str) -> Location:
@@ -53,10 +82,15 @@ def locate(path_or_uri: str) -> Location:
         try:
             fs, path = pafs.FileSystem.from_uri(path_or_uri)
         except pa.ArrowException as error:
-            raise ValueError(f"{path_or_uri} is not a path or a URI that pyarrow.fs can open: {error}") from error
+            shown = _without_secrets(path_or_uri)
+            raise ValueError(f"{shown} is not a path or a URI that pyarrow.fs can open: {error}") from error
         return Location(path_or_uri, fs, path)
     absolute = os.path.abspath(os.path.expanduser(path_or_uri))
     return Location(Path(absolute).as_uri(), pafs.LocalFileSystem(), absolute)
+
+
+def _without_secrets(uri: str) -> str:
+    return re.sub(r"(?<=://)[^/?#]*@", "", uri.partition("?")[0])
 
 
 def file_name(part: str) -> str:
@@ -89,9 +123,7 @@ def write_pieces_durably(location: Location, parts: Iterable[bytes | pa.Buffer])
 
 def _write_pieces(location: Location, parts: Iterable[bytes | pa.Buffer]) -> None:
     if not location.is_local:
-        with location.fs.open_output_stream(location.path) as stream:  # object stores publish a file on close
-            for part in parts:
-                stream.write(part)
+        _publish(location, parts)
         return
     folder = os.path.dirname(location.path)
     make_folder(folder)
@@ -109,6 +141,19 @@ def _write_pieces(location: Location, parts: Iterable[bytes | pa.Buffer]) -> Non
             os.unlink(temporary)
         raise
     sync_folder(folder)
+
+
+def _publish(location: Location, parts: Iterable[bytes | pa.Buffer]) -> None:
+    fs, path = location.fs, location.path
+    whole_on_close = fs.type_name in _OBJECT_STORES
+    target = path if whole_on_close else f"{path}.{uuid.uuid4().hex}.tmp"
+    if not whole_on_close:
+        fs.create_dir(path.rpartition("/")[0], recursive=True)
+    with fs.open_output_stream(target) as stream:
+        for part in parts:
+            stream.write(part)
+    if not whole_on_close:
+        fs.move(target, path)
 
 
 def make_folder(path: str) -> None:

@@ -1,0 +1,99 @@
+"""Metadata, state and large graphs on a real S3 server that is named by a URI with options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from lockgate_proto import messages as m
+from lockgate_proto.codec import encode
+
+from coordinator.runtime.errors import StorageError
+from coordinator.runtime.metadata_files import MetadataFiles, Run
+from lockgate_process import storage
+from taskmanager.state.backend import download, load, make_backend, remove_checkpoint
+from taskmanager.task.program import StateUnreadable
+from tests.s3_server import CREDENTIALS, S3Server
+
+pytestmark = pytest.mark.integration
+
+RUN = Run("job", "run 1")
+METADATA = m.CheckpointMetadata(1, "job", "run 1", 3, m.CheckpointKind.CHECKPOINT, 5)
+
+
+def test_metadata_is_written_read_listed_and_deleted(s3: S3Server) -> None:
+    files = MetadataFiles(s3.uri("base"), "c")
+    stored = files.write(RUN, METADATA, encode(METADATA))
+    assert stored.pointer.endswith(f"/base/c/job/run%201/chk-3/_metadata?{s3.options}")
+    assert files.read(stored.pointer, stored.checksum) == METADATA
+    assert files.read(stored.pointer.replace("/_metadata", "")) == METADATA
+    assert files.checkpoint_ids(RUN) == (3,)
+    files.delete_pointed(stored.pointer)
+    files.delete_pointed(stored.pointer)
+    assert files.checkpoint_ids(RUN) == ()
+    with pytest.raises(StorageError, match=r"chk-3/_metadata does not exist") as caught:
+        files.read(stored.pointer)
+    assert not caught.value.retryable
+    assert s3.address not in str(caught.value), "options are no part of a message"
+
+
+def test_a_graph_comes_back_and_a_run_goes_as_a_whole(s3: S3Server) -> None:
+    files = MetadataFiles(s3.uri("base"), "c")
+    stored = files.write_graph(RUN, b"graph" * 1000)
+    assert files.read_graph(stored.pointer, stored.checksum) == b"graph" * 1000
+    files.write(RUN, METADATA, encode(METADATA))
+    files.delete_run(RUN)
+    folder = storage.locate(files.run_directory(RUN))
+    assert not storage.exists(folder)
+    assert not storage.exists(folder.parent())
+    files.delete_run(RUN)
+
+
+def test_a_storage_of_the_jobs_own_has_options_of_its_own(s3: S3Server, tmp_path: Path) -> None:
+    files, own = MetadataFiles(str(tmp_path), "c"), s3.uri("own/")
+    run = Run("job", "run", own)
+    stored = files.write(run, METADATA, encode(METADATA))
+    assert files.read(stored.pointer, stored.checksum) == METADATA
+    files.delete_shared(run, ("never-there",))
+    assert files.shared_files(run) == ()
+    files.delete_run(run)
+    assert files.checkpoint_ids(run) == ()
+
+
+def test_state_is_stored_loaded_shared_and_deleted(s3: S3Server, tmp_path: Path) -> None:
+    files = MetadataFiles(s3.uri("base"), "c")
+    directory = files.run_directory(RUN)
+    backend = make_backend(m.StateBackend(backend=m.FilesystemBackend()), directory, "a1-v-0")
+    writer = backend.writer(3)
+    handle = writer.store("op/1 x", pa.py_buffer(b"state"))
+    (tmp_path / "table.sst").write_bytes(b"sst" * 1000)
+    shared = writer.store_file("table", tmp_path / "table.sst", is_shared=True)
+    assert load(handle).to_pybytes() == b"state"
+    download(shared, tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == b"sst" * 1000
+    assert len(files.shared_files(RUN)) == 1
+
+    files.delete_shared(RUN, files.shared_files(RUN))
+    assert files.shared_files(RUN) == ()
+    remove_checkpoint(directory, 3)
+    assert files.checkpoint_ids(RUN) == ()
+    with pytest.raises(StateUnreadable, match="missing"):
+        load(handle)
+
+
+def test_what_was_stored_in_vain_is_removed(s3: S3Server) -> None:
+    files = MetadataFiles(s3.uri("base"), "c")
+    writer = make_backend(None, files.run_directory(RUN), "a").writer(4)
+    writer.store("op", pa.py_buffer(b"x"))
+    writer.undo()
+    files.delete_checkpoint(RUN, 4)
+    assert files.checkpoint_ids(RUN) == ()
+
+
+def test_a_bucket_that_is_missing_is_refused_in_one_sentence(s3: S3Server) -> None:
+    uri = f"s3://no-such-bucket-here/x?{s3.options}"
+    with pytest.raises(StorageError, match=r"cannot make the storage folder s3://no-such-bucket-here/x/c: ") as caught:
+        MetadataFiles(uri, "c")
+    assert "\n" not in str(caught.value)
+    assert not any(secret in str(caught.value) for secret in CREDENTIALS.values())
