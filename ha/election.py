@@ -57,6 +57,7 @@ from ha.election_messages import (
     Stop,
     Suspended,
     Tick,
+    TokenSeen,
     View,
     Viewed,
     WakeAt,
@@ -124,7 +125,6 @@ class LeaderElection:
         self._not_before_ms = 0  # the penalty after a lost term
         self._retry_claim_ms = 0
         self._given_up = 0  # the highest token that this coordinator must never use again
-        self._seen_token = 0
         self._penalty_ms = 0
         self._granted_ms = 0
         self._request: Join | ReadView | None = None  # in flight or to be repeated
@@ -146,6 +146,7 @@ class LeaderElection:
             Probed: self._probed,
             Challenged: self._was_challenged,
             StepDown: self._step_down,
+            TokenSeen: self._token_seen,
             Tick: self._tick,
             Stop: self._stop,
         }
@@ -377,12 +378,13 @@ class LeaderElection:
             self._effects.append(WakeAt(at_ms))
             return
         self._to(Phase.CLAIMING)
-        token = max(view.epoch, self._seen_token) + 1
         replaces = view.leader is not None
         grounds = self._suspicion.grounds if replaces else None
         unanswered = grounds is Grounds.UNANSWERED
         words = "nobody led any more" if grounds is None else grounds.value
-        claim = Claim(self._generation, self._contender, view.epoch_version, token, replaces, unanswered, words)
+        claim = Claim(
+            self._generation, self._contender, view.epoch_version, view.epoch + 1, replaces, unanswered, words
+        )
         self._effects.append(claim)
 
     def _place(self, view: View) -> tuple[int, int]:
@@ -424,13 +426,27 @@ class LeaderElection:
         self._ask(ReadView(self._generation))
 
     def _step_down(self, event: StepDown, now_ms: int) -> None:
-        self._seen_token = max(self._seen_token, event.seen_token)
-        if self.phase not in HOLDING or self.grant is None:
+        if self.grant is None or event.token not in (0, self.grant.token):
+            return  # late: it was said of an earlier grant
+        self._give_up(event.reason, self.grant.token, now_ms)
+
+    def _token_seen(self, event: TokenSeen, now_ms: int) -> None:
+        """A token that a peer names proves nothing: one message with the last of all would keep everybody out for good.
+
+        So ZooKeeper is asked, and the next grant takes the number after its epoch, whatever was named. While it cannot
+        be asked the peer is believed, as far as the own term goes: that is how a leader that alone is cut off learns
+        that it was replaced.
+        """
+        if self.grant is None or event.token <= self.grant.token:
             return
-        if event.token not in (0, self.grant.token) and event.seen_token <= self.grant.token:
-            return  # it was said of an earlier grant, and came late
-        token, paused = self.grant.token, self.phase is Phase.PAUSED
-        self._revoke(event.reason, now_ms)
+        if self.phase is Phase.PAUSED:
+            self._give_up(event.reason, self.grant.token, now_ms)
+        else:
+            self._ask(ReadView(self._generation))
+
+    def _give_up(self, reason: str, token: int, now_ms: int) -> None:
+        paused = self.phase is Phase.PAUSED
+        self._revoke(reason, now_ms)
         if paused:
             self._to(Phase.OFFLINE)  # `/leader` is found to be given up when the connection is back
         else:

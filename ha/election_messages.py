@@ -165,15 +165,22 @@ class Challenged:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """The own leadership is to end: a write was fenced, or a token above it was seen.
+    """The own leadership is to end: ZooKeeper refused a write under it.
 
     token: of the grant that this is about, 0 for whichever is held. What was said of an earlier grant does not end a
-    later one of the same coordinator, unless `seen_token` is above that too.
+    later one of the same coordinator.
     """
 
     reason: str
-    seen_token: int
     token: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSeen:
+    """A peer names a token. One above the own is a reason to ask ZooKeeper, which alone knows what was granted."""
+
+    reason: str
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +210,7 @@ Event = (
     | Probed
     | Challenged
     | StepDown
+    | TokenSeen
     | Tick
     | Stop
 )

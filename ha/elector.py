@@ -176,13 +176,19 @@ class Elector:
         """
         self._queue.put(m.NotLeading(token, _unix_us()))
 
-    def step_down(self, reason: str, seen_token: int = 0, token: int = 0) -> None:
-        """Gives up leadership: a write was Fenced, or someone has seen `seen_token` above the own. Contends again.
+    def step_down(self, reason: str, token: int = 0) -> None:
+        """Gives up leadership: a write was Fenced. Contends again.
 
-        A later grant of this coordinator gets a token above `seen_token`. token: of the grant that the reason is
-        about; it does not end a later grant. 0 means whichever is held.
+        token: of the grant that the reason is about; it does not end a later grant. 0 means whichever is held.
         """
-        self._queue.put(m.StepDown(reason, seen_token, token))
+        self._queue.put(m.StepDown(reason, token))
+
+    def report_token(self, reason: str, token: int) -> None:
+        """A peer names `token`, above that of the grant held: ZooKeeper is asked whether it was ever granted.
+
+        Leadership ends when ZooKeeper says so; while it cannot be asked, at once. reason: who named it, in words.
+        """
+        self._queue.put(m.TokenSeen(reason, token))
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -312,7 +318,7 @@ class Elector:
         except OutcomeUnknown:
             return m.ClaimFailed(effect.generation, m.ClaimFailure.UNKNOWN)
         except StoreError as error:
-            logger.warning("token %s was not granted: %s", effect.token, error)
+            self._tell_trouble(f"token {effect.token} was not granted", error)
             return m.ClaimFailed(effect.generation, m.ClaimFailure.UNAVAILABLE)
         logger.info("token %s was granted: %s", effect.token, effect.why)
         return m.Claimed(effect.generation, effect.token)
@@ -351,10 +357,13 @@ class Elector:
         return self._session
 
     def _failed(self, generation: int, error: StoreError) -> m.Failed:
+        self._tell_trouble("cannot take part in the election now", error)
+        return m.Failed(generation)
+
+    def _tell_trouble(self, what: str, error: StoreError) -> None:
         if str(error) != self._trouble and not isinstance(error, SessionLost):
             self._trouble = str(error)
-            logger.warning("cannot take part in the election now: %s", error)
-        return m.Failed(generation)
+            logger.warning("%s: %s", what, error)
 
 
 def _knock(address: str) -> m.ProbeAnswer:

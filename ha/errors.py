@@ -47,6 +47,10 @@ class RecordTooLarge(StoreError):
     """The records of one transaction exceed what ZooKeeper accepts (1 MB). Nothing was written."""
 
 
+class TokensExhausted(StoreError):
+    """There is no fencing token after the one that `/epoch` holds. The message says what to do."""
+
+
 class ZooKeeperStartError(Exception):
     """A ZooKeeper server could not be started. The message is one sentence that tells the user what to do."""
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from ha.epoch import token_of
 from ha.errors import Conflict, Fenced, OutcomeUnknown, StoreUnavailable
 from ha.grant import LeadershipGrant
 from ha.paths import Paths
@@ -100,7 +101,7 @@ class SessionStore:
         if known is not None and known[0] == grant.token:
             return known[1]
         node = session.get(self._paths.epoch)
-        token = 0 if node is None else int(node.data)
+        token = 0 if node is None else token_of(self._paths.epoch, node.data)
         if node is None or token != grant.token:
             raise Fenced(grant.token, token)
         self._epoch = (token, node.version)

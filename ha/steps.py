@@ -9,6 +9,7 @@ from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import LeaderRecord
 
 from ha.election_messages import Contender, View
+from ha.epoch import need_next, token_of
 from ha.errors import Conflict, CorruptRecord
 from ha.paths import ROOT, Paths
 from ha.session import Session
@@ -60,10 +61,7 @@ def read_view(session: Session, paths: Paths, known: dict[str, LeaderRecord], wa
     epoch = session.get(paths.epoch, watch)
     if epoch is None:
         raise CorruptRecord(paths.epoch, "it does not exist")
-    try:
-        token = int(epoch.data)
-    except ValueError as error:
-        raise CorruptRecord(paths.epoch, f"{epoch.data!r} is not a number") from error
+    token = token_of(paths.epoch, epoch.data)
     leader = session.get(paths.leader, watch)
     challenge = session.get(paths.challenge, watch)
     names = session.children(paths.contenders, watch)
@@ -97,10 +95,12 @@ def claim(
     replaces_leader: bool,
     unanswered: bool = False,
 ) -> None:
-    """The grant, in one transaction. Raises Conflict when someone was faster, or the challenged leader has answered.
+    """The grant, in one transaction. Raises Conflict when someone was faster, or the challenged leader has answered,
+    TokensExhausted when the token is beyond the last one.
 
     Deleting `/leader` cannot hit a newer leader than the one seen: its grant would have changed `/epoch` too.
     """
+    need_next(paths.epoch, record.token)
     operations: list[Operation] = [
         Check(f"{paths.contenders}/{contender}"),
         Put(paths.epoch, str(record.token).encode(), epoch_version),
@@ -131,7 +131,7 @@ def release(session: Session, paths: Paths, token: int, contender: str) -> None:
     The epoch's version guards what happens in between.
     """
     epoch, leader = session.get(paths.epoch), session.get(paths.leader)
-    if epoch is None or leader is None or int(epoch.data) != token or leader.owner != session.id:
+    if epoch is None or leader is None or token_of(paths.epoch, epoch.data) != token or leader.owner != session.id:
         return
     operations: list[Operation] = [Check(paths.epoch, epoch.version), Delete(paths.leader)]
     place = f"{paths.contenders}/{contender}"

@@ -103,6 +103,4 @@ class ControlService:
         if not isinstance(message, TaskManagerMessage):
             raise Refused("INVALID_ARGUMENT", getattr(message, "reason", "not a TaskManagerMessage"))
         if message.token > term.token:
-            reason = f"task manager {message.task_manager_id} has seen token {message.token}, above {term.token}"
-            self._dispatcher.step_down(reason, message.token, term.token)
-            raise Refused("FAILED_PRECONDITION", f"{reason}: this coordinator steps down")
+            raise self._dispatcher.refuse_token(f"task manager {message.task_manager_id}", message.token, term)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from lockgate_proto.messages import LeaderRecord
 
 from coordinator.runtime.actor import Actor
-from coordinator.runtime.errors import Busy, NotLeading
+from coordinator.runtime.errors import Busy, NotLeading, Refused
 from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.metadata_files import MetadataFiles
 from coordinator.runtime.persistence import Tenure
@@ -43,7 +43,8 @@ class Dispatcher:
         address: str,
         store: CoordinationStore,
         files: MetadataFiles,
-        step_down: Callable[[str, int, int], None],
+        step_down: Callable[[str, int], None],
+        report_token: Callable[[str, int], None],
         leader: Callable[[], LeaderRecord | None],
     ) -> None:
         """leader: who leads, as far as known; for the error that sends a client there."""
@@ -57,6 +58,7 @@ class Dispatcher:
             store,
             files,
             step_down,
+            report_token,
         )
         self._leader = leader
         self._changed = threading.Condition()
@@ -83,7 +85,7 @@ class Dispatcher:
 
     def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
         """A term begins."""
-        tenure = Tenure(grant, threading.Event(), lambda reason: self._shared.step_down(reason, 0, grant.token))
+        tenure = Tenure(grant, threading.Event(), lambda reason: self._shared.step_down(reason, grant.token))
         term = LeaderTerm(grant, detected_unix_us, self._shared, tenure)
         self._replace(term, "a newer grant")
         self._actor.tell(term.start)
@@ -157,9 +159,15 @@ class Dispatcher:
         with self._changed:
             self._changed.notify_all()
 
-    def step_down(self, reason: str, seen_token: int, token: int = 0) -> None:
-        """Somebody has seen a higher token than `token`, that of the grant which was asked; 0: any."""
-        self._shared.step_down(reason, seen_token, token)
+    def refuse_token(self, who: str, token: int, term: LeaderTerm) -> Refused:
+        """What to answer `who`, a peer that names a token above the term's. ZooKeeper is asked who is right."""
+        log.warning("%s names token %s, above %s of this leader", who, token, term.token)
+        self._shared.report_token(f"{who} has seen token {token}", token)
+        return Refused(
+            "FAILED_PRECONDITION",
+            f"{who} names token {token}, above {term.token} of this leader, which asks ZooKeeper whether it was "
+            "replaced. If this goes on, that token was never granted: start the process that names it again",
+        )
 
     def call(self, call: Callable[[LeaderTerm], T]) -> T:
         """The outcome of `call` on the actor thread. Raises what it raises, NotLeading, Busy or Stopped."""

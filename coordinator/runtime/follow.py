@@ -36,7 +36,7 @@ class FollowService:
         """Beats until the term or the stream ends; the last one says that it is over."""
         term = self._dispatcher.wait_leading(GRANT_WAIT_S)
         if request.token > term.token:
-            self._dispatcher.step_down(f"{request.coordinator_id} knows of a later leader", request.token, term.token)
+            raise self._dispatcher.refuse_token(f"coordinator {request.coordinator_id}", request.token, term)
         context.add_callback(self._dispatcher.wake)
         log.info("%s follows this leader", request.coordinator_id)
         yield LeaderBeat(term.token, True, self._coordinator_id)

@@ -35,7 +35,13 @@ class Leadership:
         self._health = health
         self.elector = Elector(connector, settings.cluster, me, self, on_broken=end_process)
         self.dispatcher = Dispatcher(
-            settings, me.address, self.elector.store, files, self.elector.step_down, lambda: self.elector.leader
+            settings,
+            me.address,
+            self.elector.store,
+            files,
+            self.elector.step_down,
+            self.elector.report_token,
+            lambda: self.elector.leader,
         )
         self._watchdog = Watchdog(self.dispatcher.actor, end_process)
         self._follower = Follower(

@@ -16,7 +16,7 @@ from ha.store import CoordinationStore
 class Shared:
     """address: `host:port` under which others reach this process.
 
-    step_down: (reason, highest token seen or 0, token of the grant that it is about).
+    step_down: (reason, token of the grant that it is about); report_token: (reason, a token that a peer names).
     """
 
     settings: CoordinatorSettings
@@ -26,4 +26,5 @@ class Shared:
     probes: KeyedWorkers  # by task manager id
     store: CoordinationStore
     files: MetadataFiles
-    step_down: Callable[[str, int, int], None]
+    step_down: Callable[[str, int], None]
+    report_token: Callable[[str, int], None]

@@ -60,7 +60,7 @@ class ExchangeService:
         source, target = hello.source, hello.target
         if source is None or target is None or source.attempt is None or source.attempt != target.attempt:
             raise ChannelRefused("ChannelOpen names no source and target of one attempt")
-        if not self._fence.observe(hello.token):
+        if not self._fence.admits(hello.token):
             raise ChannelRefused(f"token {hello.token} is older than {self._fence.highest}, seen here")
         gate = self._registry.wait_for(target, self._wait_s)
         channel = gate.index_of(ChannelId(source.vertex_id, source.subtask))

@@ -53,6 +53,24 @@ MUTANTS = (
         raises=("Empty",),  # nobody says that the channel is lost
     ),
     Mutant(
+        "token_confirmation",
+        "asking ZooKeeper about a token that a peer names",
+        (
+            "tests/unit/ha/test_leader_election.py"
+            "::test_a_token_that_a_peer_names_is_looked_up_and_changes_nothing_by_itself",
+            "tests/unit/ha/test_leader_election.py"
+            "::test_while_zookeeper_is_away_a_later_token_ends_the_grant_and_the_next_one_takes_no_account_of_it",
+        ),
+    ),
+    Mutant(
+        "exchange_token",
+        "that a token on an exchange channel is not taken for a leader's word",
+        (
+            "tests/integration/taskmanager_runtime/test_exchange_over_grpc.py"
+            "::test_a_newer_token_opens_a_channel_and_shuts_no_leader_out",
+        ),
+    ),
+    Mutant(
         "answered_challenge",
         "the grant transaction's condition that a challenge still stands unanswered",
         ("tests/integration/ha/test_ha_contract.py::test_a_leader_that_has_answered_its_challenge_is_not_replaced",),

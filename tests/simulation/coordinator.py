@@ -184,7 +184,7 @@ class SimulatedDispatcher(dispatcher.Dispatcher):
     def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
         """See Dispatcher."""
         over: Any = SimulatedEvent(self._process.world)
-        tenure = Tenure(grant, over, lambda reason: self._shared.step_down(reason, 0, grant.token))
+        tenure = Tenure(grant, over, lambda reason: self._shared.step_down(reason, grant.token))
         fresh = term.LeaderTerm(grant, detected_unix_us, self._shared, tenure)
         self._replace(fresh, "a newer grant")
         self._actor.tell(fresh.start)
@@ -247,6 +247,7 @@ class SimulatedCoordinator(Process):
             self.elector.store,
             files,
             self.elector.step_down,
+            self.elector.report_token,
             lambda: self.elector.leader,
         )
         self._following = 0

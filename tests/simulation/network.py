@@ -95,7 +95,7 @@ class ControlStream:
             self._wait_for_grant(message)
             return
         if message.token > term.token:
-            self._coordinator.dispatcher.step_down(f"{self._tm.name} has seen {message.token}", message.token)
+            self._coordinator.dispatcher.refuse_token(self._tm.name, message.token, term)
             self.break_off("it has seen a higher token")
             return
         body: Any = message.body

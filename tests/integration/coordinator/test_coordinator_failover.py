@@ -19,6 +19,7 @@ from coordinator.runtime.errors import Stopped
 from coordinator.runtime.metadata_files import MetadataFiles, Run
 from coordinator.runtime.persistence import Persistence, Tenure
 from coordinator.runtime.process import Coordinator
+from ha.election import Phase
 from ha.embedded import EmbeddedZooKeeper
 from ha.paths import Paths
 from ha.records import JobRecords
@@ -32,7 +33,7 @@ from tests.integration.coordinator.conftest import (
     leading,
     poll,
 )
-from tests.integration.coordinator.fake_task_manager import FakeFleet
+from tests.integration.coordinator.fake_task_manager import WAIT_S, FakeFleet
 
 pytestmark = pytest.mark.integration
 
@@ -316,17 +317,46 @@ def _everything(server: EmbeddedZooKeeper) -> list[tuple[str, bytes]]:
     return [one for path in (Paths("default").jobs, Paths("default").results) for one in below(path)]
 
 
-def test_a_leader_steps_down_when_a_task_manager_has_seen_a_later_one(
-    new_coordinator: NewCoordinator, new_task_manager: NewTaskManager
+def test_a_cut_off_leader_steps_down_when_a_task_manager_has_seen_a_later_one(
+    new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper
 ) -> None:
     leader = leading(new_coordinator())
+    term = leader.leadership.dispatcher.term
+    assert term is not None
+    server.stop()
+    poll(lambda: leader.leadership.elector._machine.phase is Phase.PAUSED)
     one = new_task_manager()
     one.token = 7
     one.connect(leader.address)
     assert one.status is grpc.StatusCode.FAILED_PRECONDITION
-    assert "7" in one.details
-    poll(lambda: leader.leadership.elector.grant is not None and leader.leadership.elector.grant.token > 7)
-    leading(leader)  # it contends again, above the token that was seen
+    assert "token 7, above 1" in one.details
+    assert term.tenure.over.wait(WAIT_S)
+    server.start()
+    assert leading(leader).leadership.elector.grant.token == 2  # type: ignore[union-attr]
+
+
+LAST_OF_ALL = 2**63 - 2
+
+
+def test_a_token_that_was_never_granted_costs_a_refusal_and_nothing_else(
+    running: Start, new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, caller: NewCaller
+) -> None:
+    leader, api, _, _ = running(checkpoints=1)
+    term = leader.leadership.dispatcher.term
+    stray = new_task_manager("stray")
+    stray.token = LAST_OF_ALL
+    stray.connect(leader.address)
+    assert stray.status is grpc.StatusCode.FAILED_PRECONDITION
+    assert "start the process that names it again" in stray.details
+    refused = api.fails("Follow", m.FollowRequest("stray", LAST_OF_ALL), "FollowService")
+    assert refused.code() is grpc.StatusCode.FAILED_PRECONDITION
+    done = api.status("job").checkpoints_completed
+    api.until("job", lambda status: status.checkpoints_completed > done)
+    assert leader.leadership.dispatcher.term is term
+    successor = new_coordinator()
+    leader.stop()
+    assert leading(successor).leadership.elector.grant.token == 2  # type: ignore[union-attr]
+    assert caller(successor).status("job").state is not JobState.FAILED
 
 
 def test_an_outage_of_zookeeper_restarts_nothing(running: Start, server: EmbeddedZooKeeper) -> None:

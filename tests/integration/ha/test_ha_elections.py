@@ -11,13 +11,16 @@ import pytest
 from lockgate_proto.messages import JobRecord, LeaderRecord
 
 from ha import elector as elector_module
+from ha import steps
 from ha.election_timing import ElectionTiming
-from ha.errors import Fenced
+from ha.epoch import LAST_TOKEN
+from ha.errors import CorruptRecord, Fenced
 from ha.grant import LeadershipGrant
 from ha.paths import Paths
 from ha.records import JobRecords
 from ha.retrieval import LeaderRetrieval
 from ha.session import Session, SessionState
+from ha.store import Put
 
 from .conftest import WAIT_S, Recorder, World
 
@@ -185,11 +188,43 @@ def test_two_live_coordinators_that_advertise_one_address_leave_each_other_in_pe
     assert a.listener.count("revoked") == b.listener.count("granted") == 0
 
 
-def test_step_down_with_a_higher_token_seen_goes_above_it(world: World) -> None:
+def test_a_token_that_was_never_granted_costs_nobody_an_office(world: World) -> None:
+    a, b = world.candidate("a").lead(), world.candidate("b").start()
+    for one in (a, b):
+        one.elector.report_token("a peer names the last token of all", LAST_TOKEN)
+    a.elector.stop(release=True)
+    b.listener.wait("granted")
+    assert b.grant().token == 2
+    assert a.listener.count("revoked") == 1  # by its stop
+
+
+def test_the_end_of_the_tokens_is_told_and_undone_by_hand(world: World, caplog: pytest.LogCaptureFixture) -> None:
     a = world.candidate("a").lead()
-    a.elector.step_down("a task manager has seen token 41", 41)
-    a.listener.wait("granted", 2)
-    assert a.grant().token == 42
+    session = world.connector.open()
+    assert session.wait_connected(int(WAIT_S * 1000))
+    session.transact([Put(Paths(world.cluster).epoch, str(LAST_TOKEN).encode())])
+    a.listener.wait("revoked")
+    deadline = time.monotonic() + WAIT_S
+    while "the last token there is" not in caplog.text:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert "Stop every coordinator and task manager" in caplog.text
+    a.elector.stop()
+    session.transact([Put(Paths(world.cluster).epoch, b"7")])
+    assert world.candidate("b").lead().grant().token == 8
+    session.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"seven", b"-1", str(2**63).encode(), b"9" * 5000])
+def test_an_epoch_that_is_no_token_is_told_by_its_name(world: World, content: bytes) -> None:
+    world.candidate("a").lead()
+    session = world.connector.open()
+    assert session.wait_connected(int(WAIT_S * 1000))
+    session.transact([Put(Paths(world.cluster).epoch, content)])
+    with pytest.raises(CorruptRecord, match="/epoch cannot be read") as caught:
+        steps.read_view(session, Paths(world.cluster), {}, lambda: None)
+    assert len(str(caught.value)) < 300
+    session.close()
 
 
 def test_a_standby_that_is_not_first_takes_over_when_the_first_does_not(world: World) -> None:

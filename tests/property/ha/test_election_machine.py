@@ -235,7 +235,12 @@ class Elections(RuleBasedStateMachine):
 
     @rule(number=node, ahead=st.integers(0, 3))
     def step_down(self, number: int, ahead: int) -> None:
-        self.nodes[number].deliver(m.StepDown("told to", self.epoch() + ahead))
+        self.nodes[number].deliver(m.StepDown("told to", max(0, self.epoch() + 1 - ahead)))
+
+    @rule(number=node, named=st.one_of(st.integers(0, 30), st.sampled_from([2**63 - 2, 2**63 - 1])))
+    def name_token(self, number: int, named: int) -> None:
+        """Also one that was never granted."""
+        self.nodes[number].deliver(m.TokenSeen("told so", named))
 
     @rule(number=node)
     def write(self, number: int) -> None:
@@ -258,6 +263,8 @@ class Elections(RuleBasedStateMachine):
         self.highest_epoch = epoch
         assert self.writes == sorted(self.writes)
         assert all(token <= epoch for token in self.granted)
+        node = self.eye.get(PATHS.epoch)
+        assert node is None or node.version == epoch  # the tokens count the grants: no peer can make them jump
 
     def teardown(self) -> None:
         """When the faults end, exactly one leads, and its writes go through."""

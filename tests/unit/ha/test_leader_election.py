@@ -219,7 +219,7 @@ def test_a_live_leader_that_advertises_the_same_address_is_left_in_peace(joined:
 def test_who_lost_its_term_gives_way_to_another_one_of_the_same_address(leading: Driver) -> None:
     twin = msg.Contender("c-twin-0000000009", LeaderRecord(coordinator_id="twin", address="me:1", session="9"))
     again = msg.Contender("c-me-0000000010", MINE.record)
-    leading(msg.StepDown("a write was refused", 0, 8), msg.Joined(1, again.name))
+    leading(msg.StepDown("a write was refused", 8), msg.Joined(1, again.name))
     waiting = leading(msg.Viewed(1, view(None, epoch=8, line=(twin, again)), 1))
     assert not any(isinstance(effect, msg.Claim) for effect in waiting)
     assert leading.later(TIMING.penalty_ms) == [msg.Claim(1, again.name, 8, 9, False)]
@@ -436,50 +436,71 @@ def test_events_of_an_earlier_session_do_nothing(leading: Driver) -> None:
 # -- giving up --------------------------------------------------------------------------------------------------------
 
 
-def test_step_down_releases_rejoins_and_goes_above_the_seen_token(leading: Driver) -> None:
-    effects = leading(msg.StepDown("a task manager has seen token 40", 40))
-    assert effects == [
-        msg.Revoked("a task manager has seen token 40"),
-        msg.Release(1, 8, MINE.name),
-        msg.Join(1, rejoin=True),
-    ]
+def test_step_down_releases_and_rejoins(leading: Driver) -> None:
+    effects = leading(msg.StepDown("a write was fenced", 8))
+    assert effects == [msg.Revoked("a write was fenced"), msg.Release(1, 8, MINE.name), msg.Join(1, rejoin=True)]
     leading(msg.Joined(1, MINE.name))
-    assert leading(msg.Viewed(1, view(None, epoch=8, line=(MINE,)), 1))[-1] == msg.Claim(1, MINE.name, 8, 41, False)
+    assert leading(msg.Viewed(1, view(None, epoch=8, line=(MINE,)), 1))[-1] == msg.Claim(1, MINE.name, 8, 9, False)
+
+
+LAST_OF_ALL = 2**63 - 1
+
+
+@pytest.mark.parametrize("named", [9, 40, LAST_OF_ALL])
+def test_a_token_that_a_peer_names_is_looked_up_and_changes_nothing_by_itself(leading: Driver, named: int) -> None:
+    assert leading(msg.TokenSeen("a peer has seen it", named)) == [msg.ReadView(1)]
+    assert leading(msg.Viewed(1, my_view(), 1)) == [msg.LeaderChanged(my_leader())]
+    assert leading.phase is Phase.LEADING
+    leading(msg.StepDown("fenced"), msg.Joined(1, MINE.name))
+    assert leading(msg.Viewed(1, view(None, epoch=8, line=(MINE,)), 1))[-1] == msg.Claim(1, MINE.name, 8, 9, False)
+
+
+def test_a_token_that_zookeeper_confirms_ends_the_grant(leading: Driver) -> None:
+    leading(msg.TokenSeen("a peer has seen it", 9))
+    successor = LeaderRecord(token=9, address="first:1", session="2", coordinator_id="first")
+    effects = leading(msg.Viewed(1, view(successor, epoch=9, line=(FIRST, MINE)), 1))
+    assert effects[0] == msg.Revoked("ZooKeeper names first:1 with token 9 the leader, at epoch 9")
+
+
+def test_while_zookeeper_is_away_a_later_token_ends_the_grant_and_the_next_one_takes_no_account_of_it(
+    leading: Driver,
+) -> None:
+    leading(msg.Disconnected(1))
+    assert leading(msg.TokenSeen("a peer has seen it", LAST_OF_ALL)) == [msg.Revoked("a peer has seen it")]
+    leading(msg.Connected(1, "5"), msg.Joined(1, MINE.name))
+    assert leading(msg.Viewed(1, my_view(), 1))[-1] == msg.Claim(1, MINE.name, 8, 9, True)
+
+
+def test_a_token_up_to_the_own_is_no_news(leading: Driver) -> None:
+    assert leading(msg.TokenSeen("late", 7), msg.TokenSeen("it is this one's", 8)) == []
 
 
 def test_a_token_that_was_given_up_is_never_taken_up_again(leading: Driver) -> None:
-    leading(msg.StepDown("fenced", 0), msg.Joined(1, MINE.name))
+    leading(msg.StepDown("fenced"), msg.Joined(1, MINE.name))
     effects = leading(msg.Viewed(1, my_view(), 1))  # the release did not come through
     assert effects[-1] == msg.Claim(1, MINE.name, 8, 9, True)
 
 
 def test_what_was_said_of_an_earlier_grant_does_not_end_a_later_one(leading: Driver) -> None:
-    assert leading(msg.StepDown("fenced, long ago", 0, token=7)) == []
-    assert leading(msg.StepDown("a task manager had seen token 8", 8, token=7)) == []
+    assert leading(msg.StepDown("fenced, long ago", token=7)) == []
     assert leading.phase is Phase.LEADING
-    assert leading(msg.StepDown("fenced", 0, token=8))[0] == msg.Revoked("fenced")
-
-
-def test_a_token_above_the_own_ends_the_grant_whoever_was_asked(leading: Driver) -> None:
-    assert leading(msg.StepDown("a task manager has seen token 40", 40, token=7))[0] == msg.Revoked(
-        "a task manager has seen token 40"
-    )
+    assert leading(msg.StepDown("fenced", token=8))[0] == msg.Revoked("fenced")
 
 
 def test_step_down_of_a_standby_does_nothing(standby: Driver) -> None:
-    assert standby(msg.StepDown("late", 3)) == []
+    assert standby(msg.StepDown("late", 3), msg.TokenSeen("whatever it is", LAST_OF_ALL)) == []
 
 
 def test_step_down_while_suspended_is_made_good_after_reconnecting(leading: Driver) -> None:
     leading(msg.Disconnected(1))
-    assert leading(msg.StepDown("fenced", 0)) == [msg.Revoked("fenced")]
+    assert leading(msg.StepDown("fenced")) == [msg.Revoked("fenced")]
     assert leading(msg.Connected(1, "5")) == [msg.Join(1, rejoin=False)]
 
 
 def test_who_lost_leadership_lets_others_go_first_longer_each_time(leading: Driver) -> None:
     waits = []
     for token in (8, 9, 10):
-        leading(msg.StepDown("fenced", 0), msg.Joined(1, MINE.name))
+        leading(msg.StepDown("fenced"), msg.Joined(1, MINE.name))
         vacancy = view(None, epoch=token, line=(MINE, FIRST))
         effect = leading(msg.Viewed(1, vacancy, 1))[-1]
         assert isinstance(effect, msg.WakeAt)
@@ -490,7 +511,7 @@ def test_who_lost_leadership_lets_others_go_first_longer_each_time(leading: Driv
 
 
 def test_nobody_else_in_line_means_no_penalty(leading: Driver) -> None:
-    leading(msg.StepDown("fenced", 0), msg.Joined(1, MINE.name))
+    leading(msg.StepDown("fenced"), msg.Joined(1, MINE.name))
     assert isinstance(leading(msg.Viewed(1, view(None, epoch=8, line=(MINE,)), 1))[-1], msg.Claim)
 
 
