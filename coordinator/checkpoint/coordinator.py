@@ -4,8 +4,9 @@
 
 As many checkpoints at a time as the job's options allow, one unless they say otherwise; their records are written one
 by one, and a completed one subsumes those that began before it. Savepoints queue, and neither they nor the terminal
-checkpoint share their time with another one. An attempt that ends takes its pending checkpoints with it, except one
-whose record is being written: that one is waited for, because it may turn out to be completed.
+checkpoint share their time with another one. After the one that ends its attempt (see final.py) nothing begins; when it
+is a savepoint it answers everybody who still waits for one. An attempt that ends takes its pending checkpoints with
+it, except one whose record is being written: that one is waited for, because it may turn out to be completed.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from coordinator.checkpoint.events import (
     SubtaskKey,
     Suspended,
 )
+from coordinator.checkpoint.final import FinalCheckpoint, Purpose
 from coordinator.checkpoint.handles import (
     NothingToTakeOver,
     completed_handles,
@@ -90,7 +92,7 @@ class _Savepoint:
     request_id: str
     deadline_ms: int
     kind: CheckpointKind
-    last: bool
+    ends_for: Purpose | None
 
 
 class CheckpointCoordinator:
@@ -101,6 +103,7 @@ class CheckpointCoordinator:
         self.completed = completed
         self.completed_count = 0
         self.aborted_count = 0
+        self.final = FinalCheckpoint()
         self.newest_triggered_ms: int | None = None  # when the newest completed one was begun, under this leader
         self._setting = setting
         self._next_id = next_checkpoint_id
@@ -109,11 +112,6 @@ class CheckpointCoordinator:
         self._attempt: AttemptId | None = None
         self._subtasks: frozenset[SubtaskKey] = frozenset()
         self._suspended = False
-        self._is_draining = False
-        self._exhausted = False
-        self._terminal_kind = CheckpointKind.CHECKPOINT
-        self._terminal_id = 0
-        self._last_id = 0  # after this one nothing begins in this attempt
         self._failures = 0
         self._full_next = False  # an increment had nothing to stand on
         self._due_ms = 0
@@ -130,9 +128,9 @@ class CheckpointCoordinator:
         return bool(self._savepoints) or any(one.request_id is not None or one.terminal for one in self._pending)
 
     @property
-    def terminal_id(self) -> int:
-        """Id of the current attempt's completed terminal (or otherwise last) checkpoint, 0 when there is none yet."""
-        return self._terminal_id
+    def newest_begun_id(self) -> int:
+        """The highest id that was ever used, also by leaders before; 0 when none was."""
+        return self._next_id - 1
 
     def handle(self, event: CheckpointEvent, now_ms: int) -> list[CheckpointEffect]:
         """The one entrance."""
@@ -172,11 +170,11 @@ class CheckpointCoordinator:
         elif isinstance(event, Draining):
             effects = self._drained(now_ms)
         elif isinstance(event, LastOneDropped):
-            self._last_id = 0
-            self._savepoints = deque(one for one in self._savepoints if not one.last)  # it may not have begun yet
+            self.final.dropped(now_ms)
+            self._savepoints = deque(one for one in self._savepoints if one.ends_for is None)  # it may not have begun
         elif isinstance(event, InputExhausted):
-            self._exhausted = True
-            self._terminal_kind = CheckpointKind.SAVEPOINT if event.is_savepoint else CheckpointKind.CHECKPOINT
+            kind = CheckpointKind.SAVEPOINT if event.is_savepoint else CheckpointKind.CHECKPOINT
+            self.final.input_ended(kind, now_ms)
             self._due_ms = self._not_before_ms = now_ms
         elif isinstance(event, (Suspended, Resumed)):
             self._suspended = isinstance(event, Suspended)
@@ -192,14 +190,16 @@ class CheckpointCoordinator:
         self._subtasks = event.subtasks
         if event.vertices:
             self._setting = replace(self._setting, vertices=event.vertices)
-        self._is_draining = self._exhausted = False
-        self._terminal_id = self._last_id = 0
+        self.final = FinalCheckpoint(f"attempt {event.attempt.attempt} of job {event.attempt.job_key}")
+        if event.stopped_with:
+            self.final.restored(event.stopped_with, now_ms)
         self._failures = 0
         self._due_ms = now_ms + self._setting.options.interval_ms
         self._not_before_ms = now_ms
 
     def _ended(self, reason: str, now_ms: int) -> list[CheckpointEffect]:
         self._attempt = None
+        self.final = FinalCheckpoint()
         effects: list[CheckpointEffect] = []
         for pending in [one for one in self._pending if one.state is not PendingState.PERSISTING]:
             effects += self._abort(pending, reason, now_ms, counts=False)
@@ -208,46 +208,55 @@ class CheckpointCoordinator:
         return effects
 
     def _drained(self, now_ms: int) -> list[CheckpointEffect]:
-        """A periodic one that is not triggered yet would find sources that have stopped."""
-        self._is_draining = True
-        reserving = [one for one in self._pending if one.state is PendingState.RESERVING and one.request_id is None]
-        return [out for one in reserving for out in self._abort(one, "the sources stop reading", now_ms, counts=False)]
+        """What is not triggered yet would find sources that have stopped; who waits for it waits on."""
+        if not self.final.draining(now_ms):
+            return []
+        effects: list[CheckpointEffect] = []
+        for one in [one for one in self._pending if one.state is PendingState.RESERVING]:
+            if one.request_id is not None and one.deadline_ms is not None:
+                self._savepoints.appendleft(_Savepoint(one.request_id, one.deadline_ms, one.kind, None))
+                one.request_id = None
+            effects += self._abort(one, "the sources stop reading", now_ms, counts=False)
+        return effects
 
     def _savepoint(self, event: SavepointRequested, now_ms: int) -> list[CheckpointEffect]:
-        if self._attempt is None or self._terminal_id:
+        if self._attempt is None or self.final.ends_job:
             return [AnswerSavepoint(event.request_id, error="A savepoint needs a running job; ask again once it runs.")]
         if len(self._savepoints) >= MAX_QUEUED_SAVEPOINTS:
             text = f"{MAX_QUEUED_SAVEPOINTS} savepoints of this job are waiting already; ask again later."
             return [AnswerSavepoint(event.request_id, error=text)]
         timeout_ms = event.timeout_ms or self._setting.options.timeout_ms
-        self._savepoints.append(_Savepoint(event.request_id, now_ms + timeout_ms, event.kind, event.last))
+        self._savepoints.append(_Savepoint(event.request_id, now_ms + timeout_ms, event.kind, event.ends_for))
+        if event.ends_for is not None:
+            self.final.wanted(event.ends_for, now_ms)
         return []
 
     def _begin(self, now_ms: int) -> list[CheckpointEffect]:
         """Starts the most urgent checkpoint, if one may start now: terminal, savepoint, periodic."""
-        wants_savepoint = bool(self._savepoints) and not self._exhausted
         if self._attempt is None or not self._may_begin():
             return []
         kind, request = CheckpointKind.CHECKPOINT, None
-        periodic = now_ms >= max(self._due_ms, self._not_before_ms)
-        if wants_savepoint:
+        is_terminal = self.final.awaits_terminal
+        ends_for = Purpose.END_OF_INPUT if is_terminal else None
+        if self._savepoints and not is_terminal:
             request = self._savepoints.popleft()
-            kind = request.kind
-        elif periodic:
-            kind = self._terminal_kind if self._exhausted else kind
+            kind, ends_for = request.kind, request.ends_for
+        elif now_ms >= max(self._due_ms, self._not_before_ms):
+            kind = self.final.kind if is_terminal else kind
             interval_ms = self._setting.options.interval_ms
             self._due_ms += ((now_ms - self._due_ms) // interval_ms + 1) * interval_ms
         else:
             return []
         checkpoint_id = self._next_id
         self._next_id += 1
-        self._last_id = checkpoint_id if request is not None and request.last else 0
+        if ends_for is not None:
+            self.final.begun(checkpoint_id, ends_for, now_ms)
         begun = PendingCheckpoint(
             checkpoint_id,
             self._attempt,
             self._subtasks,
             kind,
-            terminal=self._exhausted,
+            terminal=is_terminal,
             request_id=request.request_id if request else None,
             deadline_ms=request.deadline_ms if request else None,
             completed_id=0 if self._full_next else self.completed.newest_checkpoint_id,
@@ -257,11 +266,9 @@ class CheckpointCoordinator:
 
     def _may_begin(self) -> bool:
         """Whether the next one may begin: a savepoint or the terminal one shares the time with no other."""
-        if self._attempt is None or self._suspended or self._terminal_id or self._last_id:
+        if self._attempt is None or self._suspended or self.final.holds_back:
             return False
-        is_next_alone = bool(self._savepoints) or self._exhausted
-        if self._is_draining and not is_next_alone:
-            return False
+        is_next_alone = bool(self._savepoints) or self.final.awaits_terminal
         most = 1 if is_next_alone else max(1, self._setting.options.max_concurrent)
         is_exclusive = any(one.terminal or one.kind is CheckpointKind.SAVEPOINT for one in self._pending)
         is_reserving = any(one.state is PendingState.RESERVING for one in self._pending)
@@ -336,6 +343,8 @@ class CheckpointCoordinator:
         effects: list[CheckpointEffect] = []
         for waiting in [one for one in self._savepoints if now_ms >= one.deadline_ms]:
             self._savepoints.remove(waiting)
+            if waiting.ends_for is not None and not self.final.holds_back:
+                self.final.dropped(now_ms)
             effects.append(AnswerSavepoint(waiting.request_id, error="The savepoint could not start in time."))
         for pending in list(self._pending):
             is_late = pending.deadline_ms is not None and now_ms >= pending.deadline_ms
@@ -414,15 +423,16 @@ class CheckpointCoordinator:
         alive = pending.attempt == self._attempt
         if alive:
             self._failures = 0
-            is_stop = pending.kind is CheckpointKind.SAVEPOINT and pending.checkpoint_id == self._last_id
-            is_last = pending.terminal or is_stop
-            self._terminal_id = pending.checkpoint_id if is_last else 0
+            self.final.completed(pending.checkpoint_id, now_ms)
         newest = self.completed.newest
         effects: list[CheckpointEffect] = []
         if newest is not None:
             effects.append(CheckpointCompleted(pending.attempt, newest, metadata, alive))
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, newest))
+        if self.final.ends_job and pending.kind is CheckpointKind.SAVEPOINT:  # none can follow it
+            effects += [AnswerSavepoint(one.request_id, newest) for one in self._savepoints]
+            self._savepoints.clear()
         for older in [one for one in self._pending if one.checkpoint_id < pending.checkpoint_id]:
             effects += self._abort(older, f"checkpoint {pending.checkpoint_id} subsumes it", now_ms, counts=False)
         subsumed = self.completed.take_subsumed(min((one.completed_id for one in self._pending), default=None))
@@ -430,7 +440,7 @@ class CheckpointCoordinator:
 
     def _abort(self, pending: PendingCheckpoint, reason: str, now_ms: int, *, counts: bool) -> list[CheckpointEffect]:
         """Gives a pending checkpoint up. counts: it may have been the job's fault; savepoints never count."""
-        self._last_id = 0 if self._last_id == pending.checkpoint_id else self._last_id
+        self.final.given_up(pending.checkpoint_id, now_ms)
         was_triggered = pending.state is not PendingState.RESERVING
         pending.move(PendingState.ABORTED, now_ms)
         self._over(pending, now_ms)

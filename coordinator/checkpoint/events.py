@@ -13,6 +13,8 @@ from lockgate_proto.messages import (
     VertexShape,
 )
 
+from coordinator.checkpoint.final import Purpose
+
 SubtaskKey = tuple[str, int]
 """Vertex id and subtask index: names a subtask within one attempt."""
 
@@ -74,14 +76,14 @@ class SavepointRequested:
     """A client wants a savepoint. request_id: chosen by the runtime, comes back in AnswerSavepoint exactly once.
 
     timeout_ms: counted from now, waiting in the queue included; 0 means the job's checkpoint timeout.
-    kind: CHECKPOINT for one that only has to be taken now and is subsumed like any other. last: no other checkpoint may
-    follow it in this attempt.
+    kind: CHECKPOINT for one that only has to be taken now and is subsumed like any other. ends_for: what the attempt
+    ends for after it, so that no other checkpoint may follow; None when the attempt goes on.
     """
 
     request_id: str
     timeout_ms: int = 0
     kind: CheckpointKind = CheckpointKind.SAVEPOINT
-    last: bool = False
+    ends_for: Purpose | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,14 @@ class Tick:
 class AttemptRunning:
     """Every subtask of the attempt runs: checkpoints may begin. From the JobMaster only.
 
-    vertices: the graph's shape in this attempt, empty when it is as at the start.
+    vertices: the graph's shape in this attempt, empty when it is as at the start. stopped_with: id of the savepoint
+    that it started from, when that is the one that a stop has led to; else 0.
     """
 
     attempt: AttemptId
     subtasks: frozenset[SubtaskKey]
     vertices: tuple[VertexShape, ...] = ()
+    stopped_with: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +124,10 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """The sources of the attempt are told to stop reading: the terminal checkpoint follows, no periodic one before it.
+    """The sources of the attempt are told to stop reading: the terminal checkpoint follows, and none begins before it.
 
     From the JobMaster only. Such a checkpoint would hold windows that the end of some inputs has fired, and sources
-    that read on after a failure.
+    that read on after a failure. Savepoints that clients wait for are answered with the terminal one.
     """
 
 

@@ -10,12 +10,13 @@ from lockgate_proto.messages import AttemptRecord, CheckpointMode, CheckpointOpt
 
 from coordinator.checkpoint.coordinator import CheckpointCoordinator
 from coordinator.checkpoint.events import CheckpointEvent, Draining, LastOneDropped, SavepointRequested
+from coordinator.checkpoint.final import FinalCheckpoint, Purpose
 from coordinator.recovery import effects, events
 from coordinator.recovery.attempt import Attempt, AttemptFailed
 from coordinator.recovery.effects import Effect
 from coordinator.recovery.ending import Ending
 from coordinator.recovery.in_flight import holds_in_flight
-from coordinator.recovery.orders import OWN_SNAPSHOT, Drain, OrderEffect, Orders, Restart, Situation, Stopped
+from coordinator.recovery.orders import OWN_SNAPSHOT, Drain, OrderEffect, Orders, Restart, Situation
 from coordinator.recovery.takeover import Takeover
 
 _NOT_YET = "The job is not ready for that; ask again once it runs."
@@ -44,7 +45,14 @@ class Steered(ABC):
 
     @abstractmethod
     def _end(
-        self, outcome: str, error: str, now_ms: int, *, keep_all: bool = False, failed: AttemptFailed | None = None
+        self,
+        outcome: str,
+        error: str,
+        now_ms: int,
+        *,
+        keep_all: bool = False,
+        failed: AttemptFailed | None = None,
+        stopped_with: int = 0,
     ) -> None: ...
 
     @abstractmethod
@@ -124,14 +132,12 @@ class Steered(ABC):
     def _situation(self, now_ms: int) -> Situation:
         assert self._snapshots is not None
         completed = self._snapshots.completed
-        terminal = completed.restore_point is not None and completed.restore_point.terminal
         begun_ms = self._snapshots.newest_triggered_ms
         age_ms = now_ms - begun_ms if begun_ms is not None else None
         overtakes = self._options.mode is CheckpointMode.UNALIGNED or holds_in_flight(completed.restore_point)
         restore, places = completed.restore_point, self._attempt_record().task_manager_ids
-        return Situation(
-            self._state, self._attempt_number, completed.newest, terminal, age_ms, overtakes, restore, places
-        )
+        final, begun_id = self._snapshots.final, self._snapshots.newest_begun_id
+        return Situation(self._state, final, completed.newest, begun_id, age_ms, overtakes, restore, places)
 
     def _obey(self, wanted: Sequence[OrderEffect], now_ms: int) -> None:
         for one in wanted:
@@ -139,8 +145,6 @@ class Steered(ABC):
                 self._restart_reshaped(now_ms)
             elif isinstance(one, Drain):
                 self._drain(now_ms)
-            elif isinstance(one, Stopped):
-                self._end_stopped(now_ms)
             elif isinstance(one, SavepointRequested | LastOneDropped):
                 self._to_snapshots(one, now_ms)
             elif isinstance(one, effects.AnswerRescale) and one.restarts:
@@ -173,15 +177,16 @@ class Steered(ABC):
             self._out += [effects.Send(name, DrainSources(attempt.id)) for name in names]
             self._to_snapshots(Draining(), now_ms)
 
-    def _end_stopped(self, now_ms: int) -> None:
-        """Ends the job once every subtask has shown what the savepoint holds; a restored attempt has already."""
-        assert self._snapshots is not None
-        taken, attempt = self._snapshots.terminal_id, self._attempt
-        deadline_ms = now_ms + self._options.timeout_ms
-        if attempt is None or (taken and not attempt.await_commits(taken, deadline_ms)):
+    def _proceed_final(self, attempt: Attempt, final: FinalCheckpoint, now_ms: int) -> None:
+        """Ends the job once every subtask has shown what the checkpoint that ends it holds."""
+        if not final.ends_job:
             return
-        if not taken:  # a checkpoint could begin, and show what came after the savepoint
+        deadline_ms = now_ms + self._options.timeout_ms
+        if not final.was_restored and not attempt.await_commits(final.checkpoint_id, deadline_ms):
+            return
+        stopped_with = self._orders.stopped_with(final)
+        if final.purpose is Purpose.STOP:  # its sources read on, and nothing of that will ever be shown
             self._tear_down("the job is stopped", now_ms)
         if self._state is JobState.RUNNING:
             self._move(JobState.FINISHING, now_ms)
-        self._end("FINISHED", "", now_ms)
+        self._end("FINISHED", "", now_ms, stopped_with=stopped_with)

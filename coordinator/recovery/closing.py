@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 
 from lockgate_proto.messages import JobRecord, JobState
 
@@ -41,14 +40,21 @@ class Closing(Replacing):
     def _move(self, state: JobState, now_ms: int) -> None: ...
 
     def _end(
-        self, outcome: str, error: str, now_ms: int, *, keep_all: bool = False, failed: AttemptFailed | None = None
+        self,
+        outcome: str,
+        error: str,
+        now_ms: int,
+        *,
+        keep_all: bool = False,
+        failed: AttemptFailed | None = None,
+        stopped_with: int = 0,
     ) -> None:
         """Decides how the job ends. Its result is written by _proceed, when no checkpoint is in doubt any more.
 
-        failed: what it ends by, if that is a failure of the attempt.
+        failed: what it ends by, if that is a failure of the attempt. stopped_with: id of a stop's savepoint.
         """
         self._story.note(f"ends as {outcome} {error}", now_ms)
-        self._ending = Ending(outcome, error, keep_all=keep_all)
+        self._ending = Ending(outcome, error, keep_all=keep_all, stopped_with=stopped_with)
         self._error = error or self._error
         self._message = "its end is being written"
         self._obey(self._orders.ended(f"The job has ended: {outcome.lower()}."), now_ms)
@@ -123,8 +129,6 @@ class Closing(Replacing):
         result = ending.result(
             self._record, self._graph, self._attempt_record(), completed.all(), counters, ended_unix_ms
         )
-        if ending.outcome == "FINISHED":
-            result = replace(result, stopped_with=self._orders.stopped_with(self._situation(now_ms)))
         self._writer.want(effects.PersistResult(result), now_ms)
 
     def _left_unshown(self, ending: Ending, completed: CompletedCheckpoints) -> str:

@@ -15,11 +15,15 @@ CANCEL_TIMEOUT_MS = 5_000
 class Ending:
     """The end that has been decided and is not written yet."""
 
-    def __init__(self, outcome: str, error: str = "", *, keep_all: bool = False) -> None:
-        """outcome: FINISHED, FAILED or CANCELED. keep_all: no checkpoint may be deleted."""
+    def __init__(self, outcome: str, error: str = "", *, keep_all: bool = False, stopped_with: int = 0) -> None:
+        """outcome: FINISHED, FAILED or CANCELED. keep_all: no checkpoint may be deleted.
+
+        stopped_with: id of the savepoint that the job was stopped with, 0 when it ends otherwise.
+        """
         self.outcome = outcome
         self._error = error
         self._keep_all = keep_all
+        self._stopped_with = stopped_with
         self._has_complaint = False
         self._stopping: set[str] = set()
         self._deadline_ms = 0
@@ -90,6 +94,7 @@ class Ending:
             token=attempt.token,
             storage=record.storage,
             restore_from=record.restore_from,
+            stopped_with=self._stopped_with,
             keep_files=self._keep_all,  # also where the records that would name them cannot be read
             retained=retained_after_end(
                 completed,

@@ -416,7 +416,11 @@ class JobMaster(Closing):
             self._move(JobState.RUNNING, now_ms)
             self._watch_running(now_ms)
             self._emit(JobEventKind.ATTEMPT_DEPLOYED, f"all {len(attempt.execution.subtasks)} subtasks run")
-            running = AttemptRunning(attempt.id, attempt.execution.subtasks, vertex_shapes(self._graph))
+            completed = snapshots.completed
+            is_terminal = completed.restore_point is not None and completed.restore_point.terminal
+            stopped_with = self._orders.carried_out_by(completed.newest, is_terminal)
+            shapes = vertex_shapes(self._graph)
+            running = AttemptRunning(attempt.id, attempt.execution.subtasks, shapes, stopped_with)
             self._to_snapshots(running, now_ms)
             if self._takeover is not None:
                 self._out += self._takeover.leftovers()
@@ -424,10 +428,8 @@ class JobMaster(Closing):
             self._move(JobState.FINISHING, now_ms)
             self._to_snapshots(InputExhausted(is_savepoint=self._orders.stop is not None), now_ms)
         self._proceed_orders(now_ms)
-        if self._state is JobState.FINISHING and snapshots.terminal_id and self._ending is None:
-            deadline_ms = now_ms + self._options.timeout_ms
-            if attempt.await_commits(snapshots.terminal_id, deadline_ms):
-                self._end("FINISHED", "", now_ms)
+        if self._attempt is attempt and self._ending is None:  # an order may have restarted the job
+            self._proceed_final(attempt, snapshots.final, now_ms)
 
     def _next_wake_ms(self) -> int | None:
         times = [self._writer.next_wake_ms(), self._orders.writer.next_wake_ms(), self._backoff.next_wake_ms()]

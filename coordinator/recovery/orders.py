@@ -8,8 +8,9 @@
 
 WRITING: the record `/jobs/<key>/orders` is on its way; what it says holds from the moment it is written, whoever leads.
 So a rescale is durable before anything is stopped, and a stop before its savepoint is begun: a leader that finds it
-recorded carries it out, and knows by the savepoint's id whether that was done already. Clients that ask again, perhaps
-after a failover, join the order that there is.
+recorded carries it out, and knows by the savepoint's id whether that was done already. There a client's savepoint from
+after the order will do as well; in a running attempt only the one that ends it (checkpoint/final.py). Clients that ask
+again, perhaps after a failover, join the order that there is.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from lockgate_proto.messages import (
 )
 
 from coordinator.checkpoint.events import LastOneDropped, SavepointRequested
+from coordinator.checkpoint.final import FinalCheckpoint, Purpose
 from coordinator.graph.reshape import merged, reshape, reshape_problems, shape
 from coordinator.graph.shape import slots_needed
 from coordinator.graph.story import Story
@@ -73,19 +75,12 @@ class Drain:
     """To the JobMaster: the sources of the running attempt are to stop reading."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """To the JobMaster: the savepoint is there; end the job once it is committed everywhere."""
-
-
-OrderEffect = (
-    AnswerRescale | AnswerSavepoint | PersistOrders | SavepointRequested | LastOneDropped | Restart | Drain | Stopped
-)
+OrderEffect = AnswerRescale | AnswerSavepoint | PersistOrders | SavepointRequested | LastOneDropped | Restart | Drain
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The job as it is. attempt: number of the newest; newest: snapshot; terminal: it holds the end of all input.
+    """The job as it is. final: what ends the attempt; newest: snapshot; begun_id: of the newest that was ever begun.
 
     age_ms: since it was begun, None when nobody knows; overtakes: snapshots, or the newest, may hold records in flight,
     which only the same subtasks could take up. One that is taken for an order never does. restore: what `newest` holds;
@@ -93,9 +88,9 @@ class Situation:
     """
 
     state: JobState
-    attempt: int
+    final: FinalCheckpoint
     newest: CompletedCheckpoint | None
-    terminal: bool
+    begun_id: int
     age_ms: int | None = None
     overtakes: bool = False
     restore: CheckpointMetadata | None = None
@@ -121,7 +116,6 @@ class Orders:
         self._rescalers: list[str] = []  # request ids
         self._stoppers: list[str] = []
         self._timeout_ms = 0
-        self._asked_in = 0  # the attempt in which the stop's savepoint was asked for, or its sources drained
         self._withdrawn = ""  # why the stop is being taken back
 
     @property
@@ -170,7 +164,7 @@ class Orders:
         if now.state is not JobState.RUNNING or now.is_fresh:
             return self._reshape(now, now_ms)
         self._move(OrderState.SNAPSHOT, now_ms)
-        return [SavepointRequested(OWN_SNAPSHOT, event.timeout_ms, kind=CheckpointKind.CHECKPOINT, last=True)]
+        return [SavepointRequested(OWN_SNAPSHOT, event.timeout_ms, CheckpointKind.CHECKPOINT, Purpose.RESCALE)]
 
     def _refusal(self, event: RescaleRequested, target: tuple[VertexParallelism, ...], now: Situation) -> str:
         problems = reshape_problems(self.graph, event.parallelism)
@@ -204,8 +198,7 @@ class Orders:
             return [AnswerSavepoint(event.request_id, error=self._busy_with())]
         self._stoppers.append(event.request_id)
         self._timeout_ms = event.timeout_ms
-        newest_id = now.newest.checkpoint_id if now.newest is not None else 0
-        self._wanted = replace(self._durable, stop=StopOrder(event.drain, newest_id))
+        self._wanted = replace(self._durable, stop=StopOrder(event.drain, now.begun_id))
         return self._write(now_ms)
 
     def _busy_with(self) -> str:
@@ -223,7 +216,6 @@ class Orders:
         self.writer.drop(now_ms)
         before, self._durable = self._durable, orders
         if orders.stop is not None:
-            self._asked_in = 0  # another stop may have failed in this very attempt
             self._move(OrderState.STOPPING, now_ms)
             return []
         self._move(OrderState.IDLE, now_ms)
@@ -262,18 +254,28 @@ class Orders:
         stop = self.stop
         if stop is None or now.state not in (JobState.RUNNING, JobState.FINISHING):
             return []
-        if self._is_carried_out(stop, now):
+        if self.stopped_with(now.final):
             waiting, self._stoppers = self._stoppers, []
-            return [*(AnswerSavepoint(one, now.newest) for one in waiting), Stopped()]
-        if self._asked_in == now.attempt or now.state is JobState.FINISHING:
+            return [AnswerSavepoint(one, now.newest) for one in waiting]
+        if not now.final.is_open:
             return []
-        self._asked_in = now.attempt
-        return [Drain()] if stop.drain else [SavepointRequested(OWN_SNAPSHOT, self._timeout_ms, last=True)]
+        return [Drain()] if stop.drain else [SavepointRequested(OWN_SNAPSHOT, self._timeout_ms, ends_for=Purpose.STOP)]
 
-    def stopped_with(self, now: Situation) -> int:
-        """Id of the savepoint that the stop has led to, 0 when the job ends by itself."""
-        done = self.stop is not None and self._is_carried_out(self.stop, now)
-        return now.newest.checkpoint_id if done and now.newest is not None else 0
+    def stopped_with(self, final: FinalCheckpoint) -> int:
+        """Id of the savepoint that the stop has led to, 0 when the job does not end, or ends by itself."""
+        done = self.stop is not None and final.ends_job and final.kind is CheckpointKind.SAVEPOINT
+        return final.checkpoint_id if done else 0
+
+    def carried_out_by(self, newest: CompletedCheckpoint | None, terminal: bool) -> int:
+        """Id of the newest snapshot when the stop has led to it before the attempt that starts from it, else 0.
+
+        It is a savepoint from after the order, with `drain` one of all that was read (terminal).
+        """
+        stop = self.stop
+        if stop is None or newest is None or newest.kind is not CheckpointKind.SAVEPOINT:
+            return 0
+        is_it = newest.checkpoint_id > stop.after_checkpoint_id and (terminal or not stop.drain)
+        return newest.checkpoint_id if is_it else 0
 
     def ended(self, reason: str) -> list[OrderEffect]:
         """The job has ended, whatever was ordered."""
@@ -283,13 +285,6 @@ class Orders:
             *(AnswerRescale(one, error=reason) for one in rescalers),
             *(AnswerSavepoint(one, error=reason) for one in stoppers),
         ]
-
-    def _is_carried_out(self, stop: StopOrder, now: Situation) -> bool:
-        """The newest snapshot is a savepoint from after the order, and with `drain` one of all that was read."""
-        newest = now.newest
-        if newest is None or newest.kind is not CheckpointKind.SAVEPOINT:
-            return False
-        return newest.checkpoint_id > stop.after_checkpoint_id and (now.terminal or not stop.drain)
 
     def _reshape(self, now: Situation, now_ms: int) -> list[OrderEffect]:
         """Writes the new parallelism, unless the job could not be started at it."""

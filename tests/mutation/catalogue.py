@@ -8,6 +8,7 @@ _SIMULATION = "tests/simulation/test_simulation.py"
 _CRASH = f"{_SIMULATION}::test_a_standby_takes_over_after_a_crash_at_every_step"
 _USURP = f"{_SIMULATION}::test_a_leader_that_is_replaced_at_any_step_and_goes_on_does_no_harm"
 _FLOWS = "tests/simulation/test_dataflows.py::test_a_dataflow_under_faults_comes_to_what_one_thread_makes_of_its_input"
+_ORDERS = "tests/unit/coordinator/test_job_master_orders.py"
 _SINKS = "tests/unit/taskmanager/spark/test_sink_contract.py"
 _DELTA = "tests/unit/taskmanager/spark/test_delta_sink.py"
 _CUSTOM = "tests/unit/taskmanager/spark/test_custom_connectors.py"
@@ -168,6 +169,22 @@ MUTANTS = (
         (
             "tests/unit/coordinator/test_last_commit.py",
             f"{_SIMULATION}::test_a_cancelled_job_has_shown_its_newest_checkpoint_whole",
+        ),
+    ),
+    Mutant(
+        "foreign_savepoint",
+        "telling a stop's own savepoint from another one that completes meanwhile",
+        (
+            f"{_ORDERS}::test_a_users_savepoint_that_is_under_way_does_not_end_a_stop",
+            f"{_SIMULATION}::test_a_stop_while_a_user_takes_a_savepoint_ends_with_its_own_once_that_is_shown",
+        ),
+    ),
+    Mutant(
+        "stop_before_commit",
+        "waiting for the sinks at the end of a job that is stopped or has read everything",
+        (
+            f"{_ORDERS}::test_a_stop_is_durable_before_its_savepoint_begins_and_nothing_follows_that",
+            f"{_SIMULATION}::test_a_stop_while_a_user_takes_a_savepoint_ends_with_its_own_once_that_is_shown",
         ),
     ),
     Mutant(

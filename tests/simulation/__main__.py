@@ -10,7 +10,7 @@ from dataclasses import replace
 from lockgate_proto.messages import CheckpointMode
 
 from tests.simulation.job import looping_job
-from tests.simulation.scenarios import crash_at, freeze_at, random_scenario
+from tests.simulation.scenarios import crash_at, freeze_at, ordered_scenario, random_scenario
 from tests.simulation.simulation import Scenario, simulate
 from tests.simulation.world import Violation
 
@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument(
         "--slow", default="", metavar="NAME", help="with --seed: this task manager, such as tm-0, is slow"
     )
+    parser.add_argument("--ordered", action="store_true", help="users order something, too: rescale, stop, savepoint")
     parser.add_argument("--loop", action="store_true", help="the job has one")
     parser.add_argument("--seconds", type=float, default=60, help="without --seed: how long to go on (60)")
     parser.add_argument("--first", type=int, default=0, help="without --seed: the first seed (0)")
@@ -51,7 +52,7 @@ def _fault(options: argparse.Namespace) -> Scenario:
         return crash_at(options.seed, options.crash_at)
     if options.freeze_at:
         return freeze_at(options.seed, options.freeze_at, usurped=options.usurped)
-    return random_scenario(options.seed)
+    return ordered_scenario(options.seed) if options.ordered else random_scenario(options.seed)
 
 
 def _one(scenario: Scenario) -> int:
@@ -67,13 +68,15 @@ def _one(scenario: Scenario) -> int:
 def _many(options: argparse.Namespace) -> int:
     seed, mode, at_a_time = options.first, CheckpointMode[options.mode.upper()], options.at_a_time
     job = looping_job("job") if options.loop else None
+    draw = ordered_scenario if options.ordered else random_scenario
     started, first, failed = time.monotonic(), seed, []
     while time.monotonic() - started < options.seconds:
         try:
-            simulate(replace(random_scenario(seed), mode=mode, at_a_time=at_a_time, job=job))
+            simulate(replace(draw(seed), mode=mode, at_a_time=at_a_time, job=job))
         except Violation as error:
             failed.append(seed)
             again = f"--seed {seed} --mode {mode.name.lower()} --at-a-time {at_a_time}{' --loop' if job else ''}"
+            again += " --ordered" if options.ordered else ""
             print(f"seed {seed}: {str(error).splitlines()[0]}\n  again: python -m tests.simulation {again}")
         seed += 1
     rate = (seed - first) / (time.monotonic() - started) * 60

@@ -60,6 +60,7 @@ class Oracle:
         self._shape: dict[str, Counter[str]] = {}  # job key to vertex to parallelism, as deployed last
         self.rescales = 0
         self._stops: dict[str, int] = {}  # job key to savepoint
+        self._savepoints: dict[str, set[int]] = {key: set() for key in jobs}
         self._cancelled: set[str] = set()
         self._shown: dict[tuple[str, int], Seen] = {}  # (job key, checkpoint) to what has come out by then
         self._epoch_path = PATHS.epoch
@@ -282,6 +283,10 @@ class Oracle:
         """A client was told that the job ends with this savepoint."""
         self._stops[key] = savepoint
 
+    def acknowledged_savepoint(self, key: str, savepoint: int) -> None:
+        """A client was told that it has this savepoint."""
+        self._savepoints[key].add(savepoint)
+
     def may_be_cancelled(self, key: str) -> None:
         """A client wants the job to end at once."""
         self._cancelled.add(key)
@@ -301,6 +306,15 @@ class Oracle:
             return self._jobs[key].model.everything()
         self._metadata_of(key, self.completed[key][result.stopped_with])
         return self._shown[key, result.stopped_with]
+
+    def _check_kept(self, key: str, result: JobResult) -> list[str]:
+        """The folders that outlive the job: every savepoint that somebody knows of is there, whole [6]."""
+        kept = {one.checkpoint_id for one in result.retained}
+        if missing := self._savepoints[key] - kept:
+            self._world.violate(f"[6] savepoints {missing} of {key} are not in its result: {kept}")
+        for number in kept:
+            self._metadata_of(key, self.completed[key][number])
+        return [f"/chk-{number}/" for number in kept]
 
     def _check_outputs(self, key: str, wanted: Seen) -> None:
         """Ledgers and tables are what is wanted [5]."""
@@ -347,9 +361,9 @@ class Oracle:
                     self._world.violate(f"{key}: the result counts {counted}, {records} records came to {name}")
             if self._server.data(PATHS.job(key)) is not None:
                 self._world.violate(f"{key} has ended, but its records stay")
-            kept = f"/chk-{result.stopped_with}/"
+            kept = self._check_kept(key, result)
             stay = [path for path in self._storage.files if f"/{key}/" in path and path not in self._late]
-            leftover = [path for path in stay if kept not in path]
+            leftover = [path for path in stay if not any(folder in path for folder in kept)]
             if leftover:
                 self._world.violate(f"{key} has ended, but its files stay: {leftover[:3]}")
 

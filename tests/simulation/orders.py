@@ -19,12 +19,13 @@ PATIENCE_MS = 400
 
 @dataclass(frozen=True)
 class Order:
-    """parallelism: wanted of `vertices`, 0 for a stop; drain: how to stop; cancel: instead of it."""
+    """parallelism: wanted of `vertices`, 0 for a stop; drain: how to stop; cancel, savepoint: instead of it."""
 
     parallelism: int = 0
     vertices: tuple[str, ...] = ("count", "ledger")
     drain: bool = False
     cancel: bool = False
+    savepoint: bool = False
 
     @property
     def widths(self) -> tuple[tuple[str, int], ...]:
@@ -68,6 +69,8 @@ class OrderingClient:
         elif self._order.parallelism:
             self._oracle.asked_for(self._key, self._order.widths)
             answer = runner.rescale(tuple(VertexParallelism(*one) for one in self._order.widths), 0)
+        elif self._order.savepoint:
+            answer = runner.savepoint(0)
         else:
             answer = runner.stop(self._order.drain, 0)
         answer.add_done_callback(self._answered)
@@ -86,6 +89,9 @@ class OrderingClient:
             self._oracle.acknowledged_shape(self._key, self._order.widths)
         elif isinstance(found, JobState):
             self._world.note("client", f"{self._key} is {found.name}")
+        elif self._order.savepoint:
+            self._world.note("client", f"{self._key} has savepoint {found.checkpoint_id}")
+            self._oracle.acknowledged_savepoint(self._key, found.checkpoint_id)
         else:
             assert isinstance(found, CompletedCheckpoint)
             self._world.note("client", f"{self._key} is stopped with savepoint {found.checkpoint_id}")

@@ -63,6 +63,8 @@ def quiet_scenario(seed: int, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
 RESCALE = ((350.0, Order(3)), (600.0, Order(1)))
 STOP = ((250.0, Order()),)
 DRAIN = ((250.0, Order(drain=True)),)
+SAVEPOINT_THEN_STOP = ((235.0, Order(savepoint=True)), (250.0, Order()))
+SAVEPOINT_THEN_DRAIN = ((235.0, Order(savepoint=True)), (250.0, Order(drain=True)))
 
 
 def cancelled_scenario(seed: int) -> Scenario:
@@ -71,11 +73,17 @@ def cancelled_scenario(seed: int) -> Scenario:
 
 
 def ordered_scenario(seed: int) -> Scenario:
-    """A random schedule, in which the job is rescaled once or twice, or is stopped, or both."""
+    """A random schedule, in which the job is rescaled once or twice, or is stopped, or both.
+
+    Users take savepoints at about the same time as they order something else.
+    """
     choice = random.Random(seed)
     orders = [(choice.uniform(50, 900), Order(choice.choice((1, 3, 4)))) for _ in range(choice.choice((0, 1, 1, 2)))]
     if choice.random() < 0.4 or not orders:
         orders.append((choice.uniform(100, 1_200), Order(drain=choice.random() < 0.5)))
+    for at, _ in tuple(orders):
+        if choice.random() < 0.5:
+            orders.append((max(0.0, at + choice.uniform(-40, 40)), Order(savepoint=True)))
     return replace(random_scenario(seed), orders=tuple(orders))
 
 

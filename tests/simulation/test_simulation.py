@@ -16,6 +16,8 @@ from tests.simulation.orders import Order
 from tests.simulation.scenarios import (
     DRAIN,
     RESCALE,
+    SAVEPOINT_THEN_DRAIN,
+    SAVEPOINT_THEN_STOP,
     STOP,
     cancelled_scenario,
     every_point,
@@ -47,6 +49,8 @@ def _hold(scenario: Scenario) -> None:
         again += " --loop"
     if scenario.at_a_time > 1:
         again += f" --at-a-time {scenario.at_a_time}"
+    if scenario.orders and not scenario.crash_at and scenario == ordered_scenario(scenario.seed):
+        again += " --ordered"
     if scenario.crash_at:
         again += f" --crash-at {scenario.crash_at}"
     if scenario.stall_at:
@@ -143,7 +147,16 @@ def test_a_zookeeper_outage_restarts_nothing() -> None:
         assert (outcome.attempts, outcome.grants) == (1, 1)
 
 
-@pytest.mark.parametrize("orders", [RESCALE, STOP, DRAIN], ids=["rescale", "stop", "drain"])
+ORDERS = {
+    "rescale": RESCALE,
+    "stop": STOP,
+    "drain": DRAIN,
+    "savepoint then stop": SAVEPOINT_THEN_STOP,
+    "savepoint then drain": SAVEPOINT_THEN_DRAIN,
+}
+
+
+@pytest.mark.parametrize("orders", ORDERS.values(), ids=ORDERS)
 def test_a_crash_at_every_step_of_an_order_leaves_it_done_or_undone(orders: tuple[tuple[float, Order], ...]) -> None:
     quiet = Scenario(BASE_SEED, orders=orders)
     for point in range(1, simulate(quiet).points + 1):
@@ -160,6 +173,14 @@ def test_a_quiet_rescale_takes_one_attempt_each_and_a_quiet_stop_none() -> None:
         assert simulate(Scenario(seed, orders=RESCALE[:1])).attempts == 2
         assert simulate(Scenario(seed, orders=STOP)).attempts == 1
         assert simulate(Scenario(seed, orders=DRAIN)).attempts == 1
+
+
+def test_a_stop_while_a_user_takes_a_savepoint_ends_with_its_own_once_that_is_shown() -> None:
+    for seed in range(SEEDS // 4):
+        at = 200.0 + 3 * (seed % 30)
+        for drain in (False, True):
+            orders = ((at, Order(savepoint=True)), (250.0, Order(drain=drain)))
+            _hold(Scenario(seed, orders=orders))
 
 
 def test_a_cancelled_job_has_shown_its_newest_checkpoint_whole() -> None:

@@ -22,12 +22,13 @@ from coordinator.checkpoint.events import (
     Suspended,
     Tick,
 )
+from coordinator.checkpoint.final import Purpose
 from tests.unit.coordinator.checkpoint_bench import Bench
 from tests.unit.coordinator.jobs import SUBTASKS, attempt
 
 EVENTS = {
     "savepoint": SavepointRequested("s", 30_000),
-    "rescale": SavepointRequested("order", 30_000, CheckpointKind.CHECKPOINT, last=True),
+    "rescale": SavepointRequested("order", 30_000, CheckpointKind.CHECKPOINT, Purpose.RESCALE),
     "draining": Draining(),
     "exhausted": InputExhausted(),
     "suspended": Suspended(),

@@ -314,7 +314,8 @@ def test_the_terminal_checkpoint_starts_at_once_and_nothing_after_it() -> None:
     assert bench.of(CheckpointTriggered)[0].terminal
     bench.acknowledge(2)
     bench.give(CheckpointPersisted(bench.persist().record))
-    assert bench.machine.terminal_id == 2
+    assert bench.machine.final.ends_job
+    assert bench.machine.final.checkpoint_id == 2
     assert not bench.give(Tick(), 100_000)
     bench.give(SavepointRequested("late"))
     assert bench.of(AnswerSavepoint)[0].error
@@ -354,7 +355,7 @@ def test_a_new_attempt_needs_its_own_terminal_checkpoint() -> None:
     bench.give(CheckpointPersisted(bench.persist().record))
     bench.give(AttemptEnded("tm lost"))
     bench.give(AttemptRunning(attempt(2), frozenset(SUBTASKS)))
-    assert bench.machine.terminal_id == 0
+    assert not bench.machine.final.ends_job
 
 
 # unaligned

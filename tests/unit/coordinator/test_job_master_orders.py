@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     Deploy,
     DrainSources,
     JobOrders,
+    JobResult,
     JobState,
     StateHandle,
     StopOrder,
@@ -404,6 +405,113 @@ def test_a_savepoint_from_before_the_order_does_not_carry_it_out() -> None:
     driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
     assert not driver.of(effects.PersistResult)
     assert driver.of(effects.PersistCheckpointId)
+
+
+def user_savepoint(driver: Driver, name: str = "user") -> int:
+    """A client asks for a savepoint, which is under way; its id."""
+    driver.give(events.SavepointRequested(name, 60_000))
+    number = driver.one(effects.PersistCheckpointId).checkpoint_id
+    driver.give(events.CheckpointIdPersisted(number))
+    return number
+
+
+def results(driver: Driver) -> list[JobResult]:
+    return [one.result for one in driver.all if isinstance(one, effects.PersistResult)]
+
+
+def test_a_users_savepoint_that_is_under_way_does_not_end_a_stop() -> None:
+    driver = Driver().run()
+    driver.complete()
+    number = user_savepoint(driver)
+    stop(driver)
+    written(driver)
+    driver.acknowledge(number)
+    driver.persisted(driver.one(effects.PersistCheckpoint))
+    assert [one.request_id for one in driver.of(effects.AnswerSavepoint)] == ["user"]
+    assert not results(driver), "no sink has committed anything yet"
+    assert not driver.sent(CancelAttempt)
+    savepoint, _ = snapshot(driver)
+    assert driver.one(effects.AnswerSavepoint).request_id == "s"
+    driver.commit(number)
+    assert not results(driver), "what the stop's own savepoint holds is not committed"
+    driver.commit(savepoint.checkpoint_id)
+    assert driver.result().stopped_with == savepoint.checkpoint_id
+    assert [one.checkpoint_id for one in driver.result().retained] == [savepoint.checkpoint_id, number]
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_who_waits_for_a_savepoint_behind_the_one_of_a_stop_gets_that(drain: bool) -> None:
+    driver = Driver().run()
+    stop(driver, drain=drain)
+    written(driver)
+    begun = driver.last
+    driver.give(events.SavepointRequested("user", 60_000))
+    assert not driver.of(effects.PersistCheckpointId), "nothing may lie between a drain and what it leads to"
+    if drain:
+        begun = driver.all_report(SubtaskPhase.SUBTASK_EXHAUSTED)
+    driver.last = begun
+    savepoint, _ = snapshot(driver)
+    answers = driver.of(effects.AnswerSavepoint)
+    assert {one.request_id for one in answers} == {"s", "user"}
+    assert {one.savepoint.checkpoint_id for one in answers if one.savepoint} == {savepoint.checkpoint_id}
+    driver.commit(savepoint.checkpoint_id)
+    assert [one.checkpoint_id for one in driver.result().retained] == [savepoint.checkpoint_id]
+
+
+def test_a_savepoint_whose_id_is_being_written_when_a_drain_begins_waits_for_the_end() -> None:
+    driver = Driver().run()
+    driver.give(events.SavepointRequested("user", 60_000))
+    number = driver.one(effects.PersistCheckpointId).checkpoint_id
+    stop(driver, drain=True)
+    written(driver)
+    driver.give(events.CheckpointIdPersisted(number))
+    assert not driver.sent(TriggerCheckpoint), "sources that have stopped would take part"
+    driver.all_report(SubtaskPhase.SUBTASK_EXHAUSTED)
+    savepoint, metadata = snapshot(driver)
+    assert metadata.terminal
+    answers = [one for one in driver.all if isinstance(one, effects.AnswerSavepoint)]
+    assert {one.request_id: one.savepoint and one.savepoint.checkpoint_id for one in answers} == {
+        "s": savepoint.checkpoint_id,
+        "user": savepoint.checkpoint_id,
+    }
+
+
+def test_a_stop_comes_after_every_savepoint_that_has_begun_before_it() -> None:
+    """So a new leader does not take one of those for the stop's own."""
+    driver = Driver().run()
+    driver.complete()
+    number = user_savepoint(driver)
+    stop(driver)
+    assert written(driver).stop == StopOrder(False, number)
+
+
+def test_an_attempt_that_dies_after_a_users_savepoint_is_followed_by_one_that_shows_it_and_ends() -> None:
+    driver = Driver().run()
+    stop(driver)
+    orders = driver.one(effects.PersistOrders).orders
+    number = user_savepoint(driver)
+    driver.give(events.OrdersPersisted(orders))
+    driver.acknowledge(number)
+    driver.persisted(driver.one(effects.PersistCheckpoint))
+    driver.fail()
+    driver.tick(5_000)
+    driver.deploy(driver.one(effects.RequestSlots).request)
+    assert not results(driver)
+    driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
+    assert driver.result().stopped_with == number
+
+
+def test_an_attempt_that_dies_before_it_has_shown_the_stops_savepoint_is_followed_by_one_that_shows_it() -> None:
+    driver = Driver().run()
+    stop(driver)
+    written(driver)
+    savepoint, _ = snapshot(driver)
+    driver.fail()
+    driver.tick(5_000)
+    driver.deploy(driver.one(effects.RequestSlots).request)
+    assert not results(driver)
+    driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
+    assert driver.result().stopped_with == savepoint.checkpoint_id
 
 
 def test_orders_that_come_when_the_job_has_ended_are_refused() -> None:
