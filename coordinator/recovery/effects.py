@@ -1,6 +1,7 @@
 """Everything a JobMaster can want done. The runtime carries them out in the order of the list.
 
-Persist* and Discard* and CleanUp of one job run on that job's one ordered worker; their answers come back as events.
+Persist* of one job run on that job's one ordered worker, and so does the part of Discard* that deletes a record; their
+answers come back as events. Files are deleted on another worker, behind their records, and CleanUp comes behind them.
 Nothing may be reordered across a Send that follows a Persist answer: the JobMaster waits for answers itself.
 """
 

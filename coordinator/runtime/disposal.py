@@ -62,6 +62,6 @@ def _dispose_retained(term: LeaderTerm, key: str, savepoint: CompletedCheckpoint
         term.shared.actor.tell(partial(term.results.__setitem__, key, work.result()))
         answer.set_result(None)
 
-    work = term.workers.submit(key, partial(term.persistence.dispose_retained, key, savepoint))
+    work = term.deletions.submit(key, partial(term.persistence.dispose_retained, key, savepoint))
     work.add_done_callback(done)
     return answer

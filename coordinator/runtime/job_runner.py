@@ -39,6 +39,7 @@ from coordinator.recovery import events as ev
 from coordinator.recovery.backoff import Backoff
 from coordinator.recovery.job_master import JobMaster
 from coordinator.runtime.actor import Timer, monotonic_ms, unix_us
+from coordinator.runtime.deletions import Deletions
 from coordinator.runtime.errors import Busy, Refused, Stopped, StorageError
 from coordinator.runtime.metadata_files import run_of
 from coordinator.runtime.requests import Requests
@@ -49,7 +50,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_ORPHANS_EVERY = 50  # completed checkpoints between two looks for folders that nothing points to
 _STATUS_PAUSE_MS = 100  # between two statuses for watchers when nothing but numbers changed
 
 
@@ -78,7 +78,7 @@ class JobRunner:
         self._requests = Requests()
         self._wake: Timer | None = None
         self._status_timer: Timer | None = None
-        self._completed = 0  # checkpoints under this leader
+        self._deletions = Deletions(self.key, lambda: run_of(self.record), tools)
         self._backoff = Backoff()
         self._trouble = ""  # why the records cannot be read for now
         self._given_up: Future[JobState] | None = None
@@ -140,6 +140,7 @@ class JobRunner:
             "job %s is broken off; its records and files stay, a new leader will try it again: %s", self.key, reason
         )
         self.stage, self._error = Stage.BROKEN, reason
+        self._deletions.close()
         self._requests.fail_all(Refused("ABORTED", f"the job failed: {reason}"))
         self._stop_tasks()
         self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))
@@ -231,12 +232,14 @@ class JobRunner:
         ended_ms = self.result.ended_unix_ms
         self._final = dataclasses.replace(self._view(), state=JobState.CANCELED, ended_unix_ms=ended_ms)
         self.stage = Stage.ENDED
+        self._deletions.close()
         self._show(at_once=True)
         self._tools.surroundings.ended_job(self)
 
     def close(self, end: WatchEnd) -> None:
         """Drops everything: the term is over. Nothing is sent or written any more."""
         self._closed = True
+        self._deletions.close()
         self._requests.fail_all(Stopped("this coordinator no longer leads; ask the new leader"))
         for timer in (self._wake, self._status_timer):
             if timer is not None:
@@ -303,7 +306,7 @@ class JobRunner:
         self._placed_on.add(task_manager_id)
 
     def _persist(self, effect: do.Effect) -> None:
-        """What needs ZooKeeper or files: on the job's worker, in order."""
+        """What needs ZooKeeper or files: on the job's worker, in order; what is deleted on another."""
         key, store = self.key, self._tools.persistence
         match effect:
             case do.PersistAttempt(record):
@@ -320,9 +323,9 @@ class JobRunner:
                 )
                 self._work(lambda: store.write_result(self.result or result), self.handle)
             case do.DiscardCheckpoint():
-                self._work(lambda: store.discard_checkpoint(self.record, effect))
+                self._deletions.discard(effect)
             case do.DiscardPending(number):
-                self._work(lambda: store.discard_pending(self.record, number))
+                self._deletions.discard_pending(number)
             case do.Recover():
                 self._work(lambda: store.recover(self.record), self.handle)
             case do.CleanUp():
@@ -336,7 +339,7 @@ class JobRunner:
         self._requests.fail_all(Refused("FAILED_PRECONDITION", "the job has ended"))
         if self._wake is not None:
             self._wake.cancel()
-        self._work(lambda: self._tools.persistence.clean_up(self.key, self.record.run_id))
+        self._deletions.close()
         self._tools.surroundings.ended_job(self)
 
     def _work(
@@ -444,13 +447,7 @@ class JobRunner:
         if self.stage is Stage.BROKEN:
             text = f"job {self.key} is broken off and its files stay; cancel it, then dispose of the savepoint"
             raise Refused("FAILED_PRECONDITION", text)
-        work: Future[None] = self._tools.workers.submit(
-            self.key, partial(self._tools.persistence.dispose, self.key, savepoint)
-        )
-        work.add_done_callback(
-            lambda done: None if done.exception() else self.tell(ev.SavepointDisposed(savepoint.checkpoint_id))
-        )
-        return work
+        return self._deletions.dispose(savepoint, lambda: self.tell(ev.SavepointDisposed(savepoint.checkpoint_id)))
 
     # -- watchers -----------------------------------------------------------------------------------------------------
 
@@ -463,10 +460,7 @@ class JobRunner:
         if event.kind is JobEventKind.ATTEMPT_DEPLOYED:
             self._tools.surroundings.prepare_spares(self)
         if event.kind is JobEventKind.CHECKPOINT_COMPLETED:
-            # The first time for what a dead leader left, later for late uploads of checkpoints that were aborted.
-            if self._completed % _ORPHANS_EVERY == 0:
-                self._work(lambda: self._tools.persistence.delete_orphans(self.record, event.checkpoint_id))
-            self._completed += 1
+            self._deletions.completed(event.checkpoint_id)
 
     def _show(self, *, at_once: bool) -> None:
         """Tells the watchers how it stands: at once after an event, else once in a while."""

@@ -1,4 +1,4 @@
-"""The blocking half of one job: its records in ZooKeeper and its files. Runs on the job's ordered worker only."""
+"""The blocking half of one job: its records in ZooKeeper and its files. Runs on the job's ordered workers only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lockgate_proto.messages import (
 )
 
 from coordinator.checkpoint.handles import shared_files, writer_of
-from coordinator.recovery.effects import DiscardCheckpoint, PersistCheckpoint
+from coordinator.recovery.effects import PersistCheckpoint
 from coordinator.recovery.events import (
     AttemptPersisted,
     CheckpointIdPersisted,
@@ -85,7 +85,6 @@ class Persistence:
         self._paths = Paths(cluster)
         self._records = JobRecords(store, cluster, settle_ms=_SETTLE_MS)
         self._files = files
-        self._undiscarded: set[str] = set()  # jobs with a record that should be gone: it may refer to shared files
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -255,26 +254,22 @@ class Persistence:
 
     # -- deleting: the pointer first, and only when it is certainly gone the files ----------------------------------
 
-    def discard_checkpoint(self, record: JobRecord, effect: DiscardCheckpoint) -> None:
-        """Carries out DiscardCheckpoint."""
-        number, key = effect.checkpoint.checkpoint_id, record.job_key
-        try:
-            self._fenced(lambda: self._records.remove_checkpoint(self._tenure.grant, key, number))
-        except StoreError as error:
-            self._undiscarded.add(key)
-            log.warning("job %s: checkpoint %s is subsumed but not deleted: %s", key, number, error)
-            return
-        try:
-            self._files.delete_pointed(effect.checkpoint.pointer)
-            if key not in self._undiscarded:
-                self._files.delete_shared(run_of(record), effect.free)
-        except StorageError as error:
-            log.warning("job %s: files of the subsumed checkpoint %s are left behind: %s", key, number, error)
+    def forget_checkpoint(self, key: str, number: int) -> None:
+        """Deletes the record of a checkpoint: its files may go when this returns. Raises StoreError, Stopped."""
+        self._fenced(lambda: self._records.remove_checkpoint(self._tenure.grant, key, number))
 
-    def dispose(self, key: str, savepoint: CompletedCheckpoint) -> None:
-        """Deletes a savepoint of a job that runs, record first. Raises StoreError, StorageError, Stopped."""
-        self._fenced(lambda: self._records.remove_checkpoint(self._tenure.grant, key, savepoint.checkpoint_id))
-        self._files.delete_pointed(savepoint.pointer)
+    def delete_files(self, run: Run, checkpoint: CompletedCheckpoint, free: Sequence[str]) -> None:
+        """Of a checkpoint whose record is gone. free: names of shared files that no other one refers to."""
+        try:
+            self._files.delete_pointed(checkpoint.pointer)
+            self._files.delete_shared(run, free)
+        except StorageError as error:
+            text = "job %s: files of the subsumed checkpoint %s are left behind: %s"
+            log.warning(text, run.job_key, checkpoint.checkpoint_id, error)
+
+    def delete_pointed(self, pointer: str) -> None:
+        """Deletes the files of a savepoint whose record is gone. Raises StorageError."""
+        self._files.delete_pointed(pointer)
 
     def dispose_retained(self, key: str, checkpoint: CompletedCheckpoint) -> JobResult:
         """Deletes a snapshot of a job that has ended, and what no other kept one shares with it.
@@ -293,29 +288,28 @@ class Persistence:
             self._delete_unshared(run, kept)  # else there may be a checkpoint that the result does not list
         return result
 
-    def discard_pending(self, record: JobRecord, number: int) -> None:
+    def discard_pending(self, run: Run, number: int) -> None:
         """Carries out DiscardPending."""
-        run = run_of(record)
         try:
             self._files.delete_checkpoint(run, number)
             shared = self._files.shared_files(run)
             self._files.delete_shared(run, [name for name in shared if writer_of(name) == number])
         except StorageError as error:
-            log.warning("job %s: aborted checkpoint %s is not deleted: %s", record.job_key, number, error)
+            log.warning("job %s: aborted checkpoint %s is not deleted: %s", run.job_key, number, error)
 
-    def delete_orphans(self, record: JobRecord, below: int) -> None:
+    def delete_orphans(self, run: Run, below: int) -> None:
         """Deletes what checkpoints with ids under `below` have left behind that no record refers to.
 
         Folders of those that never completed, and shared files that no completed checkpoint is made of: a dead leader
         had no time for them, or an upload came late. below: the newest completed one; what is under way is newer.
         """
         try:
-            self._delete_orphans(record, below)
+            self._delete_orphans(run, below)
         except (StoreError, StorageError) as error:
-            log.warning("job %s: could not look for what nothing refers to: %s", record.job_key, error)
+            log.warning("job %s: could not look for what nothing refers to: %s", run.job_key, error)
 
-    def _delete_orphans(self, record: JobRecord, below: int) -> None:
-        run, key = run_of(record), record.job_key
+    def _delete_orphans(self, run: Run, below: int) -> None:
+        key = run.job_key
         known = self._records.checkpoints(key)
         numbers = {one.checkpoint_id for one in known}
         for number in self._files.checkpoint_ids(run):
@@ -333,17 +327,21 @@ class Persistence:
     def clean_up(self, key: str, run_id: str) -> None:
         """Carries out CleanUp, of which the stored result tells all: what is retained, and where the files are.
 
-        When it fails the result stays dirty, and the next leader tries again.
+        Raises StoreError, StorageError, Stopped: the result is still dirty then, and the same call may be made again.
         """
-        try:
-            self._clean_up(key, run_id)
-        except (StoreError, StorageError) as error:
-            log.warning("job %s has ended but is not cleaned up; the next leader will try again: %s", key, error)
+        grant = self._tenure.grant
+        result = self._reading(lambda: self._records.result(key))
+        if result is None or result.run_id != run_id:
+            log.error("job %s has no result of run %s in ZooKeeper, so nothing of it is deleted", key, run_id)
+            return
+        if not result.keep_files:
+            self._delete_files(result)
+        self._fenced(lambda: self._records.clean(grant, key, self._forgetting))
 
     def give_up(self, result: JobResult) -> JobResult:
         """Ends a job that could not be run: its result is written so that no leader ever deletes a file of it.
 
-        The records go after that. Returns the result with every checkpoint that could be read in `retained`. Raises
+        Clean-up comes after that. Returns the result with every checkpoint that could be read in `retained`. Raises
         StoreError, Stopped.
         """
         key = result.job_key
@@ -355,18 +353,7 @@ class Persistence:
             log.warning("job %s: its checkpoints are not listed in its result: %s", key, error)
         result = dataclasses.replace(result, keep_files=True, retained=retained)
         self._fenced(lambda: self._records.write_result(self._tenure.grant, result))
-        self.clean_up(key, result.run_id)
         return result
-
-    def _clean_up(self, key: str, run_id: str) -> None:
-        grant = self._tenure.grant
-        result = self._reading(lambda: self._records.result(key))
-        if result is None or result.run_id != run_id:
-            log.error("job %s has no result of run %s in ZooKeeper, so nothing of it is deleted", key, run_id)
-            return
-        if not result.keep_files:
-            self._delete_files(result)
-        self._fenced(lambda: self._records.clean(grant, key, self._forgetting))
 
     def _delete_files(self, result: JobResult) -> None:
         key, kept = result.job_key, {one.checkpoint_id for one in result.retained}

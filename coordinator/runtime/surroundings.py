@@ -46,7 +46,7 @@ class Surroundings(Protocol):
         ...
 
     def ended_job(self, runner: JobRunner) -> None:
-        """The job has a durable result and its clean-up is under way."""
+        """The job has a durable result; its clean-up may begin."""
         ...
 
 
@@ -55,7 +55,8 @@ class Tools:
     """Shared by all runners of a term."""
 
     actor: Actor
-    workers: WorkerGroup
+    workers: WorkerGroup  # what a job waits for
+    deletions: WorkerGroup  # of files, which no job waits for
     persistence: Persistence
     surroundings: Surroundings
     leader_address: str

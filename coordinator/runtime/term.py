@@ -46,6 +46,7 @@ from coordinator.graph.slots import (
 from coordinator.recovery import events as ev
 from coordinator.recovery.effects import ControlBody
 from coordinator.runtime.actor import Timer, monotonic_ms, unix_us
+from coordinator.runtime.clean_ups import CleanUps
 from coordinator.runtime.errors import Stopped
 from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.persistence import Persistence, Tenure
@@ -89,8 +90,16 @@ class LeaderTerm:
         self.task_managers = TaskManagers(grant.token, shared.settings, shared.actor, shared.probes, self)
         # What still hangs from an earlier term of this process is fenced, and no reason to wait.
         self.workers = shared.workers.group(f"term {grant.token}")
+        self.deletions = shared.workers.group(f"term {grant.token}, deletions")
+        self._clean_ups = CleanUps(tenure, shared.actor, self.deletions, self.persistence)
         self._tools = Tools(
-            shared.actor, self.workers, self.persistence, self, shared.address, shared.files.run_directory
+            shared.actor,
+            self.workers,
+            self.deletions,
+            self.persistence,
+            self,
+            shared.address,
+            shared.files.run_directory,
         )
 
     @property
@@ -120,7 +129,7 @@ class LeaderTerm:
             result = found[1]
             log.info("job %s has ended (%s); finishing its clean-up", key, result.outcome)
             self.results[key] = result
-            self.background(key, partial(self.persistence.clean_up, key, result.run_id))
+            self._clean_ups.begin(key, result.run_id)
         elif found[0] is not None:
             self.add(found[0], recovered=True).load(fresh=False)
         else:
@@ -209,7 +218,8 @@ class LeaderTerm:
         return JobEvent(kind, unix_us=at_unix_us, token=self.token)
 
     def ended_job(self, runner: JobRunner) -> None:
-        """The job has a durable result and its clean-up is under way."""
+        """The job has a durable result; its clean-up may begin."""
+        self._clean_ups.begin(runner.key, runner.record.run_id)
         self.jobs.pop(runner.key, None)
         if runner.result is not None:
             self.results[runner.key] = runner.result

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from lockgate_proto.messages import JobRecord
-
 from coordinator.recovery.effects import DiscardCheckpoint
-from coordinator.runtime.persistence import Persistence
+from coordinator.runtime.deletions import Deletions
 
-_discard = Persistence.discard_checkpoint
-
-
-def _files_first(self: Persistence, record: JobRecord, effect: DiscardCheckpoint) -> None:
-    self._files.delete_pointed(effect.checkpoint.pointer)
-    _discard(self, record, effect)
+_discard = Deletions.discard
 
 
-Persistence.discard_checkpoint = _files_first  # type: ignore[method-assign]
+def _files_first(self: Deletions, effect: DiscardCheckpoint) -> None:
+    self._tools.persistence.delete_pointed(effect.checkpoint.pointer)
+    _discard(self, effect)
+
+
+Deletions.discard = _files_first  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import JobEventKind, JobState
 
-from coordinator.recovery.effects import DiscardCheckpoint, PersistCheckpoint
+from coordinator.recovery.effects import PersistCheckpoint
 from coordinator.runtime import persistence
 from coordinator.runtime.errors import Stopped
 from coordinator.runtime.metadata_files import MetadataFiles, Run
@@ -293,7 +293,7 @@ def test_the_writes_of_a_zombie_are_refused_one_by_one(server: EmbeddedZooKeeper
         lambda: old.write_checkpoint(Run("job", "run"), checkpoint),
         lambda: old.write_result(m.JobResult("job", "run")),
         lambda: old.submit(m.JobRecord("late", "run"), b"graph"),
-        lambda: old.discard_checkpoint(m.JobRecord("job", "run"), DiscardCheckpoint(first)),
+        lambda: old.forget_checkpoint("job", 1),
     ]
     before = _everything(server)
     for write in writes:
@@ -453,7 +453,7 @@ def test_folders_that_no_checkpoint_owns_are_deleted_after_a_takeover(
     one.connect(successor.address)
     after = caller(successor)
     after.until("job", lambda status: status.checkpoints_completed >= 3)
-    assert not orphan.exists()
+    poll(lambda: not orphan.exists())
 
 
 def test_followers_hear_the_beat_and_the_end(new_coordinator: NewCoordinator, caller: NewCaller) -> None:

@@ -17,7 +17,7 @@ from coordinator.graph.story import IllegalTransition
 from coordinator.recovery import effects as do
 from coordinator.recovery import events as ev
 from coordinator.recovery.job_master import JobMaster
-from coordinator.runtime import job_runner
+from coordinator.runtime import deletions
 from coordinator.runtime.errors import StorageError
 from coordinator.runtime.metadata_files import MetadataFiles, Run
 from coordinator.runtime.persistence import Persistence, Tenure
@@ -370,11 +370,11 @@ def test_a_graph_that_cannot_be_read_for_a_while_is_read_again(
 def test_late_uploads_of_aborted_checkpoints_are_deleted_now_and_then(
     running: Start, storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_runner, "_ORPHANS_EVERY", 3)
+    monkeypatch.setattr(deletions, "ORPHANS_EVERY", 3)
     _, api, _, run_id = running(checkpoints=2)
     late = storage / "default" / "job" / run_id / "chk-1"
     late.mkdir(exist_ok=True)
     (late / "late.state").write_bytes(b"x")
     done = api.status("job").checkpoints_completed
     api.until("job", lambda status: status.checkpoints_completed >= done + 5)
-    assert not late.exists()
+    poll(lambda: not late.exists())

@@ -1,0 +1,49 @@
+"""Jobs that have ended and of which records or files are left: tried again until nothing is. Actor thread only."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from coordinator.recovery.backoff import Backoff
+from coordinator.runtime.actor import Actor, monotonic_ms
+from coordinator.runtime.errors import Stopped
+from coordinator.runtime.persistence import Persistence, Tenure
+from coordinator.runtime.workers import WorkerGroup
+from ha.errors import CorruptRecord
+
+log = logging.getLogger(__name__)
+
+
+class CleanUps:
+    """Those of one term. What is left at its end, the next leader does: the stored result stays dirty until then."""
+
+    def __init__(self, tenure: Tenure, actor: Actor, workers: WorkerGroup, persistence: Persistence) -> None:
+        """workers: those that delete files, so that a clean-up comes behind what its job has still to delete."""
+        self._tenure = tenure
+        self._actor = actor
+        self._workers = workers
+        self._persistence = persistence
+        self._pauses: dict[str, Backoff] = {}
+
+    def begin(self, key: str, run_id: str) -> None:
+        """The job has a durable result."""
+        work = self._workers.submit(key, partial(self._persistence.clean_up, key, run_id))
+        work.add_done_callback(lambda done: self._actor.tell(partial(self._tried, key, run_id, done.exception())))
+
+    def _tried(self, key: str, run_id: str, error: BaseException | None) -> None:
+        if error is None or self._tenure.over.is_set() or isinstance(error, Stopped):
+            self._pauses.pop(key, None)
+            return
+        if isinstance(error, CorruptRecord):  # it will not get better by itself
+            log.error("job %s has ended but is not cleaned up; the next leader will try again: %s", key, error)
+            return
+        now_ms = monotonic_ms()
+        pause_ms = self._pauses.setdefault(key, Backoff()).failed(now_ms)
+        text = "job %s has ended but is not cleaned up, next try after %s ms: %s: %s"
+        log.warning(text, key, pause_ms, type(error).__name__, error)
+        self._actor.at(now_ms + pause_ms, partial(self._again, key, run_id))
+
+    def _again(self, key: str, run_id: str) -> None:
+        if not self._tenure.over.is_set():
+            self.begin(key, run_id)
