@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -22,8 +23,16 @@ class Contender:
 
     @property
     def position(self) -> int:
-        """The number that ZooKeeper appended."""
+        """The number that ZooKeeper appended. Raises ValueError where `is_contender_name` is False."""
         return int(self.name.rsplit("-", 1)[1])
+
+
+_CONTENDER_NAME = re.compile(r"c-.+-[0-9]{10}", re.ASCII)
+
+
+def is_contender_name(name: str) -> bool:
+    """Whether a node below `/contenders` is named as coordinators name theirs."""
+    return _CONTENDER_NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

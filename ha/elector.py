@@ -90,7 +90,7 @@ class Elector:
         self._store = SessionStore(cluster)
         self._session: Session | None = None
         self._nonce = ""
-        self._known: dict[str, LeaderRecord] = {}
+        self._known: steps.Known = {}
         self._watch: Callable[[], None] = lambda: None
         self._queue: queue.Queue[m.Event] = queue.Queue()
         self._wake_at_ms: int | None = None
@@ -373,7 +373,7 @@ def _knock(address: str) -> m.ProbeAnswer:
         socket.create_connection((host.strip("[]"), int(port)), PROBE_TIMEOUT_S).close()
     except ConnectionRefusedError:
         return m.ProbeAnswer.REFUSED
-    except (OSError, ValueError):
+    except (OSError, ValueError, OverflowError):
         return m.ProbeAnswer.NONE
     return m.ProbeAnswer.ACCEPTED
 

@@ -141,7 +141,8 @@ class JobRecords:
 
     def checkpoints(self, key: str) -> tuple[CompletedCheckpoint, ...]:
         """Every completed checkpoint of the job, newest first. Raises CorruptRecord rather than leave one out."""
-        ids = sorted(map(int, self._store.children(self._paths.checkpoints(key))), reverse=True)
+        parent = self._paths.checkpoints(key)
+        ids = sorted((_checkpoint_id(parent, name) for name in self._store.children(parent)), reverse=True)
         found = (self._read(CompletedCheckpoint, self._paths.checkpoint(key, one)) for one in ids)
         return tuple(one for one in found if one is not None)
 
@@ -250,6 +251,14 @@ class JobRecords:
         paths = [self._paths.result(one.job_key) for one in oldest]
         self._write(grant, [Delete(path) for path in paths], lambda: all(self._store.read(p) is None for p in paths))
         logger.info("forgot %s old job results", len(paths))
+
+
+def _checkpoint_id(parent: str, name: str) -> int:
+    if not (name.isascii() and name.isdecimal()):
+        raise CorruptRecord(
+            f"{parent}/{name}", "its name is not the number of a checkpoint; delete it if it is not yours"
+        )
+    return int(name)
 
 
 def _content(checkpoint: CompletedCheckpoint) -> tuple[object, ...]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 
 from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import LeaderRecord
 
-from ha.election_messages import Contender, View
+from ha.election_messages import Contender, View, is_contender_name
 from ha.epoch import need_next, token_of
 from ha.errors import Conflict, CorruptRecord
 from ha.paths import ROOT, Paths
-from ha.session import Session
+from ha.session import Node, Session
 from ha.store import Check, Create, Delete, Operation, Put
+
+logger = logging.getLogger(__name__)
 
 
 def prepare(session: Session, paths: Paths) -> None:
@@ -52,10 +55,15 @@ def join(session: Session, paths: Paths, nonce: str, me: LeaderRecord, rejoin: b
     return path.rsplit("/", 1)[1]
 
 
-def read_view(session: Session, paths: Paths, known: dict[str, LeaderRecord], watch: Callable[[], None]) -> View:
+Known = dict[str, LeaderRecord | None]
+"""By node below `/contenders`: its record, which never changes; None where it is no contender."""
+
+
+def read_view(session: Session, paths: Paths, known: Known, watch: Callable[[], None]) -> View:
     """Reads `/epoch`, `/leader`, `/challenge` and the line, and watches them.
 
-    known: caches contenders' records, which never change.
+    known: caches what stands below `/contenders`. What is no contender's node is left out and logged once: whoever
+    left it there must not stop the elections.
     The epoch is read first: a grant in between makes the view refuse to claim, never claim wrongly.
     """
     epoch = session.get(paths.epoch, watch)
@@ -71,11 +79,20 @@ def read_view(session: Session, paths: Paths, known: dict[str, LeaderRecord], wa
         if name not in known:
             node = session.get(f"{paths.contenders}/{name}")
             if node is not None:
-                known[name] = read_leader_record(node.data, node.owner)
-    line = sorted((Contender(name, record) for name, record in known.items()), key=lambda one: one.position)
+                known[name] = _contender(f"{paths.contenders}/{name}", node)
+    found = (Contender(name, record) for name, record in known.items() if record is not None)
+    line = sorted(found, key=lambda one: one.position)
     record = None if leader is None else read_leader_record(leader.data, leader.owner)
     mine = leader is not None and leader.owner == session.id
     return View(token, epoch.version, record, mine, tuple(line), challenge is not None)
+
+
+def _contender(path: str, node: Node) -> LeaderRecord | None:
+    """None for a node that no coordinator made: theirs have a number and go with their session."""
+    if node.owner and is_contender_name(path.rsplit("/", 1)[1]):
+        return read_leader_record(node.data, node.owner)
+    logger.warning("the ZooKeeper node %s was made by no coordinator; it is ignored, and can be deleted", path)
+    return None
 
 
 def read_leader_record(data: bytes, owner: str) -> LeaderRecord:

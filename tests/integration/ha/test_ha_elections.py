@@ -20,7 +20,7 @@ from ha.paths import Paths
 from ha.records import JobRecords
 from ha.retrieval import LeaderRetrieval
 from ha.session import Session, SessionState
-from ha.store import Put
+from ha.store import Create, Put
 
 from .conftest import WAIT_S, Recorder, World
 
@@ -142,6 +142,38 @@ def test_a_lone_expired_leader_leads_again_under_a_higher_token(world: World) ->
     a.listener.wait("granted", 2)
     assert a.grant().token == first.token + 1
     assert a.grant().session != first.session
+
+
+@pytest.mark.parametrize(
+    ("name", "is_ephemeral"),
+    [
+        ("backup", False),
+        ("backup", True),
+        ("c-backup", False),
+        ("c-0000000000", False),  # no nonce
+        ("c-backup-0000000000", False),  # as a coordinator names its own, but it goes with no session
+        ("c-backup-000000000x", True),
+        ("c-backup-\u0665\u0665\u0665\u0665\u0665\u0665\u0665\u0665\u0665\u0665", True),
+    ],
+)
+def test_what_else_stands_below_contenders_stops_no_election(
+    world: World, caplog: pytest.LogCaptureFixture, name: str, is_ephemeral: bool
+) -> None:
+    a, b = world.candidate("a").lead(), world.candidate("b").start()
+    stranger = world.connector.open()
+    assert stranger.wait_connected(int(WAIT_S * 1000))
+    stray = f"{Paths(world.cluster).contenders}/{name}"
+    stranger.transact([Create(stray, b"\xff", ephemeral=is_ephemeral)])
+    a.elector.stop(release=True)
+    b.listener.wait("granted")
+    c = world.candidate("c").start()
+    assert [one.coordinator_id for one in c.elector.contenders()] == ["b", "c"]
+    assert f"the ZooKeeper node {stray} was made by no coordinator" in caplog.text
+    assert "fault in the elector" not in caplog.text
+    b.elector.stop(release=True)
+    c.listener.wait("granted")
+    assert b.listener.count("granted") == c.listener.count("granted") == 1
+    stranger.close()
 
 
 def test_release_hands_over_at_once(world: World, caplog: pytest.LogCaptureFixture) -> None:

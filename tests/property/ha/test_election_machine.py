@@ -39,7 +39,7 @@ class Coordinator:
         self.events: list[m.Event] = []
         self.session: EmbeddedSession | None = None
         self.store = SessionStore("property")
-        self.known: dict[str, LeaderRecord] = {}
+        self.known: steps.Known = {}
         self.nonce = ""
         self.grants: list[LeadershipGrant] = []
         self.carry_out(self.machine.start())

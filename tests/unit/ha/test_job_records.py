@@ -49,6 +49,16 @@ def test_a_submitted_job_has_all_its_records(place: Place) -> None:
     assert place.records.result("k") is None
 
 
+@pytest.mark.parametrize("stray", ["backup", "-1", "\u0665", "1_0"])
+def test_a_checkpoint_node_that_is_no_number_is_named(place: Place, stray: str) -> None:
+    place.records.submit(place.grant, JOB)
+    path = f"{Paths('c').checkpoints('k')}/{stray}"
+    place.store.commit(place.grant, [Create(path)])
+    with pytest.raises(CorruptRecord, match="not the number of a checkpoint") as caught:
+        place.records.checkpoints("k")
+    assert caught.value.path == path
+
+
 def test_what_does_not_exist_reads_as_nothing(place: Place) -> None:
     records = place.records
     assert (records.job("no"), records.attempt("no"), records.result("no")) == (None, None, None)
