@@ -11,15 +11,37 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from ha.errors import RecordTooLarge
 from ha.store import Create, Operation, Put
 
 MAX_TRANSACTION_BYTES = 1_000_000
 """ZooKeeper drops the connection at 1 MiB (jute.maxbuffer), so larger requests are refused before they are sent."""
 
 
-def transaction_bytes(operations: Sequence[Operation]) -> int:
-    """About the size of a transaction on the wire."""
-    return sum(len(one.path) + 64 + (len(one.data) if isinstance(one, Create | Put) else 0) for one in operations)
+MAX_PATH_BYTES = 8_192
+"""A read is a request, too: a path that is longer than any of ours is refused before it can break the connection."""
+
+
+def refuse_long(path: str) -> None:
+    """Raises RecordTooLarge for a path that is never sent."""
+    size = len(path.encode())
+    if size > MAX_PATH_BYTES:
+        raise RecordTooLarge(
+            f"a ZooKeeper path of {size} bytes ({path[:60]}...) is more than the {MAX_PATH_BYTES} allowed"
+        )
+
+
+def refuse_large(operations: Sequence[Operation]) -> None:
+    """Raises RecordTooLarge for a transaction that is never sent."""
+    for one in operations:
+        refuse_long(one.path)
+    size = sum(len(one.path.encode()) + 64 + _data_bytes(one) for one in operations)
+    if size > MAX_TRANSACTION_BYTES:
+        raise RecordTooLarge(f"{size} bytes in one transaction are more than the {MAX_TRANSACTION_BYTES} allowed")
+
+
+def _data_bytes(operation: Operation) -> int:
+    return len(operation.data) if isinstance(operation, Create | Put) else 0
 
 
 class SessionState(Enum):
@@ -62,7 +84,7 @@ StateListener = Callable[[SessionState, str], None]
 
 
 class Session(Protocol):
-    """Thread-safe. Reads raise StoreUnavailable (SessionLost once the session is gone)."""
+    """Thread-safe. Reads raise StoreUnavailable (SessionLost once the session is gone), RecordTooLarge."""
 
     @property
     def id(self) -> str:

@@ -13,11 +13,13 @@ from lockgate_proto.rpc import full_name
 from lockgate_proto.security import Credentials
 
 from coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped, StorageError
-from ha.errors import CorruptRecord, StoreError
+from coordinator.runtime.job_keys import check_named
+from ha.errors import CorruptRecord, RecordTooLarge, StoreError
 
 log = logging.getLogger(__name__)
 
 LEADER_METADATA = "lockgate-leader"
+_MAX_DETAILS = 6_000  # as it is sent: each byte that is not printable ASCII takes three
 _INTERNAL = (f"/{full_name('ControlService')}/", f"/{full_name('FollowService')}/")
 _HEALTH = "/grpc.health.v1.Health/"
 _WRITING = ("Submit", "Cancel", "TriggerSavepoint", "Stop", "DisposeSavepoint", "Rescale")
@@ -113,6 +115,21 @@ def _admit(request: Any, context: grpc.ServicerContext, refused: bool) -> None:
         context.abort(grpc.StatusCode.UNAUTHENTICATED, SECRET_NEEDED)
     if isinstance(request, Unreadable):
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, request.reason)
+    key = getattr(request, "job_key", "")
+    try:
+        check_named(key)
+    except Refused as error:
+        context.abort(grpc.StatusCode[error.code], str(error))
+
+
+def _short(details: str) -> str:
+    """A status travels in headers, of which peers take 8 KiB: one that is longer would break the call instead."""
+    room = _MAX_DETAILS
+    for at, character in enumerate(details):
+        room -= 1 if " " <= character <= "~" else 3 * len(character.encode(errors="replace"))
+        if room < 0:
+            return f"{details[:at]} ... (there is more)"
+    return details
 
 
 def abort(error: Exception, context: grpc.ServicerContext, method: str) -> None:
@@ -128,6 +145,8 @@ def abort(error: Exception, context: grpc.ServicerContext, method: str) -> None:
             code = grpc.StatusCode[name]
         case Busy() | Stopped():
             code = grpc.StatusCode.UNAVAILABLE
+        case RecordTooLarge():
+            code = grpc.StatusCode.INVALID_ARGUMENT
         case CorruptRecord():
             code = grpc.StatusCode.DATA_LOSS
         case StoreError():
@@ -137,4 +156,4 @@ def abort(error: Exception, context: grpc.ServicerContext, method: str) -> None:
         case _:
             log.exception("%s failed", method, exc_info=error)
             code, error = grpc.StatusCode.INTERNAL, Exception(f"internal fault: {type(error).__name__}: {error}")
-    context.abort(code, str(error))
+    context.abort(code, _short(str(error)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 import uuid
@@ -28,6 +27,7 @@ from coordinator.recovery.restore import misfits
 from coordinator.runtime.dispatcher import Dispatcher, writable
 from coordinator.runtime.disposal import dispose
 from coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
+from coordinator.runtime.job_keys import check_new
 from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.metadata_files import MetadataFiles, graph_checksum, storage_uri
 from coordinator.runtime.settings import CoordinatorSettings
@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_JOB_KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _WRITE_WAIT_S = 60.0
 _FORWARD_WAIT_S = 2.0
 _FORWARDED = "lockgate-forwarded"
@@ -83,8 +82,7 @@ class JobService:
     def Submit(self, request: m.SubmitRequest, context: grpc.ServicerContext) -> m.SubmitResponse:
         """Durable when it returns. The same key with the same graph is the same job, unless its start differs."""
         key, graph = request.job_key, request.graph
-        if not _JOB_KEY.fullmatch(key) or key in (".", ".."):
-            raise Refused("INVALID_ARGUMENT", f"{key!r} is not a job key; use 1 to 128 of A-Z a-z 0-9 . _ -")
+        check_new(key)
         if graph is None:
             raise Refused("INVALID_ARGUMENT", "the request has no job graph")
         self._dispatcher.wait_recovered()

@@ -6,15 +6,14 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ha.errors import RecordTooLarge
 from ha.session import (
-    MAX_TRANSACTION_BYTES,
     SESSION_TRANSITIONS,
     Node,
     SessionState,
     StateListener,
     Watcher,
-    transaction_bytes,
+    refuse_large,
+    refuse_long,
 )
 from ha.store import Operation
 
@@ -39,17 +38,17 @@ class EmbeddedSession:
 
     def get(self, path: str, watch: Watcher | None = None) -> Node | None:
         """See Session."""
+        refuse_long(path)
         return self._server.get(self, path, watch)
 
     def children(self, path: str, watch: Watcher | None = None) -> tuple[str, ...]:
         """See Session."""
+        refuse_long(path)
         return self._server.children(self, path, watch)
 
     def transact(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See Session."""
-        size = transaction_bytes(operations)
-        if size > MAX_TRANSACTION_BYTES:
-            raise RecordTooLarge(f"{size} bytes in one transaction are more than the {MAX_TRANSACTION_BYTES} allowed")
+        refuse_large(operations)
         return self._server.transact(self, operations)
 
     def sync(self) -> None:

@@ -34,15 +34,15 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 
-from ha.errors import Conflict, OutcomeUnknown, RecordTooLarge, SessionLost, StoreUnavailable
+from ha.errors import Conflict, OutcomeUnknown, SessionLost, StoreUnavailable
 from ha.session import (
-    MAX_TRANSACTION_BYTES,
     SESSION_TRANSITIONS,
     Node,
     SessionState,
     StateListener,
     Watcher,
-    transaction_bytes,
+    refuse_large,
+    refuse_long,
 )
 from ha.store import Check, Create, Delete, Operation, Put
 
@@ -119,7 +119,7 @@ class ZooKeeperSession:
 
     def transact(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See Session."""
-        _refuse_large(operations)
+        refuse_large(operations)
         transaction = self._client.transaction()
         for one in operations:
             _add(transaction, one)
@@ -220,6 +220,7 @@ class ZooKeeperSession:
             raise StoreUnavailable(f"not connected to ZooKeeper at {self._hosts}")
 
     def _read(self, ask: Callable[..., Any], path: str, watch: Callable[[Any], None] | None) -> Any:
+        refuse_long(path)
         self._need_connection()
         try:
             return ask(path, watch).get(timeout=self._request_s)
@@ -256,12 +257,6 @@ class _Heard:
 
 def _watcher(watch: Watcher | None) -> _Heard | None:
     return None if watch is None else _Heard(watch)
-
-
-def _refuse_large(operations: Sequence[Operation]) -> None:
-    size = transaction_bytes(operations)
-    if size > MAX_TRANSACTION_BYTES:
-        raise RecordTooLarge(f"{size} bytes in one transaction are more than the {MAX_TRANSACTION_BYTES} allowed")
 
 
 def _add(transaction: Any, operation: Operation) -> None:

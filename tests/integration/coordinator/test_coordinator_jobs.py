@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -12,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from lockgate_proto import messages as m
 from lockgate_proto.messages import JobState
+from lockgate_proto.rpc import SERVICES
 from lockgate_proto.security import Credentials
 
 from coordinator.graph.story import IllegalTransition
@@ -19,9 +21,10 @@ from coordinator.recovery import effects as do
 from coordinator.recovery import events as ev
 from coordinator.recovery.job_master import JobMaster
 from coordinator.runtime.process import Coordinator
-from ha.embedded import EmbeddedZooKeeper
+from ha.embedded import EmbeddedSession, EmbeddedZooKeeper
 from ha.paths import Paths
 from ha.records import JobRecords
+from ha.session import Node, Watcher
 from tests.integration.coordinator.conftest import (
     SECRET,
     Caller,
@@ -193,6 +196,41 @@ def test_unknown_keys_are_not_found(api: Caller) -> None:
         ("ListCheckpoints", m.ListCheckpointsRequest("nobody")),
     ):
         assert api.fails(method, request).code() is grpc.StatusCode.NOT_FOUND, method
+
+
+_NAMING = [
+    (method.path.rsplit("/", 1)[1], method.request)
+    for method in SERVICES["JobService"].values()
+    if "job_key" in {one.name for one in dataclasses.fields(method.request)}
+]
+
+
+@pytest.mark.parametrize(("method", "request_"), _NAMING, ids=[name for name, _ in _NAMING])
+@pytest.mark.parametrize("key", ["k" * 1_100_000, "\u20ac" * 129], ids=["huge", "not ASCII"])
+def test_a_key_that_is_too_long_is_refused_by_every_method_and_never_looked_up(
+    api: Caller, monkeypatch: pytest.MonkeyPatch, method: str, request_: Any, key: str
+) -> None:
+    looked_up: list[str] = []
+    get = EmbeddedSession.get
+
+    def noting(session: EmbeddedSession, path: str, watch: Watcher | None = None) -> Node | None:
+        looked_up.append(path)
+        return get(session, path, watch)
+
+    monkeypatch.setattr(EmbeddedSession, "get", noting)
+    error = api.fails(method, request_(job_key=key, **({"graph": graph()} if method == "Submit" else {})))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "is not a job key" in error.details()
+    assert len(error.details()) < 200
+    assert not [path for path in looked_up if len(path) > 1_000]
+
+
+def test_a_long_explanation_is_cut_so_that_it_arrives(api: Caller) -> None:
+    names = [f"\u00e4\u20ac\n{number}" for number in range(3_000)]
+    bad = dataclasses.replace(graph(), edges=tuple(m.Edge(name, "count") for name in names))
+    error = api.fails("Submit", m.SubmitRequest("job", bad))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.details().endswith(" ... (there is more)")
 
 
 def test_cancel_ends_the_job_and_leaves_nothing_behind(

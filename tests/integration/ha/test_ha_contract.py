@@ -121,6 +121,21 @@ def test_ephemeral_nodes_go_with_their_session(world: World, session: Session, b
     assert session.get(f"{base}/e") is None
 
 
+def test_a_path_that_is_too_long_is_refused_before_it_can_break_the_connection(session: Session, base: str) -> None:
+    long = f"{base}/{'k' * 1_100_000}"
+    for ask in (
+        lambda: session.get(long),
+        lambda: session.get(long, lambda: None),
+        lambda: session.children(long),
+        lambda: session.transact([Create(long)]),
+        lambda: session.transact([Create(f"{base}/\u20ac" + 1_000 * "/\u20ac\u20ac\u20ac")]),  # by its bytes
+    ):
+        with pytest.raises(RecordTooLarge, match="path of"):
+            ask()
+    assert session.get(base) is not None
+    assert session.state is SessionState.CONNECTED
+
+
 def test_too_large_is_refused_before_it_can_break_the_connection(session: Session, base: str) -> None:
     with pytest.raises(RecordTooLarge):
         session.transact([Create(f"{base}/big", b"x" * 1_000_001)])
