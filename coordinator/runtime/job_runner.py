@@ -38,19 +38,19 @@ from coordinator.recovery import effects as do
 from coordinator.recovery import events as ev
 from coordinator.recovery.backoff import Backoff
 from coordinator.recovery.job_master import JobMaster
+from coordinator.recovery.job_state import OUTCOMES
 from coordinator.runtime.actor import Timer, monotonic_ms, unix_us
 from coordinator.runtime.deletions import Deletions
 from coordinator.runtime.errors import Busy, Refused, Stopped, StorageError
 from coordinator.runtime.metadata_files import run_of
 from coordinator.runtime.requests import Requests
+from coordinator.runtime.shown import Shown
 from coordinator.runtime.surroundings import Tools
-from coordinator.runtime.watch import WatchEnd, Watcher, WatchHub
+from coordinator.runtime.watch import WatchEnd, Watcher
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_STATUS_PAUSE_MS = 100  # between two statuses for watchers when nothing but numbers changed
 
 
 class Stage(Enum):
@@ -68,7 +68,6 @@ class JobRunner:
     def __init__(self, record: JobRecord, tools: Tools) -> None:
         self.record = record
         self.key = record.job_key
-        self.hub = WatchHub()
         self.result: JobResult | None = None
         self.stage = Stage.LOADING
         self._tools = tools
@@ -77,7 +76,6 @@ class JobRunner:
         self._before_load: list[ev.Event] = []
         self._requests = Requests()
         self._wake: Timer | None = None
-        self._status_timer: Timer | None = None
         self._deletions = Deletions(self.key, lambda: run_of(self.record), tools)
         self._backoff = Backoff()
         self._trouble = ""  # why the records cannot be read for now
@@ -85,8 +83,10 @@ class JobRunner:
         self.attempt: AttemptId | None = None
         self._placed_on: set[str] = set()
         self._error = ""
-        self._final = JobStatus()
         self._closed = False
+        first = JobStatus(job_key=self.key, run_id=record.run_id, state=JobState.WAITING_FOR_SLOTS)
+        self._shown = Shown(tools.actor, self._view, first)
+        self.hub = self._shown.hub
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class JobRunner:
     def break_off(self, reason: str) -> None:
         """Ends the job under this leader without touching its records: they may be all that is left of it."""
         if self.stage is Stage.ENDED:  # its result stands, whatever failed after
-            self._show(at_once=True)
+            self._shown.changed(at_once=True)
             return
         log.error(
             "job %s is broken off; its records and files stay, a new leader will try it again: %s", self.key, reason
@@ -230,10 +230,10 @@ class JobRunner:
             return
         self.result = done.result()
         ended_ms = self.result.ended_unix_ms
-        self._final = dataclasses.replace(self._view(), state=JobState.CANCELED, ended_unix_ms=ended_ms)
+        self._shown.end(state=JobState.CANCELED, ended_unix_ms=ended_ms)
         self.stage = Stage.ENDED
         self._deletions.close()
-        self._show(at_once=True)
+        self._shown.changed(at_once=True)
         self._tools.surroundings.ended_job(self)
 
     def close(self, end: WatchEnd) -> None:
@@ -241,10 +241,9 @@ class JobRunner:
         self._closed = True
         self._deletions.close()
         self._requests.fail_all(Stopped("this coordinator no longer leads; ask the new leader"))
-        for timer in (self._wake, self._status_timer):
-            if timer is not None:
-                timer.cancel()
-        self.hub.finish(end)
+        if self._wake is not None:
+            self._wake.cancel()
+        self._shown.close(end)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -260,15 +259,24 @@ class JobRunner:
         if self.stage is Stage.LOADING or self._master is None:
             self._before_load.append(event)
             return
+        self._guarded(f"handling {type(event).__name__}", partial(self._decide, self._master, event))
+
+    def _decide(self, master: JobMaster, event: ev.Event) -> None:
+        wanted = master.handle(event, monotonic_ms())
+        for one in wanted:
+            self._do(one)
+        self._shown.changed(at_once=any(isinstance(one, do.Emit) for one in wanted))
+
+    def _guarded(self, what: str, call: Callable[[], None]) -> None:
+        """Everything that is done for this job alone: a mistake in there ends it, and cuts short no other's turn."""
         try:
-            wanted = self._master.handle(event, monotonic_ms())
-            for one in wanted:
-                self._do(one)
+            call()
         except Exception as error:
-            log.exception("job %s: the coordinator made a mistake while handling %s", self.key, type(event).__name__)
-            self.break_off(f"An internal fault of the coordinator, see its log: {type(error).__name__}: {error}")
-            return
-        self._show(at_once=any(isinstance(one, do.Emit) for one in wanted))
+            self._mistake(what, error)
+
+    def _mistake(self, what: str, error: BaseException) -> None:
+        log.error("job %s: the coordinator made a mistake while %s", self.key, what, exc_info=error)
+        self.break_off(f"An internal fault of the coordinator, see its log: {type(error).__name__}: {error}")
 
     def tell(self, event: ev.Event) -> None:
         """`handle`, behind what is queued already."""
@@ -334,7 +342,8 @@ class JobRunner:
                 raise AssertionError(f"nobody carries out {effect}")
 
     def _end(self) -> None:
-        self._final = self._view()
+        ended = {"state": OUTCOMES[self.result.outcome]} if self.result is not None else {}
+        self._shown.end(**ended)
         self.stage = Stage.ENDED
         self._requests.fail_all(Refused("FAILED_PRECONDITION", "the job has ended"))
         if self._wake is not None:
@@ -352,37 +361,46 @@ class JobRunner:
             error = answer.exception()
             if error is None:
                 if then is not None:
-                    self._tools.actor.tell(lambda: None if self._closed else then(answer.result()))
+                    self._tools.actor.tell(lambda: self._work_done(partial(then, answer.result())))
             elif not isinstance(error, Stopped):
                 self._tools.actor.tell(lambda: self._work_failed(error, failed))
 
         self._tools.workers.submit(self.key, call).add_done_callback(answered)
 
+    def _work_done(self, then: Callable[[], None]) -> None:
+        if not self._closed:
+            self._guarded("taking in what was read or written", then)
+
     def _work_failed(self, error: BaseException, failed: Callable[[BaseException], None] | None) -> None:
         if self._closed:
             return
         if failed is not None:
-            failed(error)
-            return
-        log.error("job %s: the coordinator made a mistake while writing", self.key, exc_info=error)
-        self.break_off(f"An internal fault of the coordinator, see its log: {type(error).__name__}: {error}")
+            self._guarded("taking in a failure", partial(failed, error))
+        else:
+            self._mistake("writing", error)
 
     def preparation(self) -> PrepareJob | None:
         """What task managers with free slots may prepare for, while the job runs."""
-        return self._master.preparation() if self._master is not None and self.stage is Stage.RUNNING else None
+        return self._asked(lambda master: master.preparation()) if self.stage is Stage.RUNNING else None
 
     @property
     def wants_spares(self) -> bool:
         """See JobMaster."""
-        return self._master is not None and self._master.wants_spares
+        return bool(self._asked(lambda master: master.wants_spares))
+
+    def _asked(self, ask: Callable[[JobMaster], T]) -> T | None:
+        """What the JobMaster answers, None without one, and when it cannot: the job does not depend on it."""
+        try:
+            return ask(self._master) if self._master is not None else None
+        except Exception:
+            log.exception("job %s: the coordinator made a mistake while looking at it", self.key)
+            return None
 
     # -- what clients ask ---------------------------------------------------------------------------------------------
 
     def status(self) -> JobStatus:
         """What clients see now."""
-        if self.stage is Stage.ENDED:
-            return self._final
-        return self._view()
+        return self._shown.status()
 
     def _view(self) -> JobStatus:
         if self.stage is Stage.BROKEN or self._master is None:
@@ -461,21 +479,6 @@ class JobRunner:
             self._tools.surroundings.prepare_spares(self)
         if event.kind is JobEventKind.CHECKPOINT_COMPLETED:
             self._deletions.completed(event.checkpoint_id)
-
-    def _show(self, *, at_once: bool) -> None:
-        """Tells the watchers how it stands: at once after an event, else once in a while."""
-        if self.stage is Stage.ENDED:
-            self.hub.status(self._final)
-            self.hub.finish(WatchEnd.JOB_ENDED)
-        elif self.hub.watched and at_once:
-            self.hub.status(self.status())
-        elif self.hub.watched and self._status_timer is None:
-            self._status_timer = self._tools.actor.at(monotonic_ms() + _STATUS_PAUSE_MS, self._show_late)
-
-    def _show_late(self) -> None:
-        self._status_timer = None
-        if not self._closed and self.hub.watched:
-            self.hub.status(self.status())
 
 
 def _settle(answer: Future[JobState], written: Future[T], state: JobState) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -21,6 +22,7 @@ from coordinator.runtime import deletions
 from coordinator.runtime.errors import StorageError
 from coordinator.runtime.metadata_files import MetadataFiles, Run
 from coordinator.runtime.persistence import Persistence, Tenure
+from coordinator.runtime.process import Coordinator
 from ha.embedded import EmbeddedZooKeeper
 from ha.errors import StoreUnavailable
 from ha.paths import Paths
@@ -267,6 +269,66 @@ def test_a_cancel_holds_through_a_fault_of_the_coordinator(
     api("Cancel", m.CancelRequest("job"))
     faulty.set()
     _until_given_up(api, server)
+
+
+def test_a_mistake_in_the_making_of_a_job_breaks_it_off_and_it_can_be_cancelled(
+    running: Start,
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    server: EmbeddedZooKeeper,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader, api, one, _ = running(checkpoints=1, slots=2)
+    api("Submit", m.SubmitRequest("good", graph()))
+    api.state("good", JobState.RUNNING)
+    leader.stop()
+    whole = JobMaster.__init__
+
+    def mistaken(self: JobMaster, record: m.JobRecord, *args: Any, **options: Any) -> None:
+        if record.job_key == "job":
+            raise KeyError("an operator of another version")
+        whole(self, record, *args, **options)
+
+    monkeypatch.setattr(JobMaster, "__init__", mistaken)
+    successor = leading(new_coordinator())
+    after = caller(successor)
+    assert "an operator of another version" in after.state("job", JobState.FAILED).error
+    one.connect(successor.address)
+    after.state("good", JobState.RUNNING)
+    assert after("Cancel", m.CancelRequest("job")).state is JobState.CANCELED
+    _until_given_up(after, server)
+
+
+def test_a_job_whose_state_cannot_be_shown_cuts_no_other_short_and_runs_on(
+    leader: Coordinator,
+    api: Caller,
+    new_task_manager: NewTaskManager,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = new_task_manager(slots=2).connect(leader.address)
+    for key in ("bad", "good"):  # in the order in which they hear of things
+        api("Submit", m.SubmitRequest(key, graph()))
+        api.state(key, JobState.RUNNING)
+    watch = api("Watch", m.WatchRequest("bad"))
+    next(watch)
+    whole, is_mistaken = JobMaster.status, threading.Event()
+
+    def mistaken(self: JobMaster) -> m.JobStatus:
+        status = whole(self)
+        if is_mistaken.is_set() and status.job_key == "bad":
+            raise KeyError("a counter")
+        return status
+
+    monkeypatch.setattr(JobMaster, "status", mistaken)
+    is_mistaken.set()
+    new_task_manager(slots=2).connect(leader.address)
+    first.die()
+    assert api.until("good", lambda one: one.state is JobState.RUNNING and one.attempt == 2).error
+    listed = {one.job_key: one for one in api("List", m.ListRequest()).jobs}
+    assert "cannot be shown" in listed["bad"].message
+    is_mistaken.clear()
+    assert api.until("bad", lambda one: one.state is JobState.RUNNING and one.attempt == 2).error
+    watch.cancel()
 
 
 def test_a_late_cancel_takes_no_result_back_when_the_coordinator_fails(
