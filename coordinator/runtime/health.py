@@ -11,8 +11,9 @@ SERVICES = ("JobService", "ControlService", "FollowService")
 
 
 class Health:
-    """`""` and the services are SERVING while the process is up, `lockgate.leader` while it leads.
+    """`""` and the services are SERVING while the process is up, `lockgate.leader` while it leads and can verify it.
 
+    A leader that cannot reach ZooKeeper may have been replaced: it goes on serving and does not call itself leader.
     `lockgate.ready` is SERVING from when it has joined the others, as a leader or a standby, until it is asked to stop.
     """
 
@@ -34,7 +35,7 @@ class Health:
         self._servicer.set(READY, health_pb2.HealthCheckResponse.SERVING)
 
     def leading(self, yes: bool) -> None:
-        """Says whether this process leads."""
+        """Says whether this process leads, and ZooKeeper is there to confirm it."""
         response = health_pb2.HealthCheckResponse
         self._servicer.set(LEADER, response.SERVING if yes else response.NOT_SERVING)
 

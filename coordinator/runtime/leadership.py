@@ -71,12 +71,14 @@ class Leadership:
     def on_suspended(self) -> None:
         """See ha.elector.ElectionListener."""
         log.warning("ZooKeeper is not reachable; tasks run on, checkpoints and submissions wait")
+        self._health.leading(False)  # another may have been granted meanwhile
         self.dispatcher.suspended()
 
     def on_resumed(self) -> None:
         """See ha.elector.ElectionListener."""
         log.info("ZooKeeper is back, the leadership stands")
         self.dispatcher.resumed()
+        self._health.leading(True)
 
     def on_revoked(self, reason: str) -> None:
         """See ha.elector.ElectionListener."""

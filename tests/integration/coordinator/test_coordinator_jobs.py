@@ -388,16 +388,36 @@ def test_watches_are_bounded(new_coordinator: NewCoordinator, caller: NewCaller)
         stream.cancel()
 
 
+serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def health(one: Caller, name: str) -> int:
+    stub = health_pb2_grpc.HealthStub(one._channel)
+    return int(stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=WAIT_S).status)
+
+
+def test_a_leader_that_is_cut_off_from_zookeeper_does_not_call_itself_leader(
+    leader: Coordinator, api: Caller, server: EmbeddedZooKeeper, new_coordinator: NewCoordinator
+) -> None:
+    poll(lambda: health(api, "lockgate.leader") == serving)
+    session = leader.leadership.elector._session
+    assert session is not None
+    server.suspend(session)
+    poll(lambda: health(api, "lockgate.leader") == not_serving)
+    assert health(api, "") == health(api, "lockgate.ready") == serving  # what runs is still served
+    server.resume(session)
+    poll(lambda: health(api, "lockgate.leader") == serving)
+    server.suspend(session)
+    server.expire(session.id)
+    leading(new_coordinator())  # replaced, and cannot know it
+    assert leader.leadership.elector.grant is not None
+    assert health(api, "lockgate.leader") == not_serving
+
+
 def test_health_and_reflection_tell_what_is_served(
     leader: Coordinator, api: Caller, new_coordinator: NewCoordinator, caller: NewCaller
 ) -> None:
     standby = caller(new_coordinator())
-
-    def health(one: Caller, name: str) -> int:
-        stub = health_pb2_grpc.HealthStub(one._channel)
-        return int(stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=WAIT_S).status)
-
-    serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
     for name in ("", "lockgate.v1.JobService", "lockgate.v1.ControlService", "lockgate.v1.FollowService"):
         assert health(api, name) == health(standby, name) == serving
     poll(lambda: health(api, "lockgate.leader") == serving)  # told a moment after the term has begun
