@@ -67,6 +67,14 @@ class ExecutionGraph:
         """True when the id names a subtask of this very attempt."""
         return subtask is not None and subtask.attempt == self.attempt and _key(subtask) in self._place
 
+    def runs_on(self, subtask: SubtaskId | None, task_manager_id: str) -> bool:
+        """True when the id names a subtask of this very attempt, and it is placed there."""
+        return subtask is not None and self.owns(subtask) and self.task_manager_of(_key(subtask)) == task_manager_id
+
+    def uses(self, task_manager_id: str) -> bool:
+        """True when a subtask is placed there."""
+        return any(slot.task_manager_id == task_manager_id for slot in self._place.values())
+
     def advance(self, subtask: SubtaskId, phase: Phase, now_ms: int) -> bool:
         """Moves a subtask of this attempt forward. False for a report that is late or repeated."""
         key = _key(subtask)

@@ -242,6 +242,18 @@ class CountersReported:
     spares: tuple[Spare, ...] = ()
 
 
+Report = Reported | Acknowledged | Declined | Committed | FirstRecordSeen | SplitsFound | Gone | CountersReported
+"""What task managers say of an attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A task manager has said this. It counts only where what it is about is placed there: see provenance.py."""
+
+    task_manager_id: str
+    report: Report
+
+
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
     """A client wants the job stopped for good. Idempotent."""
@@ -263,6 +275,7 @@ Event = (
     | Committed
     | Gone
     | CountersReported
+    | Said
     | CancelRequested
     | Acknowledged
     | Declined
@@ -299,10 +312,12 @@ __all__ = [
     "PersistKind",
     "Recovered",
     "RecoveryFailed",
+    "Report",
     "Reported",
     "RescaleRequested",
     "ResultPersisted",
     "Resumed",
+    "Said",
     "SavepointDisposed",
     "SavepointRequested",
     "SlotOffer",

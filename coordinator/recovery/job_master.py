@@ -46,6 +46,7 @@ from coordinator.recovery.events import Event
 from coordinator.recovery.in_flight import InFlightMisfit
 from coordinator.recovery.job_state import ALLOWED
 from coordinator.recovery.orders import OWN_SNAPSHOT, Orders
+from coordinator.recovery.provenance import attempt_of, believed
 from coordinator.recovery.record_writer import RecordWriter
 from coordinator.recovery.redistribute import SourceStateUnreadable, counted
 from coordinator.recovery.restart import GiveUp, RestartPolicy
@@ -128,6 +129,7 @@ class JobMaster(Closing):
             events.SplitsFound: self._to_attempt,
             events.Committed: self._to_attempt,
             events.Gone: self._on_gone,
+            events.Said: self._on_said,
             events.CountersReported: self._on_counters,
             **self._client_handlers(),
             events.Suspended: self._on_suspended,
@@ -298,6 +300,18 @@ class JobMaster(Closing):
             self._message = f"the {event.kind.value} record could not be written, next try soon: {event.reason}"
 
     # what task managers report
+
+    def _on_said(self, event: events.Said, now_ms: int) -> None:
+        """Only what comes from where it happens counts; of an attempt that was torn down, only its end."""
+        report, execution = event.report, self._attempt.execution if self._attempt is not None else None
+        if execution is not None:
+            counts = believed(report, event.task_manager_id, execution)
+            if counts is None and attempt_of(report) == execution.attempt:
+                self._story.note(f"{event.task_manager_id} sent a {type(report).__name__} of others: ignored", now_ms)
+        else:
+            counts = report if isinstance(report, events.Gone) else None
+        if counts is not None:
+            self._handlers.get(type(counts), self._to_snapshots)(counts, now_ms)
 
     def _to_attempt(self, event: AttemptEvent, now_ms: int) -> None:
         if self._last_commit is not None and not isinstance(event, events.Tick):

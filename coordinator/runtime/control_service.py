@@ -13,6 +13,7 @@ from lockgate_proto.messages import CoordinatorMessage, Register, TaskManagerMes
 from coordinator.runtime.dispatcher import GRANT_WAIT_S, Dispatcher
 from coordinator.runtime.errors import Refused
 from coordinator.runtime.link import Registration, TaskManagerLink
+from coordinator.runtime.register_bounds import register_problem
 from coordinator.runtime.term import LeaderTerm
 
 log = logging.getLogger(__name__)
@@ -86,8 +87,8 @@ class ControlService:
         said = message.body
         if not isinstance(said, Register) or not message.task_manager_id:
             raise Refused("INVALID_ARGUMENT", "the first message of a task manager has to be a Register with its id")
-        if said.slots < 1 or ":" not in said.exchange_address:
-            raise Refused("INVALID_ARGUMENT", "a task manager needs at least one slot and an exchange host:port")
+        if problem := register_problem(message.task_manager_id, said):
+            raise Refused("INVALID_ARGUMENT", problem)
         registration = Registration(message.task_manager_id, message.token, said, link)
         if not self._dispatcher.tell(term, lambda: term.task_managers.register(registration)):
             raise Refused("UNAVAILABLE", "this coordinator no longer leads")

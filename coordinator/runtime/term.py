@@ -282,38 +282,39 @@ class LeaderTerm:
 
     def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
         """See task_managers.Listener."""
+        name = task_manager.task_manager_id
         match message.body:
             case Heartbeat(counters=counters):
-                self._count(counters)
+                self._count(name, counters)
             case SplitsDiscovered(attempt=attempt) as found:
-                self._to(attempt, ev.SplitsFound(found))
+                self._to(attempt, name, ev.SplitsFound(found))
             case AttemptGone(attempt=attempt) as gone:
-                self._to(attempt, ev.Gone(task_manager.task_manager_id, gone))
+                self._to(attempt, name, ev.Gone(name, gone))
             case SubtaskReport(subtask=subtask) as report:
-                self._to(_attempt(subtask), ev.Reported(report))
+                self._to(_attempt(subtask), name, ev.Reported(report))
             case AcknowledgeCheckpoint(subtask=subtask) as acknowledge:
-                self._to(_attempt(subtask), ev.Acknowledged(acknowledge))
+                self._to(_attempt(subtask), name, ev.Acknowledged(acknowledge))
             case DeclineCheckpoint(subtask=subtask) as decline:
-                self._to(_attempt(subtask), ev.Declined(decline))
+                self._to(_attempt(subtask), name, ev.Declined(decline))
             case CheckpointCommitted(subtask=subtask) as committed:
-                self._to(_attempt(subtask), ev.Committed(committed))
+                self._to(_attempt(subtask), name, ev.Committed(committed))
             case FirstRecord(subtask=subtask) as first:
-                self._to(_attempt(subtask), ev.FirstRecordSeen(first))
+                self._to(_attempt(subtask), name, ev.FirstRecordSeen(first))
             case other:
-                log.warning("task manager %s sent %s, which nobody expects", task_manager.task_manager_id, other)
+                log.warning("task manager %s sent %s, which nobody expects", name, other)
 
-    def _to(self, attempt: AttemptId | None, event: ev.Event) -> None:
+    def _to(self, attempt: AttemptId | None, task_manager_id: str, report: ev.Report) -> None:
         runner = self.jobs.get(attempt.job_key) if attempt is not None else None
         if runner is not None and attempt is not None and runner.record.run_id == attempt.run_id:
-            runner.handle(event)
+            runner.handle(ev.Said(task_manager_id, report))
 
-    def _count(self, counters: tuple[SubtaskCounters, ...]) -> None:
+    def _count(self, task_manager_id: str, counters: tuple[SubtaskCounters, ...]) -> None:
         by_job: dict[AttemptId, list[SubtaskCounters]] = {}
         for one in counters:
             if one.subtask is not None and one.subtask.attempt is not None:
                 by_job.setdefault(one.subtask.attempt, []).append(one)
         for attempt, found in by_job.items():
-            self._to(attempt, ev.CountersReported(tuple(found), self._spares(attempt.job_key)))
+            self._to(attempt, task_manager_id, ev.CountersReported(tuple(found), self._spares(attempt.job_key)))
 
     def _spares(self, job_key: str) -> tuple[ev.Spare, ...]:
         runner = self.jobs.get(job_key)

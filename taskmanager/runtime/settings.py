@@ -12,6 +12,7 @@ from lockgate_process.addresses import address_problem, zookeeper_problem
 from taskmanager.runtime.errors import SettingsError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+MAX_SLOTS = 1_024
 MIB = 1024 * 1024
 
 
@@ -67,3 +68,5 @@ class TaskManagerSettings:
         for name, least in (limits | {"max_batch_bytes": 1024, "connect_timeout_ms": 1}).items():
             if getattr(self, name) < least:
                 raise SettingsError(f"{name}: {getattr(self, name)} is too small; use {least} or more")
+        if self.slots > MAX_SLOTS:
+            raise SettingsError(f"slots: {self.slots} is too many; coordinators take up to {MAX_SLOTS}")

@@ -72,6 +72,17 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "reports_of_strangers",
+        "taking reports only from where the subtask is placed",
+        (
+            "tests/unit/coordinator/test_provenance.py::test_a_failure_that_another_task_manager_reports_ends_nothing",
+            "tests/unit/coordinator/test_provenance.py"
+            "::test_a_checkpoint_is_completed_only_by_those_who_run_its_subtasks",
+            "tests/integration/coordinator/test_coordinator_strangers.py"
+            "::test_a_stranger_to_the_attempt_changes_nothing",
+        ),
+    ),
+    Mutant(
         "answered_challenge",
         "the grant transaction's condition that a challenge still stands unanswered",
         ("tests/integration/ha/test_ha_contract.py::test_a_leader_that_has_answered_its_challenge_is_not_replaced",),
