@@ -55,6 +55,8 @@ class ExecutionGraph:
         self._graph = graph
         self._place: dict[SubtaskKey, SlotOffer] = {key: slots[key[1]] for key in subtasks(graph)}
         self._phase: dict[SubtaskKey, Phase] = dict.fromkeys(self._place, Phase.DEPLOYING)
+        self._not_started = len(self._place)  # counted, because every report of every subtask asks
+        self._not_exhausted = len(self._place)
         self._sources = frozenset(vertex.id for vertex in source_vertices(graph))
         self._story = Story(f"attempt {attempt.attempt} of job {attempt.job_key}")
 
@@ -83,21 +85,27 @@ class ExecutionGraph:
             return False
         self._story.note(f"{key[0]}-{key[1]} reports {phase.name}", now_ms)
         self._phase[key] = self._story.move(ALLOWED, before, phase, now_ms)
+        self._not_started += self._is_started(before) - self._is_started(phase)
+        self._not_exhausted += (before is Phase.EXHAUSTED) - (phase is Phase.EXHAUSTED)
         return True
 
     def started(self, key: SubtaskKey) -> bool:
         """True once the subtask has reported that it runs."""
-        return self._phase[key] in (Phase.RUNNING, Phase.EXHAUSTED)
+        return self._is_started(self._phase[key])
+
+    @staticmethod
+    def _is_started(phase: Phase) -> bool:
+        return phase in (Phase.RUNNING, Phase.EXHAUSTED)
 
     @property
     def all_started(self) -> bool:
         """True when every subtask runs or has run to its end of input."""
-        return all(self.started(key) for key in self._place)
+        return self._not_started == 0
 
     @property
     def all_exhausted(self) -> bool:
         """True when every subtask has reached its end of input."""
-        return all(phase is Phase.EXHAUSTED for phase in self._phase.values())
+        return self._not_exhausted == 0
 
     def missing(self) -> tuple[str, ...]:
         """Names of the subtasks that have not reported RUNNING yet, for people."""
@@ -132,6 +140,10 @@ class ExecutionGraph:
             )
             for key, slot in self._place.items()
         )
+        states: dict[str, list[SubtaskState]] = {name: [] for name in self.task_managers()}
+        for key, slot in self._place.items():
+            if key in restore:
+                states[slot.task_manager_id].append(restore[key])
         return tuple(
             (
                 name,
@@ -139,16 +151,12 @@ class ExecutionGraph:
                     attempt=self.attempt,
                     graph=self._graph,
                     placements=placements,
-                    restore=tuple(
-                        restore[key]
-                        for key, slot in self._place.items()
-                        if slot.task_manager_id == name and key in restore
-                    ),
+                    restore=tuple(found),
                     restored_checkpoint_id=restored_checkpoint_id,
                     checkpoint_directory=checkpoint_directory,
                 ),
             )
-            for name in self.task_managers()
+            for name, found in states.items()
         )
 
     def views(self) -> tuple[SubtaskStatusView, ...]:

@@ -10,7 +10,8 @@ one that does not fit holds nobody up, so that a job which is too large for the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 
@@ -209,21 +210,27 @@ class SlotPool:
         for index, name in enumerate(request.preferred[: request.count]):
             if name in self._task_managers and self._task_managers[name].free:
                 chosen[index] = self._hold(name, request.job_key)
-        places = [name if name is not None else self._hold(self._emptiest(request), request.job_key) for name in chosen]
+        spread = self._spread(request)
+        places = [name if name is not None else next(spread) for name in chosen]
         return tuple(SlotOffer(name, self._task_managers[name].address) for name in places)
 
-    def _emptiest(self, request: SlotsRequested) -> str:
-        candidates = [(name, one) for name, one in self._task_managers.items() if one.free]
-        name, _ = min(
-            candidates,
-            key=lambda item: (
-                item[0] in request.avoided,
-                item[1].held.get(request.job_key, 0),
-                -item[1].free,
-                item[0],
-            ),
-        )
-        return name
+    def _spread(self, request: SlotsRequested) -> Iterator[str]:
+        """Holds a slot of the task manager that has the least of the job and the most free, again and again."""
+        avoided = frozenset(request.avoided)
+
+        def rank(name: str) -> tuple[bool, int, int, str]:
+            one = self._task_managers[name]
+            return name in avoided, one.held.get(request.job_key, 0), -one.free, name
+
+        waiting = [rank(name) for name, one in self._task_managers.items() if one.free]
+        heapq.heapify(waiting)
+        while waiting:
+            *_, name = waiting[0]
+            yield self._hold(name, request.job_key)
+            if self._task_managers[name].free:
+                heapq.heapreplace(waiting, rank(name))  # nobody else's rank has changed
+            else:
+                heapq.heappop(waiting)
 
     def _hold(self, name: str, job_key: str) -> str:
         held = self._task_managers[name].held

@@ -20,6 +20,7 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
+from coordinator.graph.bounds import MAX_PARALLELISM, bound_problems
 from coordinator.graph.normalize import normalize
 from coordinator.graph.shape import is_keyed, is_sink, is_source
 from coordinator.graph.validate_event_time import event_time_problems
@@ -28,12 +29,13 @@ from coordinator.graph.validate_loops import loop_problems
 from coordinator.graph.validate_operator import operator_problems
 from coordinator.graph.validate_options import option_problems
 
-MAX_PARALLELISM = 32_768
 _ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 def validate(graph: JobGraph) -> tuple[str, ...]:
     """Every problem of `graph`, each a sentence; empty when it can run. Takes it as submitted or normalized."""
+    if problems := bound_problems(graph):
+        return problems
     graph = normalize(graph)
     if not graph.vertices:
         return ("The job is empty: it needs at least a source and a sink.",)

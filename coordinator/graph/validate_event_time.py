@@ -20,9 +20,9 @@ from lockgate_proto.messages import (
     Window,
 )
 
+from coordinator.graph.bounds import MAX_DURATION_MS
 from coordinator.graph.shape import is_source
 
-MAX_DURATION_MS = 1_000_000_000_000  # thirty years
 MAX_PANES = 10_000
 LATE = "late"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from lockgate_proto.messages import Edge, IntervalJoin, JobGraph, JoinSide, Operator, Partitioning, Vertex
 
-from coordinator.graph.validate_event_time import MAX_DURATION_MS
+from coordinator.graph.bounds import MAX_DURATION_MS
 
 _SIDES = (JoinSide.LEFT, JoinSide.RIGHT)
 

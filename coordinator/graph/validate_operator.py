@@ -36,7 +36,8 @@ from lockgate_proto.messages import (
     StateShape,
 )
 
-from coordinator.graph.validate_event_time import MAX_DURATION_MS, declaration_problems, window_problems
+from coordinator.graph.bounds import LEAST_RATE, MAX_DURATION_MS
+from coordinator.graph.validate_event_time import declaration_problems, window_problems
 from coordinator.graph.validate_join import join_problems
 from coordinator.graph.validate_kafka import sink_problems, source_problems
 
@@ -70,6 +71,11 @@ def _generator(source: GeneratorSource) -> Iterator[str]:
         yield f"generates {source.rows_per_partition} rows per partition: 0 stands for unbounded."
     if not math.isfinite(source.rows_per_second) or source.rows_per_second < 0:
         yield f"generates {source.rows_per_second} rows per second: 0 stands for as fast as it goes."
+    elif 0 < source.rows_per_second < LEAST_RATE:
+        yield (
+            f"generates {source.rows_per_second} rows per second: at least {LEAST_RATE} are needed; 0 stands for as "
+            f"fast as it goes."
+        )
 
 
 def _python_source(source: PythonSource) -> Iterator[str]:

@@ -107,11 +107,12 @@ def _nothing_to_compare(graph: JobGraph) -> tuple[str, ...]:
 def _has_several_channels(graph: JobGraph) -> bool:
     """True when some subtask has more than one input channel: else there is nothing to hold back."""
     widths = {vertex.id: vertex.parallelism for vertex in graph.vertices}
-    channels: dict[str, set[tuple[str, int]]] = {}
+    channels: dict[str, dict[str, int]] = {}  # by target and source
     for edge in graph.edges:
         width = 1 if spread_of(edge) is Partitioning.FORWARD else widths.get(edge.source, 0)
-        channels.setdefault(edge.target, set()).update((edge.source, index) for index in range(width))
-    return any(len(found) > 1 for found in channels.values())
+        found = channels.setdefault(edge.target, {})
+        found[edge.source] = max(width, found.get(edge.source, 0))
+    return any(sum(found.values()) > 1 for found in channels.values())
 
 
 def _operators(graph: JobGraph) -> list[Operator]:

@@ -100,7 +100,8 @@ class Attempt:
     def deploy(self, metadata: CheckpointMetadata | None, checkpoint_directory: str, now_ms: int) -> list[Send]:
         """Everything to send now that the attempt's record is written.
 
-        metadata: the snapshot to start from. Raises SourceStateUnreadable, InFlightMisfit, DeployTooLarge.
+        metadata: the snapshot to start from. Raises SourceStateUnreadable, InFlightMisfit, DeployTooLarge,
+        TooManyPartitions.
         """
         check_in_flight(self._graph, metadata)
         restore = redistribute(self._graph, metadata)

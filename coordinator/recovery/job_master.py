@@ -50,6 +50,7 @@ from coordinator.recovery.provenance import attempt_of, believed
 from coordinator.recovery.record_writer import RecordWriter
 from coordinator.recovery.redistribute import SourceStateUnreadable, counted
 from coordinator.recovery.restart import GiveUp, RestartPolicy
+from coordinator.recovery.splits import TooManyPartitions
 from coordinator.recovery.stale import StaleAttempt
 from coordinator.recovery.takeover import Takeover
 from coordinator.recovery.view import job_status, waits_for
@@ -282,7 +283,7 @@ class JobMaster(Closing):
         metadata = self._snapshots.completed.restore_point
         try:
             sends = attempt.deploy(metadata, self._directory, now_ms)
-        except (SourceStateUnreadable, InFlightMisfit, DeployTooLarge) as error:  # what there is to restore from stays
+        except (SourceStateUnreadable, InFlightMisfit, DeployTooLarge, TooManyPartitions) as error:  # snapshots stay
             self._fail(AttemptFailed(FailureCause.STATE_UNREADABLE, str(error)), now_ms)
             return
         self._out += self._stale.cancel("replaced by a new attempt", attempt.execution.task_managers())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from lockgate_proto.messages import ExponentialRestart, FailureRateRestart, FixedDelayRestart
@@ -51,11 +52,7 @@ class RestartPolicy:
     def _exponential(self, strategy: ExponentialRestart, ran_ms: int, noise: float) -> int:
         if ran_ms >= strategy.reset_after_ms:
             self._consecutive = 0
-        delay = float(strategy.initial_ms)
-        for _ in range(self._consecutive):
-            delay = min(delay * strategy.multiplier, float(strategy.max_ms))
-            if delay >= strategy.max_ms:
-                break
+        delay = _grown(strategy, self._consecutive)
         self._consecutive += 1
         delay *= 1 + (strategy.jitter or 0.0) * (2 * noise - 1)
         return max(MIN_DELAY_MS, round(min(delay, float(strategy.max_ms))))
@@ -69,3 +66,15 @@ class RestartPolicy:
                 f"its restart strategy allows {strategy.failures}."
             )
         return RestartAfter(max(MIN_DELAY_MS, strategy.delay_ms))
+
+
+def _grown(strategy: ExponentialRestart, failures: int) -> float:
+    """initial_ms times multiplier to the power of `failures`, max_ms at most; it costs the same after any number."""
+    most, initial = float(strategy.max_ms), float(strategy.initial_ms)
+    if initial >= most:
+        return most if failures else initial
+    if not initial or strategy.multiplier <= 1:
+        return initial
+    if failures * math.log(strategy.multiplier) >= math.log(most / initial):
+        return most
+    return initial * strategy.multiplier**failures

@@ -30,6 +30,7 @@ from lockgate_proto.messages import (
 )
 from lockgate_proto.splits import UNBOUNDED
 
+from coordinator.graph.bounds import MAX_PARALLELISM
 from coordinator.graph.shape import poll_interval_ms
 from coordinator.graph.story import Story
 from coordinator.recovery.redistribute import by_size, rest, source_state
@@ -73,6 +74,10 @@ class Assign:
 SplitEffect = Discover | Assign
 
 
+class TooManyPartitions(Exception):
+    """A generator of a job that was submitted before they were bounded; str() is for the job's author."""
+
+
 class SplitAssigner:
     """The splits of one source vertex in one attempt."""
 
@@ -106,7 +111,10 @@ class SplitAssigner:
             self._closed.add(index)
 
     def deployed(self, now_ms: int) -> list[SplitEffect]:
-        """The attempt has been sent out: find the splits, unless every subtask has all of its own already."""
+        """The attempt has been sent out: find the splits, unless every subtask has all of its own already.
+
+        Raises TooManyPartitions.
+        """
         if len(self._closed) == self._vertex.parallelism:
             self._move(SplitPhase.COMPLETE, now_ms)
             return []
@@ -119,7 +127,7 @@ class SplitAssigner:
     def running(self, subtask: int) -> list[SplitEffect]:
         """A subtask runs and can take splits. Repeated calls do nothing."""
         self._running.add(subtask)
-        return self._flush()
+        return self._send_to(subtask)  # not a look at all: each of them comes here once
 
     def found(self, found: SplitsDiscovered, now_ms: int) -> list[SplitEffect]:
         """An answer to Discover, without an error. Late and repeated ones are ignored."""
@@ -160,6 +168,11 @@ class SplitAssigner:
 
     def _generate(self, source: GeneratorSource) -> list[SplitEffect]:
         """Partition i goes to subtask i modulo parallelism: the same places in every attempt."""
+        if source.partitions > MAX_PARALLELISM:  # before the thread that decides counts them
+            raise TooManyPartitions(
+                f"Source '{self._vertex.operators[0].id}' generates {source.partitions} partitions: up to "
+                f"{MAX_PARALLELISM} are possible."
+            )
         end = source.rows_per_partition or UNBOUNDED
         open_subtasks = self._open()
         shares: dict[int, list[SplitState]] = {index: [] for index in open_subtasks}
@@ -195,11 +208,11 @@ class SplitAssigner:
         return tuple(index for index in range(self._vertex.parallelism) if index not in self._closed)
 
     def _flush(self) -> list[SplitEffect]:
-        effects: list[SplitEffect] = []
-        for index in sorted(self._running):
-            effects += [Assign(index, body) for body in self._outbox[index]]
-            self._outbox[index] = []
-        return effects
+        return [effect for index in sorted(self._running) for effect in self._send_to(index)]
+
+    def _send_to(self, index: int) -> list[SplitEffect]:
+        waiting, self._outbox[index] = self._outbox[index], []
+        return [Assign(index, body) for body in waiting]
 
     def _move(self, phase: SplitPhase, now_ms: int) -> None:
         self._phase = self._story.move(ALLOWED, self._phase, phase, now_ms)

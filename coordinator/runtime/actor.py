@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_LONGEST_WAIT_MS = 3_600_000  # the operating system takes no wait of any length; who wakes early looks again
+
 
 def monotonic_ms() -> int:
     """The clock that every machine of this process is driven by, in milliseconds."""
@@ -135,4 +137,4 @@ class Actor:
                     return self._calls.popleft()
                 if self._stopped:
                     return None
-                self._ready.wait((self._timers[0][0] - now) / 1000 if self._timers else None)
+                self._ready.wait(min(self._timers[0][0] - now, _LONGEST_WAIT_MS) / 1000 if self._timers else None)

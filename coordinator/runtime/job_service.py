@@ -18,6 +18,7 @@ from lockgate_proto.codec import encode
 from lockgate_proto.rpc import call
 from lockgate_proto.security import Credentials
 
+from coordinator.graph.bounds import MAX_DURATION_MS, MAX_PATH, text_problem
 from coordinator.graph.normalize import normalize
 from coordinator.graph.slots import slot_shortage
 from coordinator.graph.validate import validate
@@ -107,6 +108,8 @@ class JobService:
 
     def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> None:
         problems = list(validate(graph))
+        if unfit := text_problem(request.restore_from, MAX_PATH):
+            problems.append(f"The request has a restore_from {unfit}.")
         if problems:
             raise Refused("INVALID_ARGUMENT", "\n".join(problems))
         full = normalize(graph)
@@ -155,6 +158,7 @@ class JobService:
         self, request: m.TriggerSavepointRequest, context: grpc.ServicerContext
     ) -> m.TriggerSavepointResponse:
         """Returns when the savepoint is complete."""
+        _check_timeout(request.timeout_ms)
         answer = self._order(request.job_key, lambda runner: runner.savepoint(request.timeout_ms))
         if answer is None:
             self._ended(request.job_key)
@@ -163,6 +167,7 @@ class JobService:
 
     def Stop(self, request: m.StopRequest, context: grpc.ServicerContext) -> m.StopResponse:
         """Returns when the savepoint is complete; the job's end is certain then, whoever leads next."""
+        _check_timeout(request.timeout_ms)
         answer = self._order(request.job_key, lambda runner: runner.stop(request.drain, request.timeout_ms))
         if answer is not None:
             late = "the savepoint is not complete yet; stop again to wait for it"
@@ -175,6 +180,7 @@ class JobService:
 
     def Rescale(self, request: m.RescaleRequest, context: grpc.ServicerContext) -> m.RescaleResponse:
         """Returns when the new parallelism is durable; the job restarts at it, whoever leads next."""
+        _check_timeout(request.timeout_ms)
         answer = self._order(request.job_key, lambda runner: runner.rescale(request.parallelism, request.timeout_ms))
         if answer is None:
             self._ended(request.job_key)
@@ -327,6 +333,13 @@ class JobService:
         except grpc.RpcError as error:
             log.info("the leader %s did not tell its task managers: %s", leader.address, error)
             return ()
+
+
+def _check_timeout(timeout_ms: int) -> None:
+    """Raises Refused for a time that no timer takes."""
+    if not 0 <= timeout_ms <= MAX_DURATION_MS:
+        text = f"timeout_ms is {timeout_ms}: 0 to {MAX_DURATION_MS} are possible, 0 stands for the checkpoint timeout"
+        raise Refused("INVALID_ARGUMENT", text)
 
 
 def _own_storage(graph: m.JobGraph) -> str:

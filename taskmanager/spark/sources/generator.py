@@ -13,6 +13,8 @@ from taskmanager.task.program import Exhausted, Idle, UserError
 _ROW_BYTES = 16
 _ROWS_A_LINE = 50_000  # Spark makes an array of each line's range
 _QUANTUM_MS = 10  # a rated partition waits until it has so much time's worth of rows
+_LONGEST_IDLE_MS = 60_000  # who is woken early looks again
+_MOST_ROWS_A_S = 1e12  # of a partition; more is as fast as it goes
 
 
 class RangeSource:
@@ -20,7 +22,7 @@ class RangeSource:
 
     def __init__(self, source: GeneratorSource, by_split: bool = False) -> None:
         self._by_split = by_split
-        self._rate = source.rows_per_second
+        self._rate = source.rows_per_second if source.rows_per_second < _MOST_ROWS_A_S else 0.0
         self._splits: dict[str, SplitState] = {}
         self._complete = False
         self._started: dict[str, tuple[int, int]] = {}  # split to (ms, offset) that its rate counts from
@@ -67,7 +69,7 @@ class RangeSource:
                 if self._by_split:
                     return self._alone(moved, lines, rows, full)
         if not rows:
-            return Idle(max(_QUANTUM_MS, int(1000 / self._rate)))
+            return Idle(max(_QUANTUM_MS, int(min(1000 / self._rate, _LONGEST_IDLE_MS))))
         return Reading(["".join(lines).encode()], rows, rows * _ROW_BYTES, full=full)
 
     def backlog(self, now_ms: int) -> Collection[str]:

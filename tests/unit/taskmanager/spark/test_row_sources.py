@@ -231,6 +231,14 @@ def test_the_generator_keeps_its_rate() -> None:
     assert made(source, 10**6, 6000)[-1] == (0, 1499)
 
 
+@pytest.mark.parametrize("rate", [1e308, 5e-324])
+def test_a_rate_that_no_clock_can_keep_breaks_nothing(rate: float) -> None:
+    """Of a job that was submitted before rates were bounded."""
+    source = RangeSource(GeneratorSource(rows_per_second=rate))
+    source.assign((SplitState("0", 0, 50),), complete=True)
+    assert isinstance(source.read(1_000, 0), Reading if rate > 1 else Idle)
+
+
 def test_a_slow_rate_still_comes() -> None:
     source = RangeSource(GeneratorSource(rows_per_second=2))
     source.assign((SplitState("0", 0, 3),), complete=True)
