@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 M = TypeVar("M")
 
+_MISSING = "it is missing, although the job exists"
 _TRIES = 3  # of one write whose outcome turned out to be "not written"
 
 
@@ -86,10 +87,8 @@ class JobRecords:
     # -- attempts and checkpoints -------------------------------------------------------------------------------------
 
     def write_attempt(self, grant: LeadershipGrant, key: str, record: AttemptRecord) -> None:
-        """Replaces the attempt record. To be done before the attempt is deployed."""
-        data = encode(record)
-        path = self._paths.attempt(key)
-        self._write(grant, [Put(path, data)], lambda: self._store.read(path) == data)
+        """Replaces the attempt record. To be done before the attempt is deployed. Raises CorruptRecord."""
+        self._replace(grant, key, self._paths.attempt(key), encode(record))
 
     def attempt(self, key: str) -> AttemptRecord | None:
         """The newest attempt, number 0 before the first; None when the job does not exist."""
@@ -107,10 +106,8 @@ class JobRecords:
         return self._read(JobOrders, self._paths.orders(key)) or JobOrders()
 
     def write_checkpoint_id(self, grant: LeadershipGrant, key: str, checkpoint_id: int) -> None:
-        """Reserves every id up to `checkpoint_id`. To be done before the id is used."""
-        data = str(checkpoint_id).encode()
-        path = self._paths.checkpoint_id(key)
-        self._write(grant, [Put(path, data)], lambda: self._store.read(path) == data)
+        """Reserves every id up to `checkpoint_id`. To be done before the id is used. Raises CorruptRecord."""
+        self._replace(grant, key, self._paths.checkpoint_id(key), str(checkpoint_id).encode())
 
     def checkpoint_id(self, key: str) -> int:
         """The highest id reserved, 0 when there was none or the job does not exist."""
@@ -145,6 +142,16 @@ class JobRecords:
         ids = sorted((_checkpoint_id(parent, name) for name in self._store.children(parent)), reverse=True)
         found = (self._read(CompletedCheckpoint, self._paths.checkpoint(key, one)) for one in ids)
         return tuple(one for one in found if one is not None)
+
+    def require_whole(self, key: str) -> None:
+        """Raises CorruptRecord when the job lacks a record that it has had since its submission.
+
+        Read as nothing, a lost attempt or counter would let numbers name two things, and lost checkpoints would start
+        the job empty.
+        """
+        for path in (self._paths.attempt(key), self._paths.checkpoint_id(key), self._paths.checkpoints(key)):
+            if self._store.read(path) is None:
+                raise CorruptRecord(path, _MISSING)
 
     # -- results ------------------------------------------------------------------------------------------------------
 
@@ -190,6 +197,15 @@ class JobRecords:
         self._forget_old_results(grant, forgetting)
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _replace(self, grant: LeadershipGrant, key: str, path: str, data: bytes) -> None:
+        """New content of a record that every job has. To try again does not help where somebody has deleted it."""
+        try:
+            self._write(grant, [Put(path, data)], lambda: self._store.read(path) == data)
+        except Conflict:
+            if self._store.read(path) is None and self._store.read(self._paths.graph(key)) is not None:
+                raise CorruptRecord(path, _MISSING) from None
+            raise
 
     def _write(self, grant: LeadershipGrant, writes: Sequence[Operation], is_done: Callable[[], bool]) -> None:
         """One transaction, whose unknown outcome is read back and whose conflict is fine when it `is_done` already."""

@@ -272,6 +272,7 @@ class JobMaster(Closing):
         self._attempt = Attempt(self._graph, attempt, event.slots, self._token)
         self._places = tuple(slot.task_manager_id for slot in event.slots)
         self._move(JobState.DEPLOYING, now_ms)
+        self._message = "its attempt record is being written"
         self._writer.want(effects.PersistAttempt(self._attempt_record()), now_ms)
 
     def _on_attempt_persisted(self, event: events.AttemptPersisted, now_ms: int) -> None:

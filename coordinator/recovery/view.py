@@ -53,7 +53,7 @@ def waits_for(state: JobState, attempt: Attempt | None, noted: str, *, suspended
         return "ZooKeeper is not reachable: what runs goes on, nothing new is started or completed"
     if ending:
         return noted
-    if state is JobState.DEPLOYING and attempt is not None:
+    if state is JobState.DEPLOYING and attempt is not None and attempt.deployed_ms is not None:
         return f"waiting for {', '.join(attempt.execution.missing())} to start"
     if state is JobState.FINISHING:
         return "all input is read: the last checkpoint is being taken and committed"

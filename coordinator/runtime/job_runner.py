@@ -47,6 +47,7 @@ from coordinator.runtime.requests import Requests
 from coordinator.runtime.shown import Shown
 from coordinator.runtime.surroundings import Tools
 from coordinator.runtime.watch import WatchEnd, Watcher
+from ha.errors import CorruptRecord
 
 log = logging.getLogger(__name__)
 
@@ -376,6 +377,8 @@ class JobRunner:
             return
         if failed is not None:
             self._guarded("taking in a failure", partial(failed, error))
+        elif isinstance(error, CorruptRecord):
+            self.break_off(f"A record in ZooKeeper is corrupt: {error}")
         else:
             self._mistake("writing", error)
 

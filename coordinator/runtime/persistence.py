@@ -130,6 +130,8 @@ class Persistence:
                     self._records.orders(key),
                 )
             )
+            if attempt is None or not counter or not completed:  # it is new, or something is lost
+                self._reading(lambda: self._records.require_whole(key))
             metadata = self._restored(record, completed)
         except CorruptRecord as error:
             return RecoveryFailed(f"A record in ZooKeeper is corrupt: {error}", False, attempt, completed, counter + 1)
@@ -180,9 +182,11 @@ class Persistence:
         return record
 
     def write_attempt(self, key: str, record: AttemptRecord) -> AttemptPersisted | PersistFailed:
-        """Carries out PersistAttempt."""
+        """Carries out PersistAttempt. Raises CorruptRecord, Stopped."""
         try:
             self._fenced(lambda: self._records.write_attempt(self._tenure.grant, key, record))
+        except CorruptRecord:
+            raise
         except StoreError as error:
             return PersistFailed(PersistKind.ATTEMPT, str(error), attempt=record.attempt)
         faults.point("after-attempt-persist")
@@ -199,9 +203,11 @@ class Persistence:
         return OrdersPersisted(orders)
 
     def write_checkpoint_id(self, key: str, number: int) -> CheckpointIdPersisted | CheckpointIdPersistFailed:
-        """Carries out PersistCheckpointId."""
+        """Carries out PersistCheckpointId. Raises CorruptRecord, Stopped."""
         try:
             self._fenced(lambda: self._records.write_checkpoint_id(self._tenure.grant, key, number))
+        except CorruptRecord:
+            raise
         except StoreError as error:
             return CheckpointIdPersistFailed(number, str(error))
         return CheckpointIdPersisted(number)

@@ -27,7 +27,7 @@ from ha.embedded import EmbeddedZooKeeper
 from ha.errors import StoreUnavailable
 from ha.paths import Paths
 from ha.records import JobRecords
-from ha.store import Put
+from ha.store import Delete, Put
 from tests.integration.coordinator.conftest import (
     Caller,
     NewCaller,
@@ -122,6 +122,42 @@ def test_a_corrupt_attempt_record_fails_the_job_and_deletes_nothing(
     assert "corrupt" in caller(successor).state("job", JobState.FAILED).error
     successor.stop()  # joins the worker that cleans up
     assert sorted(storage.rglob("_metadata")) == kept != []
+
+
+@pytest.mark.parametrize("lost", ["attempt", "checkpoint_id", "checkpoints"])
+def test_a_record_that_is_missing_fails_the_job_and_deletes_nothing(
+    running: Start,
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    server: EmbeddedZooKeeper,
+    storage: Path,
+    lost: str,
+) -> None:
+    leader = running(checkpoints=1).leader
+    leader.stop()
+    kept = sorted(storage.rglob("_metadata"))
+    session, path = server.open(), getattr(Paths("default"), lost)("job")
+    session.transact([*(Delete(f"{path}/{name}") for name in session.children(path)), Delete(path)])
+    successor = leading(new_coordinator())
+    assert f"{path} cannot be read: it is missing" in caller(successor).state("job", JobState.FAILED).error
+    successor.stop()  # joins the worker that cleans up
+    assert sorted(storage.rglob("_metadata")) == kept != []
+
+
+@pytest.mark.parametrize("lost", ["attempt", "checkpoint_id"])
+def test_a_record_that_is_lost_while_the_job_runs_is_told_and_not_written_for_ever(
+    running: Start, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper, storage: Path, lost: str
+) -> None:
+    leader, api, one, _ = running(checkpoints=1)
+    path = getattr(Paths("default"), lost)("job")
+    server.open().transact([Delete(path)])
+    if lost == "attempt":  # it is written again for the next one
+        new_task_manager().connect(leader.address)
+        one.die()
+    assert f"{path} cannot be read: it is missing" in api.state("job", JobState.FAILED).error
+    api("Cancel", m.CancelRequest("job"))
+    _until_given_up(api, server)
+    assert sorted(storage.rglob("_metadata")) != []
 
 
 def test_a_fenced_write_of_an_earlier_term_does_not_end_the_present_one(

@@ -94,6 +94,14 @@ def test_an_answer_for_another_attempt_deploys_nothing() -> None:
     assert not driver.give(events.AttemptPersisted(2))
 
 
+def test_what_is_not_deployed_is_not_said_to_be_starting() -> None:
+    driver = Driver()
+    driver.offer(driver.recover().request)
+    assert driver.master.status().message == "its attempt record is being written"
+    driver.give(events.PersistFailed(events.PersistKind.ATTEMPT, "no answer", 1))
+    assert "could not be written" in driver.master.status().message
+
+
 def test_a_repeated_answer_does_not_deploy_twice() -> None:
     driver = Driver()
     driver.deploy(driver.recover().request)

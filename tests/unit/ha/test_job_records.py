@@ -14,7 +14,7 @@ from ha.grant import LeadershipGrant
 from ha.paths import Paths, node_name, text_of
 from ha.records import JobRecords
 from ha.session_store import SessionStore
-from ha.store import Create, Put
+from ha.store import Create, Delete, Put
 
 JOB = JobRecord(job_key="k", run_id="r1", graph=b"graph", graph_checksum="c", submitted_unix_ms=5, token=1)
 RESULT = JobResult(job_key="k", run_id="r1", outcome="FINISHED", ended_unix_ms=9, dirty=True)
@@ -57,6 +57,27 @@ def test_a_checkpoint_node_that_is_no_number_is_named(place: Place, stray: str) 
     with pytest.raises(CorruptRecord, match="not the number of a checkpoint") as caught:
         place.records.checkpoints("k")
     assert caught.value.path == path
+
+
+@pytest.mark.parametrize("lost", ["attempt", "checkpoint_id", "checkpoints"])
+def test_a_job_that_lacks_a_record_of_its_submission_is_not_whole(place: Place, lost: str) -> None:
+    place.records.submit(place.grant, JOB)
+    place.records.require_whole("k")
+    path = getattr(Paths("c"), lost)("k")
+    place.store.commit(place.grant, [Delete(path)])
+    with pytest.raises(CorruptRecord, match="it is missing") as caught:
+        place.records.require_whole("k")
+    assert caught.value.path == path
+
+
+def test_a_record_that_somebody_has_deleted_is_not_written_as_if_it_were_there(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    paths = Paths("c")
+    place.store.commit(place.grant, [Delete(paths.attempt("k")), Delete(paths.checkpoint_id("k"))])
+    with pytest.raises(CorruptRecord, match="it is missing"):
+        place.records.write_attempt(place.grant, "k", AttemptRecord(attempt=1))
+    with pytest.raises(CorruptRecord, match="it is missing"):
+        place.records.write_checkpoint_id(place.grant, "k", 1)
 
 
 def test_what_does_not_exist_reads_as_nothing(place: Place) -> None:
