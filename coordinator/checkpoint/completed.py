@@ -105,18 +105,14 @@ def _inline(checkpoint: CompletedCheckpoint) -> CheckpointMetadata | None:
 
 
 def retained_after_end(
-    completed: tuple[CompletedCheckpoint, ...], *, finished: bool, retain_after_end: bool, keep_all: bool
+    completed: tuple[CompletedCheckpoint, ...], *, keep_newest: bool, keep_all: bool
 ) -> tuple[CompletedCheckpoint, ...]:
     """Which checkpoints outlive the job, newest first.
 
     completed: newest first. keep_all: an operator has to choose what to restore from, so nothing is deleted.
-    Savepoints always stay; of a job that failed or was cancelled the newest checkpoint, when its options say so.
+    keep_newest: the newest checkpoint stays. Savepoints always do.
     """
     if keep_all:
         return completed
     newest = next((one for one in completed if one.kind is not CheckpointKind.SAVEPOINT), None)
-    return tuple(
-        one
-        for one in completed
-        if one.kind is CheckpointKind.SAVEPOINT or (one is newest and retain_after_end and not finished)
-    )
+    return tuple(one for one in completed if one.kind is CheckpointKind.SAVEPOINT or (one is newest and keep_newest))

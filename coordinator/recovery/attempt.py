@@ -10,6 +10,7 @@ from lockgate_proto.messages import (
     CancelAttempt,
     CheckpointMetadata,
     FailureCause,
+    FailurePlace,
     JobEvent,
     JobEventKind,
     JobGraph,
@@ -48,7 +49,7 @@ DEPLOY_TIMEOUT_MS = 300_000
 class AttemptFailed:
     """The attempt is over. lost: the task manager that cannot be told, or empty. blameless: a restart costs nothing.
 
-    subtask: the one that has ended, if it is that.
+    subtask: the one that has ended, if it is that; error: in its own words; place: where it was.
     """
 
     cause: FailureCause
@@ -56,6 +57,8 @@ class AttemptFailed:
     lost: str = ""
     blameless: bool = False
     subtask: SubtaskKey | None = None
+    error: str = ""
+    place: FailurePlace | None = None
 
 
 AttemptEvent = Reported | TaskManagerLost | FirstRecordSeen | SplitsFound | Committed | Gone | Tick
@@ -70,6 +73,7 @@ class Attempt:
         self.id = attempt
         self.deployed_ms: int | None = None
         self.running_ms: int | None = None
+        self.restored_id = 0  # the checkpoint that it starts from
         self.execution = ExecutionGraph(graph, attempt, slots)
         self.sinks = committers(graph)
         self._graph = graph
@@ -110,8 +114,8 @@ class Attempt:
             self._assigners[vertex.id] = SplitAssigner(vertex, self.id, own)
         self.deployed_ms = now_ms
         sends: list[Send] = []
-        restored_id = metadata.checkpoint_id if metadata is not None else 0
-        for name, body in self.execution.deployments(restore, restored_id, checkpoint_directory):
+        self.restored_id = metadata.checkpoint_id if metadata is not None else 0
+        for name, body in self.execution.deployments(restore, self.restored_id, checkpoint_directory):
             check_size(body)
             sends.append(Send(name, body))
         for assigner in self._assigners.values():
@@ -181,7 +185,11 @@ class Attempt:
         place = self.execution.task_manager_of(key)
         name = f"{subtask.vertex_id}-{subtask.subtask} on {place}"
         if report.phase is SubtaskPhase.SUBTASK_FAILED:
-            return [AttemptFailed(report.cause, f"{name}: {report.error}", subtask=key)]
+            return [
+                AttemptFailed(
+                    report.cause, f"{name}: {report.error}", subtask=key, error=report.error, place=report.place
+                )
+            ]
         if report.phase is SubtaskPhase.SUBTASK_CANCELED:
             text = f"{name} was cancelled by its task manager. {report.error}".strip()
             return [AttemptFailed(FailureCause.FAULT, text, subtask=key)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from lockgate_proto.messages import JobRecord, JobState
+from lockgate_proto.messages import JobFailure, JobRecord, JobState
 
 from coordinator.checkpoint.completed import CompletedCheckpoints
 from coordinator.checkpoint.coordinator import CheckpointCoordinator
@@ -32,6 +32,7 @@ class Closing(Replacing):
     _stale: StaleAttempt
     _ended_ms: int | None
     _error: str
+    _failure: JobFailure | None
     _last_commit: LastCommit | None = None
     _shown_id = 0  # the newest checkpoint that every sink of an attempt before is known to have shown
     _lost = ""  # the task manager that the job ends by, which cannot be told
@@ -127,7 +128,7 @@ class Closing(Replacing):
         ended_unix_ms = now_ms + self._unix_offset_ms
         counters = self._counters.totals()
         result = ending.result(
-            self._record, self._graph, self._attempt_record(), completed.all(), counters, ended_unix_ms
+            self._record, self._graph, self._attempt_record(), completed.all(), counters, ended_unix_ms, self._failure
         )
         self._writer.want(effects.PersistResult(result), now_ms)
 

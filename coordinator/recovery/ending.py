@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobGraph, JobRecord, JobResult, OperatorCounters
+from lockgate_proto.messages import (
+    AttemptRecord,
+    CompletedCheckpoint,
+    JobFailure,
+    JobGraph,
+    JobRecord,
+    JobResult,
+    OperatorCounters,
+)
 
 from coordinator.checkpoint.completed import retained_after_end
 
@@ -75,8 +83,12 @@ class Ending:
         completed: tuple[CompletedCheckpoint, ...],
         counters: tuple[OperatorCounters, ...],
         ended_unix_ms: int,
+        failure: JobFailure | None = None,
     ) -> JobResult:
-        """The record for /results/<key>. attempt: the last one. completed: newest first, `metadata` empty."""
+        """The record for /results/<key>. attempt: the last one. completed: newest first, `metadata` empty.
+
+        failure: of the last attempt that has failed.
+        """
         return JobResult(
             job_key=record.job_key,
             run_id=record.run_id,
@@ -96,10 +108,11 @@ class Ending:
             restore_from=record.restore_from,
             stopped_with=self._stopped_with,
             keep_files=self._keep_all,  # also where the records that would name them cannot be read
-            retained=retained_after_end(
-                completed,
-                finished=self.outcome == "FINISHED",
-                retain_after_end=graph.checkpoints is not None and graph.checkpoints.retain_after_end,
-                keep_all=self._keep_all,
-            ),
+            retained=retained_after_end(completed, keep_newest=self._keeps_newest(graph), keep_all=self._keep_all),
+            failure=failure,
         )
+
+    def _keeps_newest(self, graph: JobGraph) -> bool:
+        """Whoever has a failed job to repair decides when its state goes; a cancelled one's author has decided."""
+        asked = graph.checkpoints is not None and graph.checkpoints.retain_after_end
+        return self.outcome == "FAILED" or (asked and self.outcome != "FINISHED")

@@ -19,6 +19,7 @@ from lockgate_proto.messages import (
     FailureCause,
     JobEvent,
     JobEventKind,
+    JobFailure,
     JobGraph,
     JobRecord,
     JobState,
@@ -48,6 +49,7 @@ from coordinator.recovery.job_state import ALLOWED
 from coordinator.recovery.orders import OWN_SNAPSHOT, Orders
 from coordinator.recovery.provenance import attempt_of, believed
 from coordinator.recovery.record_writer import RecordWriter
+from coordinator.recovery.recurrence import ENOUGH, Recurrence, job_failure, verdict
 from coordinator.recovery.redistribute import SourceStateUnreadable, counted
 from coordinator.recovery.restart import GiveUp, RestartPolicy
 from coordinator.recovery.splits import TooManyPartitions
@@ -111,6 +113,8 @@ class JobMaster(Closing):
         self._suspended = False
         self._message = "the leader reads the job's records"
         self._error = ""
+        self._failure: JobFailure | None = None
+        self._recurrence = Recurrence()
         self._out: list[Effect] = []
         self._handlers = self._handler_table()
 
@@ -162,6 +166,7 @@ class JobMaster(Closing):
             self._state,
             message="" if ended else waits_for(self._state, self._attempt, self._message, **flags),
             error=self._error,
+            failure=self._failure,
             ended_unix_ms=self._ended_ms + self._unix_offset_ms if self._ended_ms is not None else 0,
             newest=self._attempt_record(),
             attempt=self._attempt,
@@ -390,18 +395,23 @@ class JobMaster(Closing):
             self._restart(failed.text, now_ms, failed.lost)
             return
         self._error = failed.text
+        times = self._recurrence.noted(failed, attempt.restored_id)
+        self._failure = job_failure(failed, self._attempt_number, times)
         self._emit(JobEventKind.ATTEMPT_FAILED, failed.text)
         if failed.cause in (FailureCause.USER_ERROR, FailureCause.STATE_UNREADABLE):
             keep_all = failed.cause is FailureCause.STATE_UNREADABLE
             self._end("FAILED", failed.text, now_ms, keep_all=keep_all, failed=failed)
             return
+        if times >= ENOUGH:
+            self._end("FAILED", f"{failed.text}\n{verdict(self._failure)}", now_ms, failed=failed)
+            return
         ran_ms = now_ms - attempt.running_ms if attempt.running_ms is not None else 0
         noise = crc32(f"{self._record.run_id}/{self._attempt_number}".encode()) / 2**32
-        verdict = self._policy.failed(now_ms, ran_ms, noise)
-        if isinstance(verdict, GiveUp):
-            self._end("FAILED", f"{failed.text}\n{verdict.reason}", now_ms, failed=failed)
+        decided = self._policy.failed(now_ms, ran_ms, noise)
+        if isinstance(decided, GiveUp):
+            self._end("FAILED", f"{failed.text}\n{decided.reason}", now_ms, failed=failed)
             return
-        self._restart(failed.text, now_ms, failed.lost, verdict.delay_ms)
+        self._restart(failed.text, now_ms, failed.lost, decided.delay_ms)
 
     # what is due now
 

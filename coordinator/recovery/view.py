@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate_proto.messages import AttemptRecord, CheckpointMode, JobRecord, JobState, JobStatus
+from lockgate_proto.messages import AttemptRecord, CheckpointMode, JobFailure, JobRecord, JobState, JobStatus
 
 from coordinator.checkpoint.coordinator import CheckpointCoordinator
 from coordinator.recovery.attempt import Attempt
@@ -16,6 +16,7 @@ def job_status(
     *,
     message: str,
     error: str,
+    failure: JobFailure | None,
     ended_unix_ms: int,
     newest: AttemptRecord,
     attempt: Attempt | None,
@@ -32,6 +33,7 @@ def job_status(
         state=state,
         message=message,
         error=error,
+        failure=failure,
         attempt=newest.attempt,
         restarts=newest.restarts,
         submitted_unix_ms=record.submitted_unix_ms,

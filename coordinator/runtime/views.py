@@ -15,6 +15,7 @@ def status_of(result: JobResult, leader_address: str) -> JobStatus:
         name=result.name,
         state=JobState[result.outcome] if result.outcome in JobState.__members__ else JobState.JOB_STATE_UNSPECIFIED,
         error=result.error,
+        failure=result.failure,
         attempt=result.attempt,
         restarts=result.restarts,
         submitted_unix_ms=result.submitted_unix_ms,

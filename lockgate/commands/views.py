@@ -6,7 +6,15 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
-from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus, LeaderRecord
+from lockgate_proto.messages import (
+    CheckpointMode,
+    CompletedCheckpoint,
+    FailurePlace,
+    JobEvent,
+    JobFailure,
+    JobStatus,
+    LeaderRecord,
+)
 
 Json = dict[str, Any]
 
@@ -62,6 +70,7 @@ def job_json(status: JobStatus) -> Json:
         "token": status.token,
         "leader": status.leader_address,
         "straggler": status.straggler,
+        "failure": failure_json(status.failure),
         "operators": [
             {
                 "id": one.operator_id,
@@ -83,6 +92,23 @@ def job_json(status: JobStatus) -> Json:
             "aborted": status.checkpoints_aborted,
         },
         "last_checkpoint": checkpoint_json(status.last_checkpoint),
+    }
+
+
+def failure_json(failure: JobFailure | None) -> Json | None:
+    """What the job, or its newest attempt, failed by; None for no failure."""
+    if failure is None:
+        return None
+    place = failure.place or FailurePlace()
+    return {
+        "cause": failure.cause.name.lower(),
+        "vertex": failure.vertex_id,
+        "subtask": failure.subtask,
+        "operator": place.operator_id,
+        "column": place.column,
+        "read": [{"split": one.split, "start": one.start, "end": one.end} for one in place.ranges],
+        "times": failure.times,
+        "attempt": failure.attempt,
     }
 
 

@@ -17,11 +17,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from lockgate_proto import messages
-from lockgate_proto.v1 import checkpoint_pb2, control_pb2, exchange_pb2, graph_pb2, job_pb2
+from lockgate_proto.v1 import checkpoint_pb2, control_pb2, exchange_pb2, failure_pb2, graph_pb2, job_pb2
 
 M = TypeVar("M")
 
-_MODULES = (graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
+_MODULES = (failure_pb2, graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
 _FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
 
 

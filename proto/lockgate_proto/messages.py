@@ -7,6 +7,19 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 
+class FailureCause(IntEnum):
+    """Decides what the job does next, so that no text has to be read for it."""
+
+    FAILURE_CAUSE_UNSPECIFIED = 0
+    USER_ERROR = 1
+    FAULT = 2
+    PEER_LOST = 3
+    STATE_UNREADABLE = 4
+    DATA_ERROR = 5
+    USER_CODE = 6
+    INTERNAL_ERROR = 7
+
+
 class StateKind(IntEnum):
     """See the .proto file."""
 
@@ -126,16 +139,6 @@ class SubtaskPhase(IntEnum):
     SUBTASK_CANCELED = 4
 
 
-class FailureCause(IntEnum):
-    """See the .proto file."""
-
-    FAILURE_CAUSE_UNSPECIFIED = 0
-    USER_ERROR = 1
-    FAULT = 2
-    PEER_LOST = 3
-    STATE_UNREADABLE = 4
-
-
 class JobState(IntEnum):
     """See the .proto file."""
 
@@ -168,6 +171,36 @@ class JobEventKind(IntEnum):
     TASK_MANAGER_LEFT = 15
     SUBTASK_MOVED = 30
     SUBTASK_STAYS = 31
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRange:
+    """A part of a source that was at work when it failed."""
+
+    split: str = ""  # as in SplitState
+    start: int = 0  # offsets, in the unit of SplitState
+    end: int = 0  # the one behind the last
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePlace:
+    """Where something failed, as far as is known."""
+
+    operator_id: str = ""
+    column: str = ""
+    ranges: tuple[SplitRange, ...] = ()  # of a source's vertex: what it had just read
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailure:
+    """Why a job failed, or its newest attempt."""
+
+    cause: FailureCause = FailureCause(0)
+    vertex_id: str = ""  # empty: it was no single subtask
+    subtask: int = 0
+    place: FailurePlace | None = None
+    times: int = 0  # attempts that have failed in this way; above 1 only where it was recognised
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +449,7 @@ class JobResult:
     keep_files: bool = False  # the job was given up unread: the cleanup deletes records only, never a file
     restore_from: str = ""  # as in JobRecord; tells 'submitted again' from 'submitted with another start'
     stopped_with: int = 0  # id of the savepoint that the job was stopped with, 0 when it ended otherwise
+    failure: JobFailure | None = None  # what `error` is about, where an attempt has failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -720,7 +754,7 @@ class CheckpointOptions:
     min_pause_ms: int = 0
     tolerable_failures: int = 0  # consecutive failed checkpoints before the job restarts
     retained: int = 0  # completed checkpoints kept; 0 means 1
-    retain_after_end: bool = False  # keep the last checkpoint when the job is cancelled or fails
+    retain_after_end: bool = False  # keep the last checkpoint when the job is cancelled; of one that fails it always stays
     mode: CheckpointMode = CheckpointMode(0)
     aligned_timeout_ms: int = 0  # UNALIGNED: so long a checkpoint stays aligned; 0 means not at all
     max_concurrent: int = 0  # checkpoints in flight at a time; 0 means 1
@@ -920,6 +954,7 @@ class SubtaskReport:
     phase: SubtaskPhase = SubtaskPhase(0)
     cause: FailureCause = FailureCause(0)
     error: str = ""
+    place: FailurePlace | None = None  # where it failed, as far as is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -1366,6 +1401,7 @@ class JobStatus:
     leader_address: str = ""
     checkpoint_mode: CheckpointMode = CheckpointMode(0)
     straggler: str = ""  # why a subtask was moved last, or stays although it is slow; a sentence
+    failure: JobFailure | None = None  # what `error` is about, where an attempt has failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,24 +4,49 @@ from __future__ import annotations
 
 import traceback
 
+import pyarrow as pa
 from lockgate_proto.messages import FailureCause
 
 from taskmanager.exchange.errors import ChannelBroken, RecordTooLarge
-from taskmanager.task.program import ProgramError, StateUnreadable, UserError
+from taskmanager.task.program import DataError, Defect, ProgramError, StateUnreadable, UserCodeFailed, UserError
 
 LONGEST_TEXT = 2_000
 FRAMES = 4
+_DEFECTS = (
+    pa.ArrowException,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
 
 
 def cause_of(error: BaseException) -> FailureCause:
     """What the leader should make of it."""
-    if isinstance(error, UserError | RecordTooLarge):
+    if isinstance(error, UserError):
         return FailureCause.USER_ERROR
+    if isinstance(error, DataError | RecordTooLarge):
+        return FailureCause.DATA_ERROR
+    if isinstance(error, UserCodeFailed):
+        return FailureCause.USER_CODE
     if isinstance(error, StateUnreadable):
         return FailureCause.STATE_UNREADABLE
     if isinstance(error, ChannelBroken):
         return FailureCause.PEER_LOST
+    if isinstance(error, Defect) or _is_defect(error):
+        return FailureCause.INTERNAL_ERROR
     return FailureCause.FAULT
+
+
+def _is_defect(error: BaseException) -> bool:
+    """What no surroundings explain: our own code, or Arrow's, cannot cope with what it was given."""
+    if isinstance(error, ProgramError | OSError | MemoryError):
+        return False
+    return isinstance(error, _DEFECTS)
 
 
 def text_of(error: BaseException) -> str:

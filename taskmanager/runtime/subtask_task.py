@@ -218,7 +218,7 @@ class SubtaskTask:
             return
         if not isinstance(error, Canceled | ChannelClosed):
             log.info("%s failed", self._name, exc_info=error)
-        self._handle(on.Failed(cause_of(error), text_of(error)))
+        self._handle(on.Failed(cause_of(error), text_of(error), self._program.place() if self._program else None))
 
     def _open(self) -> None:
         self._handle(on.Started())
@@ -417,9 +417,9 @@ class SubtaskTask:
                 self._report(CheckpointCommitted(self.id, checkpoint_id))
             case do.ReportFirstRecord(unix_us):
                 self._report(FirstRecord(self.id, unix_us))
-            case do.Report(phase, cause, error):
+            case do.Report(phase, cause, error, place):
                 log.info("%s: %s%s", self._name, phase.name, f" ({cause.name}: {error})" if error else "")
-                self._report(SubtaskReport(self.id, phase, cause, error))
+                self._report(SubtaskReport(self.id, phase, cause, error, place))
 
     def _take_snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> None:
         started = time.perf_counter_ns()

@@ -28,7 +28,7 @@ from taskmanager.spark.leaf import DataFrame
 from taskmanager.spark.session import is_connect
 from taskmanager.state.layout import EVENT_TIME, HASH, PANE, ROWS, Fold, folds, parts, with_bounds
 from taskmanager.state.windows import shape_of
-from taskmanager.task.program import UserError
+from taskmanager.task.program import UserCodeFailed, UserError
 
 INPUT_VIEW = "input"
 
@@ -206,6 +206,8 @@ def _python(frame: DataFrame, function: Callable[..., Any], where: str) -> DataF
             if lost_session(error):
                 raise
             raise UserError(f"{where}: {sentence(error, frame.columns)}") from error
+        except OSError as error:  # whatever it asks is away for now
+            raise UserCodeFailed(f"{where}: the Python function raised {type(error).__name__}: {error}") from error
         except Exception as error:  # the author's code
             raise UserError(f"{where}: the Python function raised {type(error).__name__}: {error}") from error
         if not hasattr(result, "toArrow"):

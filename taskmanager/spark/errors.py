@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from pyspark.errors import (
     UnsupportedOperationException,
 )
 
-from taskmanager.task.program import ProgramError, UserError
+from taskmanager.task.program import DataError, Defect, ProgramError, UserCodeFailed, UserError
 
 _USER = (
     AnalysisException,
@@ -68,6 +69,26 @@ _DATA_KINDS = frozenset(
 _LOST_SESSION = re.compile(r"INVALID_HANDLE\.SESSION|NO_ACTIVE_SESSION|server side session identifier")
 _SILENT = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
 _GRPC_DETAILS = re.compile(r'^<_.*?details = "([^\n]+)"$', re.DOTALL | re.MULTILINE)  # a gRPC error as a string
+_TRACEBACK = "Traceback (most recent call last)"
+_RAISED = re.compile(r"the Python function raised ([\w.]+)")
+_SQL_CONTEXT = re.compile(r"^== SQL.*==\n(?P<line>.*)\n(?P<marks> *\^+)", re.MULTILINE)
+_DEFECT = re.compile(
+    r"^\[INTERNAL_ERROR\]|^(java\.lang\.(ArrayIndexOutOfBounds|ArrayStore|ClassCast|IndexOutOfBounds|NegativeArraySize"
+    r"|NullPointer|UnsupportedOperation)Exception|scala\.MatchError)"
+)
+LASTING = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    RecursionError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
+"""What code raises because of what it was given; anything else may be of its surroundings, and pass."""
 _STAGE_FAILURE = re.compile(r"\): ([\w.$]+(?:Exception|Error)): (.*)")
 
 
@@ -75,23 +96,54 @@ class EngineError(ProgramError):
     """Spark itself cannot do its work (no Java, an unreachable master, a lost session): not the job's fault."""
 
 
-@contextmanager
-def explained(where: str, columns: Sequence[str] = ()) -> Iterator[None]:
-    """Turns Spark's exceptions inside the block into UserError or EngineError, with `where` in front.
+class EngineDefect(EngineError, Defect):
+    """Spark fails by a mistake of its own, on what it was given."""
 
-    where: names the operator; columns: what the operator's input has, for "unknown column".
+
+@contextmanager
+def explained(where: str, columns: Sequence[str] = (), *, on_records: bool = False) -> Iterator[None]:
+    """Turns Spark's exceptions inside the block into those of `task.program`, with `where` in front.
+
+    UserError for what is wrong without any record, DataError and UserCodeFailed for what happens on records,
+    EngineError for the rest. where: names the operator; columns: what the operator's input has, for "unknown column".
+    on_records: the block runs over records; else it makes a plan, and only what a task did was on records.
     """
     try:
         yield
     except PySparkException as error:
         _refuse_python(where, str(error), error)
-        if isinstance(error, _USER):
-            raise UserError(f"{where}: {sentence(error, columns)}") from error
         text = sentence(error, columns)
-        raise (UserError if _is_data_error(str(error)) else EngineError)(f"{where}: {text}") from error
+        if _is_data_error(str(error)) or (on_records and isinstance(error, _USER) and not _is_wrong_query(error)):
+            raise on_data(where, text, error) from error
+        if isinstance(error, _USER):
+            raise UserError(f"{where}: {text}") from error
+        raise (EngineDefect if _is_defect(str(error)) else EngineError)(f"{where}: {text}") from error
     except Py4JError as error:
         _refuse_python(where, str(error), error)
         raise EngineError(f"{where}: Spark failed: {_first_line(str(error))}") from error
+
+
+def on_data(where: str, text: str, error: Exception) -> ProgramError:
+    """What to raise for an exception that came of records. text: `sentence` of it."""
+    if isinstance(error, PythonException) or _TRACEBACK in str(error):
+        name = _RAISED.match(text)
+        kind = getattr(builtins, name[1], None) if name else None
+        if not (isinstance(kind, type) and issubclass(kind, LASTING)):
+            return UserCodeFailed(f"{where}: {text}")
+    found = _SQL_CONTEXT.search(str(error))
+    line, marks = (found["line"], found["marks"]) if found else ("", "")
+    return DataError(text, where=where, query=line, fragment=line[marks.find("^") : len(marks)])
+
+
+def _is_wrong_query(error: PySparkException) -> bool:
+    return isinstance(error, AnalysisException | ParseException)
+
+
+def _is_defect(text: str) -> bool:
+    failure = _STAGE_FAILURE.search(text)
+    if failure is None or "SPARK_JOB_CANCELLED" in text:
+        return False
+    return bool(_DEFECT.match(failure.group(1)) or _DEFECT.match(failure.group(2)))
 
 
 def _refuse_python(where: str, text: str, error: Exception) -> None:
@@ -137,7 +189,7 @@ def sentence(error: PySparkException, columns: Sequence[str] = ()) -> str:
         available = ", ".join(columns) if columns else "none"
         return f"unknown column '{name}'; the input has the columns: {available}"
     text = str(error)
-    if isinstance(error, PythonException) or "Traceback (most recent call last)" in text:
+    if isinstance(error, PythonException) or _TRACEBACK in text:
         found = _PYTHON_ERROR.findall(text)
         if found:
             return f"the Python function raised {found[-1].strip()}"

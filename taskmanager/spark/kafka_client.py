@@ -1,7 +1,7 @@
 """Kafka as sources and sinks see it, by way of librdkafka: the only home of confluent_kafka.
 
-What a restart may mend (brokers are away, a leader is being elected) is Unavailable; what stays wrong (a password, a
-missing right or topic, a record that is too large) is the author's.
+What a restart may get over (brokers are away, a leader is being elected) is Unavailable; what stays wrong (a
+password, a missing right or topic) is a UserError; a record that is too large is a DataError.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from taskmanager.spark.variables import filled
-from taskmanager.task.program import ProgramError, Unavailable, UserError
+from taskmanager.task.program import DataError, ProgramError, Unavailable, UserError
 
 LOG = logging.getLogger(__name__)
 ASK_TIMEOUT_S = 10.0
@@ -28,14 +28,13 @@ _LASTING = (  # names of KafkaError's codes
     "GROUP_AUTHORIZATION_FAILED",
     "ILLEGAL_SASL_STATE",
     "INVALID_TRANSACTION_TIMEOUT",
-    "MSG_SIZE_TOO_LARGE",
-    "RECORD_LIST_TOO_LARGE",
     "SASL_AUTHENTICATION_FAILED",
     "TOPIC_AUTHORIZATION_FAILED",
     "TOPIC_EXCEPTION",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     "UNSUPPORTED_SASL_MECHANISM",
 )
+_TOO_LARGE = ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
 _PASSING = ("_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TRANSPORT")
 
 
@@ -58,6 +57,7 @@ class Kafka:
         self._options = filled(options, where)
         self._servers = servers
         self._lasting = tuple(getattr(self._package.KafkaError, name) for name in _LASTING)
+        self._too_large = tuple(getattr(self._package.KafkaError, name) for name in _TOO_LARGE)
         self._passing = tuple(getattr(self._package.KafkaError, name) for name in _PASSING)
         self._complaint = ""
 
@@ -138,8 +138,10 @@ class Kafka:
         text = _plain(error.str() or error.name())
         if self._complaint and self._complaint not in text:
             text = f"{text} ({self._complaint})"
-        kind = UserError if error.code() in self._lasting else Unavailable
-        return kind(f"{self._where}: Kafka at {self._servers} {what}: {text}")
+        sentence = f"{self._where}: Kafka at {self._servers} {what}: {text}"
+        if error.code() in self._too_large:
+            return DataError(sentence)
+        return UserError(sentence) if error.code() in self._lasting else Unavailable(sentence)
 
     def judge(self, error: Any) -> None:
         """Raises what a consumer has said, unless it is something that it mends by itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -40,7 +41,7 @@ from taskmanager.spark.plan import Plan
 from taskmanager.spark.sinks.transaction import Sink
 from taskmanager.spark.sources.reading import Source
 from taskmanager.spark.workbench import Workbench
-from taskmanager.task.program import UserError
+from taskmanager.task.program import DataError, UserError
 
 _SOURCES = (FileSource, GeneratorSource, PythonSource, SocketSource, KafkaSource)
 _KEYED = (KeyedAggregate, KeyedProcess, Deduplicate, IntervalJoin)
@@ -58,13 +59,16 @@ class SparkStage:
         self._bench = bench
         self._transforms = [transform(operator) for operator in operators]
         self._plan: Plan | None = None
+        self._inputs: list[DataFrame] = []  # of each transform
 
     def compile(self, spec: LeafSpec, tail: Transform | None) -> pa.Schema:
         """Makes the plan; returns the schema of its result. tail: computed behind the transforms. Raises UserError."""
         steps = [*self._transforms, *([tail] if tail else [])]
 
         def build(frame: DataFrame) -> DataFrame:
+            self._inputs.clear()
             for step in steps:
+                self._inputs.append(frame)
                 frame = step(frame)
             return frame
 
@@ -86,7 +90,22 @@ class SparkStage:
     def run(self, content: Content) -> pa.Table:
         """Runs the job."""
         assert self._plan is not None, "compile comes first"
-        return self._plan.run(content)
+        try:
+            return self._plan.run(content)
+        except DataError as error:
+            raise self._blamed(error) from error
+
+    def _blamed(self, error: DataError) -> DataError:
+        """With the operator that it came of, where Spark's words tell which of those in its job it was."""
+        found = [index for index, one in enumerate(self.operators) if error.query and error.query in _query_of(one)]
+        if not found and len(self.operators) == 1:
+            found = [0]
+        if not found:
+            return error
+        operator, columns = self.operators[found[0]], self._inputs[found[0]].columns
+        words = set(re.findall(r"\w+", error.fragment))
+        named_in_it = [name for name in columns if name in words]
+        return error.at(named(operator), operator.id, named_in_it[0] if len(named_in_it) == 1 else "")
 
 
 @dataclass(slots=True)
@@ -99,6 +118,14 @@ class SinkStage:
 
 
 Stage = SparkStage | SinkStage
+
+
+def _query_of(operator: Operator) -> str:
+    """Its SQL text; "" where it has none."""
+    kind = operator.kind
+    if isinstance(kind, SqlTransform):
+        return kind.query
+    return kind.expression if isinstance(kind, EventTime) else ""
 
 
 @dataclass(slots=True)

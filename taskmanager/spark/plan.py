@@ -82,9 +82,9 @@ class Plan:
         self.run(self._leaf.nothing())
 
     def run(self, content: Content) -> pa.Table:
-        """Executes the job. Raises UserError, EngineError, OSError."""
+        """Executes the job. Raises DataError, UserCodeFailed, UserError, EngineError, OSError."""
         self._leaf.load(content)
-        with explained(self._where):
+        with explained(self._where, on_records=True):
             frame = self._frame if self.repeatable else self._build(self._leaf.frame())
             table: pa.Table = frame.toArrow()
             if self._highest is not None:

@@ -15,10 +15,12 @@ from contextlib import contextmanager
 import pyarrow as pa
 from lockgate_proto.codec import MalformedMessage, decode
 from lockgate_proto.messages import (
+    FailurePlace,
     OperatorCounters,
     OperatorState,
     SinkState,
     SourceState,
+    SplitRange,
     SplitState,
     StateKind,
     Watermark,
@@ -29,7 +31,7 @@ from taskmanager.spark.counting import Counters
 from taskmanager.spark.inputs import like, plain, require_same
 from taskmanager.spark.jobs import Jobs, description
 from taskmanager.spark.join_head import JoinHead
-from taskmanager.spark.layout import ChainLayout, SinkStage, SparkStage
+from taskmanager.spark.layout import ChainLayout, SinkStage, SparkStage, Stage
 from taskmanager.spark.leaf import Content, Form, LeafSpec
 from taskmanager.spark.outputs import Outputs
 from taskmanager.spark.snapshot import ChainSnapshot
@@ -41,6 +43,7 @@ from taskmanager.task.program import (
     BY_ITSELF,
     Batch,
     Canceled,
+    DataError,
     Emission,
     Exhausted,
     Idle,
@@ -53,6 +56,8 @@ from taskmanager.task.program import (
 )
 from taskmanager.task.split_watermarks import SplitWatermarks
 from taskmanager.task.watermarks import MAX_WATERMARK
+
+_RANGES_TOLD = 16  # a batch may read thousands of small files
 
 
 class ChainProgram:
@@ -91,6 +96,8 @@ class ChainProgram:
         self._unix_ms = 0  # what time it is, as was told last
         self._canceled = threading.Event()
         self._closed = False
+        self._at = self._column = ""  # the operator at work, and the column that it failed on
+        self._ranges: tuple[SplitRange, ...] = ()  # what a source has read last
 
     @property
     def is_source(self) -> bool:
@@ -105,6 +112,7 @@ class ChainProgram:
                 self._restore(operator)
             self._restore_keyed([one for one in states if one.kind in KEYED_KINDS])
             for stage in self._layout.stages:
+                self._at = _id_of(stage)
                 if isinstance(stage, SinkStage):
                     stage.sink.restore(stage.restored)
             if self._layout.source is not None:
@@ -131,11 +139,13 @@ class ChainProgram:
                     return Exhausted() if source.complete else self._waiting(Idle(1000))
                 prologue = self._compile(spec).emissions
             started = time.monotonic()
+            self._at, self._ranges = self._layout.head.id if self._layout.head is not None else "", ()
             reading = source.read(self._sizer.budget_bytes, int(started * 1000))
             if not isinstance(reading, Reading):
                 return self._waiting(reading, prologue)
             if self._layout.head is not None:
                 self._counters.add((self._layout.head,), reading.rows, reading.rows)
+            self._ranges = reading.ranges
             batch = self._run(reading.content, reading.rows)
             self._sizer.observed(reading.bytes, (time.monotonic() - started) * 1000, reading.full)
             news = self._event_time_after(reading)
@@ -144,6 +154,7 @@ class ChainProgram:
     def process(self, source_vertex: str, table: pa.Table) -> Batch:
         """See SubtaskProgram."""
         with self._interruptible():
+            self._at = self._layout.operators[0].id if self._layout.operators else ""
             if self._join is not None:
                 return self._joined(self._join, source_vertex, table)
             prologue = self._accept(source_vertex, table.schema)
@@ -184,6 +195,10 @@ class ChainProgram:
     def wakes_at(self) -> int | None:
         """See SubtaskProgram."""
         return self._state.wakes_at() if isinstance(self._state, KeepsTime) else None
+
+    def place(self) -> FailurePlace | None:
+        """See SubtaskProgram."""
+        return FailurePlace(self._at, self._column, self._ranges[:_RANGES_TOLD])
 
     def rehearse(self) -> None:
         """See SubtaskProgram."""
@@ -226,6 +241,7 @@ class ChainProgram:
         with self._interruptible():
             for stage in self._layout.stages:
                 if isinstance(stage, SinkStage):
+                    self._at, self._ranges = stage.operator.id, ()
                     stage.sink.commit(checkpoint_id)
 
     def counters(self) -> tuple[OperatorCounters, ...]:
@@ -293,6 +309,7 @@ class ChainProgram:
         last = layout.stages[-1] if layout.stages else None
         for stage in layout.stages:
             self._require_live()
+            self._at = _id_of(stage)
             if isinstance(stage, SinkStage):
                 stage.sink.write(value)
                 reached += rows
@@ -372,6 +389,7 @@ class ChainProgram:
         stages = self._layout.stages
         fused = self._outputs.fused() if stages and isinstance(stages[-1], SparkStage) else None
         for stage in stages:
+            self._at = _id_of(stage)
             if isinstance(stage, SinkStage):
                 stage.sink.prepare(schema)
             else:
@@ -418,6 +436,8 @@ class ChainProgram:
         try:
             yield
         except ProgramError as error:
+            if isinstance(error, DataError) and error.operator_id:
+                self._at, self._column = error.operator_id, error.column
             if self._canceled.is_set() and not isinstance(error, Canceled):
                 raise Canceled("the subtask was cancelled") from error
             raise
@@ -427,3 +447,10 @@ class ChainProgram:
         """Raises Canceled once `cancel` was called; asked between stages, so that no further one starts."""
         if self._canceled.is_set():
             raise Canceled("the subtask was cancelled")
+
+
+def _id_of(stage: Stage) -> str:
+    """Of its operator; of several in one Spark job nobody knows which it is."""
+    if isinstance(stage, SinkStage):
+        return stage.operator.id
+    return stage.operators[0].id if len(stage.operators) == 1 else ""

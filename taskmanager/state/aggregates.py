@@ -12,7 +12,7 @@ from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate
 
 from taskmanager.state.columns import Column, Freeze, FrozenColumn
 from taskmanager.state.layout import Fold, Part, parts
-from taskmanager.task.program import UserError
+from taskmanager.task.program import DataError, UserError
 
 Array = Any  # numpy.ndarray
 
@@ -37,7 +37,7 @@ class AggregateColumns:
             self._scratch = np.zeros(max(1024, 2 * count), np.int64)
 
     def fold(self, rows: Array, partial: pa.RecordBatch) -> Array | None:
-        """Folds a partial into each of `rows`, which have room and may come more than once. Raises UserError.
+        """Folds a partial into each of `rows`, which have room and may come more than once. Raises DataError.
 
         Returns the positions in `rows` that stand for every row once, None when all are distinct.
         """
@@ -111,9 +111,9 @@ class AggregateColumns:
         for part, column, values in zip(self._parts, self._columns, columns, strict=True):
             try:
                 column.merge(rows, values)
-            except UserError as error:
+            except DataError as error:
                 output = self._operator.aggregates[part.aggregate].output
-                raise UserError(f"aggregate '{output}': {error}") from error
+                raise DataError(f"aggregate '{output}': {error}") from error
 
     def _type_of(self, aggregate: int) -> pa.DataType:
         if self._operator.aggregates[aggregate].function is AggregateFunction.AVG:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from taskmanager.state.layout import Fold
 from taskmanager.state.physical import Physical, add_decimals, physical, pick_by_arrow
-from taskmanager.task.program import UserError
+from taskmanager.task.program import DataError, UserError
 
 Array = Any  # numpy.ndarray
 _FIRST_CAPACITY = 1024
@@ -73,7 +73,7 @@ class Column:
         self._reallocate(capacity)
 
     def merge(self, rows: Array, partial: pa.Array) -> None:
-        """Folds one partial value into each of `rows` (distinct). Raises UserError on overflow."""
+        """Folds one partial value into each of `rows` (distinct). Raises DataError on overflow."""
         self._own()
         known = None
         if partial.null_count:
@@ -161,5 +161,5 @@ def _grown(old: Array, capacity: int, fill: Any) -> Array:
 def _sum_integers(left: Array, right: Array) -> Array:
     total = left + right
     if (((left ^ total) & (right ^ total)) < 0).any():
-        raise UserError("a count or sum of integers has left the range of a 64-bit integer; cast the input to DECIMAL")
+        raise DataError("a count or sum of integers has left the range of a 64-bit integer; cast the input to DECIMAL")
     return total

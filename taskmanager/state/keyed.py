@@ -106,7 +106,7 @@ class KeyedState:
         return len(self._index)
 
     def merge(self, partial: pa.Table) -> Merged:
-        """Folds a partial table. Costs by its rows, not by the keys held. Raises UserError on overflow."""
+        """Folds a partial table. Costs by its rows, not by the keys held. Raises DataError on overflow."""
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
         batch = partial.combine_chunks().to_batches()[0]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taskmanager.task.program import UserError
+from taskmanager.task.program import DataError, UserError
 
 Array = Any  # numpy.ndarray
 _DECIMAL = np.dtype("V16")
@@ -101,13 +101,13 @@ def _write_objects(values: Array, missing: Array | None, kind: pa.DataType) -> p
 
 
 def add_decimals(left: Array, right: Array, kind: pa.DataType) -> Array:
-    """Adds two decimal columns. Raises UserError when a sum does not fit the type."""
+    """Adds two decimal columns. Raises DataError when a sum does not fit the type."""
     wide = pa.decimal256(kind.precision, kind.scale)
     total = pc.add(_write_decimal(left, None, kind).cast(wide), _write_decimal(right, None, kind).cast(wide))
     try:
         return _read_decimal(total.cast(kind))
     except pa.ArrowInvalid as error:
-        raise UserError(f"a sum does not fit {kind}: {error}") from error
+        raise DataError(f"a sum does not fit {kind}: {error}") from error
 
 
 def pick_by_arrow(left: Array, right: Array, form: Physical, largest: bool) -> Array:

@@ -89,7 +89,7 @@ class SessionState:
         return len(self._key) - self._gone
 
     def merge(self, partial: pa.Table) -> Merged:
-        """Folds a partial table. Costs by its rows and the sessions of their keys. Raises UserError on overflow.
+        """Folds a partial table. Costs by its rows and the sessions of their keys. Raises DataError on overflow.
 
         Changed are the sessions that event time has passed already and that are still kept. Records that belong to
         none that is kept, and those without a time, are dropped, counted, and the former aggregated alone.

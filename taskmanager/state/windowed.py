@@ -85,7 +85,7 @@ class WindowedState:
         return len(self._index) - self._purged
 
     def merge(self, partial: pa.Table) -> Merged:
-        """Folds a partial table. Costs by its rows, not by what is held. Raises UserError on overflow.
+        """Folds a partial table. Costs by its rows, not by what is held. Raises DataError on overflow.
 
         Changed are the windows that have fired before and are still kept. Records for windows that are no longer kept
         and those without a time are dropped, and counted; the former are also aggregated alone.
@@ -107,7 +107,7 @@ class WindowedState:
     def advance(self, watermark: int) -> pa.Table:
         """Event time has come to `watermark`: the windows that end at or before watermark + 1 and have not fired yet.
 
-        Raises UserError on overflow.
+        Raises DataError on overflow.
         """
         before = self.clock.reached
         self.clock.advance(watermark)
@@ -120,7 +120,7 @@ class WindowedState:
     def fire(self, ends: Sequence[int], before: Reached) -> pa.Table:
         """The results of whole windows. ends: in order; before: how far event time had come: what it had passed is out.
 
-        Raises UserError on overflow.
+        Raises DataError on overflow.
         """
         return pa.concat_tables([self.schema.empty_table(), *(self._fire(one, before) for one in self._portions(ends))])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockgate_proto.messages import Barrier, FailureCause, SubtaskPhase, SubtaskState
+from lockgate_proto.messages import Barrier, FailureCause, FailurePlace, SubtaskPhase, SubtaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,7 @@ class Report:
     phase: SubtaskPhase
     cause: FailureCause = FailureCause.FAILURE_CAUSE_UNSPECIFIED
     error: str = ""
+    place: FailurePlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

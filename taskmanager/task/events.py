@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockgate_proto.messages import AttemptId, Barrier, FailureCause, SubtaskState
+from lockgate_proto.messages import AttemptId, Barrier, FailureCause, FailurePlace, SubtaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,7 @@ class Failed:
 
     cause: FailureCause
     error: str
+    place: FailurePlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ class SubtaskMachine:
         if not self.is_live:
             return []
         self._move(LifeCycle.FAILING)
-        return [do.Report(SubtaskPhase.SUBTASK_FAILED, event.cause, event.error), do.Close()]
+        return [do.Report(SubtaskPhase.SUBTASK_FAILED, event.cause, event.error, event.place), do.Close()]
 
     def _closed(self, _event: on.Closed, _now_ms: int) -> list[do.Effect]:
         if self._state is LifeCycle.CANCELING:

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
-from lockgate_proto.messages import JobGraph, OperatorCounters, SplitState, SubtaskId, SubtaskState, Watermark
+from lockgate_proto.messages import (
+    FailurePlace,
+    JobGraph,
+    OperatorCounters,
+    SplitState,
+    SubtaskId,
+    SubtaskState,
+    Watermark,
+)
 
 
 class ProgramError(Exception):
@@ -19,7 +27,48 @@ class ProgramError(Exception):
 
 
 class UserError(ProgramError):
-    """The job itself is wrong (unknown column, unreadable path, wrong type): a restart cannot help."""
+    """The job itself is wrong (unknown column, unreadable path, wrong type), which is known without any record.
+
+    A restart cannot help.
+    """
+
+
+class DataError(ProgramError):
+    """An expression, the author's code or a sink refuses records: it would refuse them again, and takes others.
+
+    text: without the operator; where: how messages call the operator, put in front. operator_id, column: where known.
+    query, fragment: the line of SQL that Spark was at, and the part of it.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        where: str = "",
+        operator_id: str = "",
+        column: str = "",
+        query: str = "",
+        fragment: str = "",
+    ) -> None:
+        super().__init__(f"{where}: {text}" if where else text)
+        self.text = text
+        self.operator_id, self.column = operator_id, column
+        self.query, self.fragment = query, fragment
+
+    def at(self, where: str, operator_id: str, column: str = "") -> DataError:
+        """The same, once it is known which operator it was."""
+        text = f"{self.text} (column '{column}')" if column and f"'{column}'" not in self.text else self.text
+        return DataError(
+            text, where=where, operator_id=operator_id, column=column, query=self.query, fragment=self.fragment
+        )
+
+
+class Defect(ProgramError):
+    """What runs the operators fails by a mistake of its own, on what it was given."""
+
+
+class UserCodeFailed(ProgramError):
+    """The author's code has raised what may pass, such as an OSError: a restart may help."""
 
 
 class Unavailable(ProgramError):
@@ -177,6 +226,10 @@ class SubtaskProgram(Protocol):
 
     def wakes_at(self) -> int | None:
         """When `tick` wants to be called although nothing has come in; None: it need not be."""
+        ...
+
+    def place(self) -> FailurePlace | None:
+        """Where it is at work: asked when one of the other methods has raised. None: that says nothing."""
         ...
 
     def rehearse(self) -> None:

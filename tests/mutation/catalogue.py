@@ -17,6 +17,8 @@ _ALIGNMENT = "tests/unit/taskmanager/barrier/test_barrier_handler.py"
 _HISTORIES = "tests/property/taskmanager_state/test_store_histories.py"
 _DIFFS = "tests/property/taskmanager_state/test_diff_histories.py"
 _WINDOWS = "tests/unit/taskmanager/state/test_window_store.py"
+_RECURRENCE = "tests/unit/coordinator/test_recurrence.py"
+_SPARK_ERRORS = "tests/unit/taskmanager/spark/test_spark_errors.py"
 _MACHINE = "tests/unit/taskmanager/task/test_subtask_machine.py"
 
 
@@ -287,6 +289,39 @@ MUTANTS = (
         (
             "tests/unit/taskmanager/task/test_loop_rounds.py"
             "::test_a_loop_is_over_after_three_quiet_rounds_of_its_only_head",
+        ),
+    ),
+    Mutant(
+        "data_error_is_final",
+        "the restart after what depends on records",
+        (
+            "tests/integration/taskmanager_runtime/test_runtime_faults.py"
+            "::test_what_depends_on_records_is_told_apart_from_what_is_wrong_without_any",
+        ),
+    ),
+    Mutant(
+        "planned_or_on_records",
+        "telling what an expression does to records from a wrong expression",
+        (
+            f"{_SPARK_ERRORS}::test_a_task_that_fails_on_its_data_is_a_fault_of_the_data",
+            f"{_SPARK_ERRORS}::test_code_of_the_authors_that_raises_what_may_pass_is_told_apart",
+        ),
+    ),
+    Mutant(
+        "failed_and_forgotten",
+        "keeping the newest checkpoint of a job that fails",
+        (
+            "tests/unit/coordinator/test_job_master_faults.py"
+            "::test_a_user_error_fails_the_job_at_once_with_its_message",
+            f"{_RECURRENCE}::test_the_same_records_that_are_refused_again_and_again_end_the_job",
+        ),
+    ),
+    Mutant(
+        "endless_restarts",
+        "recognising what fails again and again on the same records",
+        (
+            f"{_RECURRENCE}::test_the_same_records_that_are_refused_again_and_again_end_the_job",
+            f"{_RECURRENCE}::test_ranges_that_overlap_are_the_same_records",
         ),
     ),
 )

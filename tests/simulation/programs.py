@@ -195,6 +195,10 @@ class Program:
         """See SubtaskProgram."""
         return Batch()
 
+    def place(self) -> None:
+        """See SubtaskProgram."""
+        return
+
     def wakes_at(self) -> int | None:
         """See SubtaskProgram."""
         return None

@@ -1,4 +1,5 @@
 from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
+from lockgate_proto.v1 import failure_pb2 as _failure_pb2
 from lockgate_proto.v1 import graph_pb2 as _graph_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -16,24 +17,11 @@ class SubtaskPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SUBTASK_EXHAUSTED: _ClassVar[SubtaskPhase]
     SUBTASK_FAILED: _ClassVar[SubtaskPhase]
     SUBTASK_CANCELED: _ClassVar[SubtaskPhase]
-
-class FailureCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    FAILURE_CAUSE_UNSPECIFIED: _ClassVar[FailureCause]
-    USER_ERROR: _ClassVar[FailureCause]
-    FAULT: _ClassVar[FailureCause]
-    PEER_LOST: _ClassVar[FailureCause]
-    STATE_UNREADABLE: _ClassVar[FailureCause]
 SUBTASK_PHASE_UNSPECIFIED: SubtaskPhase
 SUBTASK_RUNNING: SubtaskPhase
 SUBTASK_EXHAUSTED: SubtaskPhase
 SUBTASK_FAILED: SubtaskPhase
 SUBTASK_CANCELED: SubtaskPhase
-FAILURE_CAUSE_UNSPECIFIED: FailureCause
-USER_ERROR: FailureCause
-FAULT: FailureCause
-PEER_LOST: FailureCause
-STATE_UNREADABLE: FailureCause
 
 class FollowRequest(_message.Message):
     __slots__ = ("coordinator_id", "token")
@@ -184,16 +172,18 @@ class Heartbeat(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., counters: _Optional[_Iterable[_Union[SubtaskCounters, _Mapping]]] = ...) -> None: ...
 
 class SubtaskReport(_message.Message):
-    __slots__ = ("subtask", "phase", "cause", "error")
+    __slots__ = ("subtask", "phase", "cause", "error", "place")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     phase: SubtaskPhase
-    cause: FailureCause
+    cause: _failure_pb2.FailureCause
     error: str
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., phase: _Optional[_Union[SubtaskPhase, str]] = ..., cause: _Optional[_Union[FailureCause, str]] = ..., error: _Optional[str] = ...) -> None: ...
+    place: _failure_pb2.FailurePlace
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., phase: _Optional[_Union[SubtaskPhase, str]] = ..., cause: _Optional[_Union[_failure_pb2.FailureCause, str]] = ..., error: _Optional[str] = ..., place: _Optional[_Union[_failure_pb2.FailurePlace, _Mapping]] = ...) -> None: ...
 
 class FirstRecord(_message.Message):
     __slots__ = ("subtask", "unix_us")
@@ -216,8 +206,8 @@ class SplitsDiscovered(_message.Message):
     splits: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SplitState]
     complete: bool
     error: str
-    cause: FailureCause
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., error: _Optional[str] = ..., cause: _Optional[_Union[FailureCause, str]] = ...) -> None: ...
+    cause: _failure_pb2.FailureCause
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., error: _Optional[str] = ..., cause: _Optional[_Union[_failure_pb2.FailureCause, str]] = ...) -> None: ...
 
 class AttemptGone(_message.Message):
     __slots__ = ("attempt",)

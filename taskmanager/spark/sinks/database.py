@@ -21,7 +21,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from taskmanager.task.program import Unavailable, UserError
+from taskmanager.task.program import DataError, Unavailable, UserError
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 _DRIVERS = {SQLITE: ("sqlite", "sqlite+pysqlite"), POSTGRESQL: ("postgresql", "postgresql+psycopg")}
@@ -75,8 +75,11 @@ class Database:
             yield connection
 
     @contextmanager
-    def explained(self, what: str) -> Iterator[None]:
-        """Turns the database's exceptions inside the block into UserError or Unavailable. what: it was given."""
+    def explained(self, what: str, *, on_records: bool = False) -> Iterator[None]:
+        """Turns the database's exceptions inside the block into UserError or Unavailable.
+
+        what: it was given; on_records: these are records, and what it refuses of them is a DataError.
+        """
         title = f"{self._where}: the database {self.engine.url.render_as_string(hide_password=True)}"
         try:
             yield
@@ -86,13 +89,20 @@ class Database:
                 if self.is_postgresql and _is_refusal(error, text):
                     raise UserError(f"{title} cannot be used: {text}") from error
                 raise Unavailable(f"{title} failed: {text}") from error
-            raise UserError(f"{title} refused {what}: {text}") from error
+            kind = DataError if on_records and not _is_wrong_statement(error) else UserError
+            raise kind(f"{title} refused {what}: {text}") from error
         except SQLAlchemyError as error:
-            raise UserError(f"{title} cannot be used: {reason(error)}") from error
+            kind = DataError if on_records else UserError
+            raise kind(f"{title} cannot be used: {reason(error)}") from error
 
     def close(self) -> None:
         """Gives the connection up."""
         self.engine.dispose()
+
+
+def _is_wrong_statement(error: DBAPIError) -> bool:
+    """True when PostgreSQL minds the table or a right to it, and no row: it would mind them without any."""
+    return str(getattr(error.orig, "sqlstate", None) or "").startswith("42")
 
 
 def _is_refusal(error: DBAPIError, text: str) -> bool:

@@ -18,7 +18,7 @@ from lockgate_proto.messages import SinkTransaction
 from taskmanager.spark.sinks.delta_log import DeltaLog, Entry, package
 from taskmanager.spark.sinks.staged import FileKind, StagedSink, staged_by
 from taskmanager.spark.sinks.transaction import Owner, SinkContext
-from taskmanager.task.program import StateUnreadable, Unavailable, UserError
+from taskmanager.task.program import DataError, StateUnreadable, Unavailable, UserError
 
 _TRIES = 10
 _PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.2
@@ -49,7 +49,7 @@ class DeltaSink(StagedSink):
         """See Sink."""
         for name in self._required:
             if table.column(name).null_count:
-                raise UserError(
+                raise DataError(
                     f"{self.context.where}: a row has NULL in column '{name}', which the Delta table {self.folder}"
                     " forbids; filter such rows out"
                 )

@@ -26,7 +26,7 @@ from lockgate_process.storage import Location
 from taskmanager.spark.sinks.delta_fit import TableShape, holds_nothing, misfit, nameless, nullable
 from taskmanager.spark.sinks.delta_store import located
 from taskmanager.spark.variables import filled
-from taskmanager.task.program import ProgramError, Unavailable, UserError
+from taskmanager.task.program import DataError, ProgramError, Unavailable, UserError
 
 _APPEND_RETRIES = 100  # delta-rs's own, each after another writer was quicker; an append conflicts with none of them
 _SYNCED_BEHIND = 100  # entries: how far back a commit that another process has made is looked for on the disk
@@ -107,7 +107,7 @@ class DeltaLog:
         if table is not None:
             forbidden = self._checked(table, schema).required & {name for _, file in found for name in _with_null(file)}
             if forbidden:  # looked at before, unless the table has come to forbid it since
-                raise UserError(
+                raise DataError(
                     f"{self._where}: the Delta table {self.folder.uri} forbids NULL in column '{min(forbidden)}', of"
                     " which the rows have some; filter such rows out"
                 )

@@ -3,7 +3,8 @@
 After a failure the function may be called again with the same checkpoint id and the same rows; it must take the
 second call as done. That tells all of it where one subtask runs the sink, which is what the pipeline builder makes;
 with several, each calls with the same id and rows of its own. What a job that was scaled down restores comes in one
-call. When the function raises, that is a fault: what it talks to may be away, so the job restarts.
+call. When the function raises, the job restarts: what it talks to may be away. What it raises of the rows themselves, a
+wrong query among it, ends the job when it comes again and again.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 from lockgate_proto.messages import SinkTransaction
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 
-from taskmanager.spark.errors import explained, sentence
+from taskmanager.spark.errors import LASTING, explained, lost_session, on_data, sentence
 from taskmanager.spark.sinks.transaction import Pending, RowsPending, Sink, SinkContext, restored_rows
-from taskmanager.task.program import Unavailable
+from taskmanager.task.program import DataError, UserCodeFailed
 
 
-class FunctionFailed(Unavailable):
+class FunctionFailed(UserCodeFailed):
     """The author's function raised; the same call may succeed after a restart."""
 
 
@@ -68,14 +69,18 @@ class ForeachBatchSink(Sink):
 
     def _call(self, table: pa.Table, checkpoint_id: int) -> None:
         where = self.context.where
-        with explained(where):
+        with explained(where, on_records=True):
             frame = self._to_frame(table.combine_chunks())
             try:
                 self._function(frame, checkpoint_id)
-            except (AnalysisException, Py4JError):  # a wrong query, which stays wrong; a session that is lost
+            except Py4JError:
                 raise
-            except PySparkException as error:  # such as a Python function in it that could not reach its server
-                raise FunctionFailed(f"{where}: {sentence(error)}") from error
+            except PySparkException as error:
+                if lost_session(error):
+                    raise
+                raise on_data(where, sentence(error), error) from error
+            except LASTING as error:
+                raise DataError(f"the Python function raised {type(error).__name__}: {error}", where=where) from error
             except Exception as error:  # the author's code
                 text = f"{where}: the Python function raised {type(error).__name__}: {error}"
                 raise FunctionFailed(text) from error

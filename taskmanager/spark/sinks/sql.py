@@ -21,7 +21,7 @@ from taskmanager.spark.sinks.database import Database
 from taskmanager.spark.sinks.insertion import INSERTS, Insertion
 from taskmanager.spark.sinks.transaction import Owner, Pending, RowsPending, Sink, SinkContext, restored_rows
 from taskmanager.state.backend import SnapshotWriter
-from taskmanager.task.program import UserError
+from taskmanager.task.program import DataError, UserError
 
 _COMPACT_ROWS = 100_000
 
@@ -61,7 +61,7 @@ class SqlSink(Sink):
         """See Sink."""
         for key in self._keys:
             if table.column(key).null_count:
-                raise UserError(f"{self.context.where}: a row has NULL in key column '{key}'; filter such rows out")
+                raise DataError(f"{self.context.where}: a row has NULL in key column '{key}'; filter such rows out")
         if not table.num_rows:
             return
         self._open.append(table)
@@ -91,7 +91,7 @@ class SqlSink(Sink):
 
     def _insert(self, rows: pa.Table, checkpoint_id: int, owner: Owner) -> None:
         assert self._insertion is not None, "prepare comes first"
-        with self._database.explained("the rows"):
+        with self._database.explained("the rows", on_records=True):
             write = self._insertion.prepare(rows)
             with self._database.transaction() as connection:
                 if self._claimed(connection, checkpoint_id, owner):

@@ -10,21 +10,22 @@ from typing import Any, Protocol
 
 import pandas as pd
 import pyarrow as pa
-from lockgate_proto.messages import PythonSource, SplitState
+from lockgate_proto.messages import PythonSource, SplitRange, SplitState
 from lockgate_proto.splits import UNBOUNDED
 
 from taskmanager.spark.chain import loaded
-from taskmanager.spark.errors import explained
+from taskmanager.spark.errors import LASTING, explained
 from taskmanager.spark.leaf import Form, LeafSpec
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
-from taskmanager.task.program import Exhausted, Idle, ProgramError, Unavailable, UserError
+from taskmanager.task.program import DataError, Exhausted, Idle, ProgramError, UserCodeFailed, UserError
 
 LOG = logging.getLogger(__name__)
 
+_ON_RECORDS = frozenset({"plan", "read", "stage"})
 _FIRST_ROW_BYTES = 100  # until rows were seen
 
 
-class ConnectorFailed(Unavailable):
+class ConnectorFailed(UserCodeFailed):
     """The author's source or sink raised; the same call may succeed after a restart."""
 
 
@@ -124,7 +125,7 @@ class CustomReader:
             self._move(split, split.offset, split.offset)
             return split.offset
         if isinstance(end, bool) or not isinstance(end, int) or end < split.offset:
-            raise UserError(
+            raise DataError(
                 f"{self._where}: plan({split.split!r}, {split.offset}, {limit}) returned {end!r}; it returns the end of"
                 f" the range, a whole number from {split.offset} on, or None when nothing will ever come"
             )
@@ -137,7 +138,15 @@ class CustomReader:
             self._row_bytes = max(1, table.nbytes // table.num_rows)
         full = table.num_rows >= limit // 2
         going_on = "" if end == split.end else split.split
-        return Reading(table, table.num_rows, table.nbytes, full, going_on, self._told_ends())
+        return Reading(
+            table,
+            table.num_rows,
+            table.nbytes,
+            full,
+            going_on,
+            self._told_ends(),
+            (SplitRange(split.split, split.offset, end),),
+        )
 
     def _move(self, split: SplitState, offset: int, end: int) -> None:
         self._splits[split.split] = SplitState(split=split.split, offset=offset, end=end)
@@ -159,10 +168,10 @@ class CustomReader:
             with blamed(self._where, "read"):
                 return pa.Table.from_pandas(found, preserve_index=False)
         if hasattr(found, "toArrow"):
-            with explained(self._where):
+            with explained(self._where, on_records=True):
                 table: pa.Table = found.toArrow()
                 return table
-        raise UserError(
+        raise DataError(
             f"{self._where}: read() returned a {type(found).__name__}; it returns a pyarrow Table or a DataFrame"
         )
 
@@ -170,14 +179,14 @@ class CustomReader:
         missing = [name for name in self._schema.names if name not in table.column_names]
         if missing:
             found = ", ".join(table.column_names)
-            raise UserError(
+            raise DataError(
                 f"{self._where}: split {split!r} has no column '{missing[0]}', which the source's schema has; its"
                 f" columns are: {found}"
             )
         try:
             return table.select(self._schema.names).cast(self._schema)
         except (pa.ArrowException, ValueError) as error:
-            raise UserError(f"{self._where}: split {split!r} does not fit the source's schema: {error}") from error
+            raise DataError(f"{self._where}: split {split!r} does not fit the source's schema: {error}") from error
 
 
 def discover(source: PythonSource, known: Sequence[str], where: str) -> tuple[tuple[SplitState, ...], bool]:
@@ -202,13 +211,14 @@ def discover(source: PythonSource, known: Sequence[str], where: str) -> tuple[tu
 
 @contextmanager
 def blamed(where: str, method: str) -> Iterator[None]:
-    """Turns what the author's code raises into ConnectorFailed."""
+    """Turns what the author's code raises into ConnectorFailed, or DataError where it was at work on records."""
     try:
         yield
     except ProgramError:
         raise
     except Exception as error:
-        raise ConnectorFailed(f"{where}: {method}() raised {type(error).__name__}: {error}") from error
+        kind = DataError if method in _ON_RECORDS and isinstance(error, LASTING) else ConnectorFailed
+        raise kind(f"{where}: {method}() raised {type(error).__name__}: {error}") from error
 
 
 def close_quietly(connector: Closes, where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from lockgate_proto.messages import GeneratorSource, SplitState
+from lockgate_proto.messages import GeneratorSource, SplitRange, SplitState
 
 from taskmanager.spark.leaf import Form, LeafSpec
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
@@ -55,6 +55,7 @@ class RangeSource:
             return Exhausted() if self._complete else Idle(UNASSIGNED_WAIT_MS)
         share = max(1, budget_bytes // _ROW_BYTES // (1 if self._by_split else len(live)))
         lines: list[str] = []
+        ranges: list[SplitRange] = []
         rows = 0
         full = False
         for split in live:
@@ -62,6 +63,7 @@ class RangeSource:
             count = min(share, due)
             full = full or due > share
             if count > 0:
+                ranges.append(SplitRange(split.split, split.offset, split.offset + count))
                 lines += _lines(split.split, split.offset, count)
                 moved = SplitState(split=split.split, offset=split.offset + count, end=split.end)
                 self._splits[split.split] = moved
@@ -70,7 +72,7 @@ class RangeSource:
                     return self._alone(moved, lines, rows, full)
         if not rows:
             return Idle(max(_QUANTUM_MS, int(min(1000 / self._rate, _LONGEST_IDLE_MS))))
-        return Reading(["".join(lines).encode()], rows, rows * _ROW_BYTES, full=full)
+        return Reading(["".join(lines).encode()], rows, rows * _ROW_BYTES, full=full, ranges=tuple(ranges))
 
     def backlog(self, now_ms: int) -> Collection[str]:
         """See Source."""
@@ -83,9 +85,10 @@ class RangeSource:
         """A batch of one split, whose next turn comes after the others'."""
         self._splits[split.split] = self._splits.pop(split.split)
         text = ["".join(lines).encode()]
+        ranges = (SplitRange(split.split, split.offset - rows, split.offset),)
         if split.offset == split.end:
-            return Reading(text, rows, rows * _ROW_BYTES, full, ended=(split.split,))
-        return Reading(text, rows, rows * _ROW_BYTES, full, split.split)
+            return Reading(text, rows, rows * _ROW_BYTES, full, ended=(split.split,), ranges=ranges)
+        return Reading(text, rows, rows * _ROW_BYTES, full, split.split, ranges=ranges)
 
     def _due(self, split: SplitState, now_ms: int) -> int:
         """Rows of a split that may be made now."""

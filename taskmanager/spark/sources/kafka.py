@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
-from lockgate_proto.messages import KafkaSource, KafkaStart, SplitState
+from lockgate_proto.messages import KafkaSource, KafkaStart, SplitRange, SplitState
 from lockgate_proto.splits import UNBOUNDED
 
 from taskmanager.spark.kafka_client import Kafka
@@ -126,10 +126,17 @@ class KafkaReader:
             self._consumer = None
 
     def _everything(self, budget_bytes: int) -> Reading | None:
-        messages = [message for name in tuple(self._live) for message in self._taken(name)]
+        before = {name: self._partitions[name].state.offset for name in self._live}
+        messages = [message for name in before for message in self._taken(name)]
         self._ended.clear()
         size, self._held_bytes = self._held_bytes, 0
-        return Reading(_table(messages), len(messages), size, size >= budget_bytes) if messages else None
+        if not messages:
+            return None
+        ranges = tuple(self._moved(name, offset) for name, offset in before.items())
+        return Reading(_table(messages), len(messages), size, size >= budget_bytes, ranges=ranges)
+
+    def _moved(self, name: str, start: int) -> SplitRange:
+        return SplitRange(name, start, self._partitions[name].state.offset)
 
     def _next_split(self, budget_bytes: int) -> Reading | None:
         """The records of one split; the splits take turns."""
@@ -137,12 +144,21 @@ class KafkaReader:
         for _ in range(len(self._live)):
             name = self._live[0]
             self._live.rotate(-1)
+            start = self._partitions[name].state.offset
             messages = self._taken(name)
             if messages:
                 size = sum(map(_size, messages))
                 self._held_bytes -= size
                 going_on = name if name in self._live else ""
-                return Reading(_table(messages), len(messages), size, is_full, going_on, self._told_ends())
+                return Reading(
+                    _table(messages),
+                    len(messages),
+                    size,
+                    is_full,
+                    going_on,
+                    self._told_ends(),
+                    (self._moved(name, start),),
+                )
         if self._ended:  # without records, but event time has to hear of it
             return Reading(SCHEMA.empty_table(), 0, 0, full=False, ended=self._told_ends())
         return None

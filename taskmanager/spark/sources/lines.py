@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow.fs as pafs
-from lockgate_proto.messages import FileFormat, FileSource, SplitState
+from lockgate_proto.messages import FileFormat, FileSource, SplitRange, SplitState
 
 from lockgate_process.storage import Location
 from taskmanager.spark.leaf import Form, LeafSpec
@@ -86,6 +86,7 @@ class LineSource:
         """See Source."""
         self._refresh(now_ms)
         pieces: list[bytes] = []
+        ranges: list[SplitRange] = []
         size = 0
         going_on = ""
         ended: list[str] = []
@@ -97,6 +98,7 @@ class LineSource:
             piece, used = self._read_piece(split, limit)
             if piece:
                 pieces.append(piece)
+                ranges.append(SplitRange(split.split, split.offset, split.offset + used))
             size += used
             if split.end < 0 or self._splits[split.split].offset < split.end:
                 if self._by_split and not piece:
@@ -109,7 +111,7 @@ class LineSource:
                 ended.append(split.split)
         if pieces or (self._by_split and ended):
             rows = sum(piece.count(b"\n") for piece in pieces)
-            return Reading(pieces, rows, size, bool(self._ready), going_on, tuple(ended))
+            return Reading(pieces, rows, size, bool(self._ready), going_on, tuple(ended), tuple(ranges))
         if self._complete and all(split.end >= 0 for split in self._splits.values()):
             return Exhausted()
         return Idle(UNASSIGNED_WAIT_MS if self._refresh_at_ms is None else max(1, self._refresh_at_ms - now_ms))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from lockgate_proto.messages import FileSource, SplitState
+from lockgate_proto.messages import FileSource, SplitRange, SplitState
 
 from lockgate_process.storage import Location
 from taskmanager.spark.leaf import Form, LeafSpec
@@ -71,13 +71,16 @@ class ParquetSource:
     def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:  # noqa: ARG002
         """See Source."""
         tables: list[pa.Table] = []
+        ranges: list[SplitRange] = []
         size = 0
         going_on = ""
         ended: tuple[str, ...] = ()
         while self._ready and size < budget_bytes:
             name = self._ready[0]
+            offset = self._splits[name].offset
             table, used = self._slice(self._splits[name], budget_bytes - size)
             tables.append(table)
+            ranges.append(SplitRange(name, offset, self._splits[name].offset))
             size += used
             if self._by_split:
                 is_done = self._splits[name].offset >= self._splits[name].end
@@ -86,7 +89,7 @@ class ParquetSource:
                 break
         if tables:
             table = pa.concat_tables(tables)
-            return Reading(table, table.num_rows, size, bool(self._ready), going_on, ended)
+            return Reading(table, table.num_rows, size, bool(self._ready), going_on, ended, tuple(ranges))
         return Exhausted() if self._complete else Idle(UNASSIGNED_WAIT_MS)
 
     def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from lockgate_proto.messages import SplitState
+from lockgate_proto.messages import SplitRange, SplitState
 
 from taskmanager.spark.leaf import Content, LeafSpec
 from taskmanager.task.program import Exhausted, Idle
@@ -22,7 +22,7 @@ class Reading:
     """A micro-batch's input. full: the budget was used up, so a larger one would have given more.
 
     Of a source that reads by split: split: the only one in it that goes on, empty for none; ended: those that it has
-    read to their ends.
+    read to their ends. ranges: what the records are, for messages.
     """
 
     content: Content
@@ -31,6 +31,7 @@ class Reading:
     full: bool
     split: str = ""
     ended: tuple[str, ...] = ()
+    ranges: tuple[SplitRange, ...] = ()
 
 
 class Source(Protocol):

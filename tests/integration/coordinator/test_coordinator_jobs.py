@@ -173,6 +173,27 @@ def test_a_job_with_a_storage_of_its_own_keeps_everything_there(
     assert run.exists() is retain
 
 
+def test_a_job_that_failed_keeps_its_newest_checkpoint_until_it_is_disposed_of(
+    leader: Coordinator,
+    api: Caller,
+    new_task_manager: NewTaskManager,
+    storage: Path,
+) -> None:
+    one = new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph(retain_after_end=False)))
+    api.until("job", lambda status: status.checkpoints_completed >= 2)
+    one.report(m.SubtaskPhase.SUBTASK_FAILED, m.FailureCause.USER_ERROR, "no such column")
+    failed = api.state("job", JobState.FAILED)
+    assert failed.failure is not None
+    assert failed.failure.cause is m.FailureCause.USER_ERROR
+    (kept,) = api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
+    poll(lambda: len(list(storage.rglob("chk-*/_metadata"))) == 1)
+    assert Path(kept.pointer.removeprefix("file://")).is_file()
+    api("DisposeSavepoint", m.DisposeSavepointRequest("job", kept.checkpoint_id))
+    assert api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints == ()
+    assert not list(storage.rglob("chk-*"))
+
+
 def test_a_storage_that_cannot_be_used_is_told_at_submission(api: Caller, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     backend = m.StateBackend(m.FilesystemBackend(str(tmp_path / "file" / "below")))

@@ -18,7 +18,7 @@ from taskmanager.runtime.failures import cause_of, text_of
 from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
 from taskmanager.spark.sinks.transaction import SinkContext
 from taskmanager.state.backend import InlineBackend
-from taskmanager.task.program import Unavailable, UserError
+from taskmanager.task.program import DataError, Unavailable, UserError
 from tests.postgresql_server import PASSWORD, PostgresqlServer
 
 pytestmark = pytest.mark.integration
@@ -153,7 +153,7 @@ def test_rows_and_ledger_are_one_transaction(
     postgresql.execute("ALTER TABLE t ADD CONSTRAINT small CHECK (n < 13)", url)
     append.write(rows(("a", 1), ("b", 13)))
     persisted(append, 1)
-    with pytest.raises(UserError, match='refused the rows: new row for relation "t" violates check constraint "small"'):
+    with pytest.raises(DataError, match='refused the rows: new row for relation "t" violates check constraint "small"'):
         append.commit(1)
     assert postgresql.execute("SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM lockgate_commits)", url) == [
         (0, 0)
@@ -358,7 +358,7 @@ def test_a_value_that_does_not_fit_is_one_sentence(
     append = sink(url)
     append.write(rows((value, 1)))
     persisted(append, 1)
-    with pytest.raises(UserError, match=re.escape(message)) as caught:
+    with pytest.raises(DataError, match=re.escape(message)) as caught:
         append.commit(1)
     assert "\n" not in str(caught.value)
 

@@ -179,6 +179,9 @@ class FakeProgram:
         """Nothing goes by the wall clock."""
         return Batch()
 
+    def place(self) -> None:
+        return None
+
     def wakes_at(self) -> int | None:
         """Never."""
         return None

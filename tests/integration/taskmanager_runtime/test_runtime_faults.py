@@ -32,7 +32,7 @@ from lockgate_proto.messages import (
 from taskmanager.exchange.outputs import RemoteOutput
 from taskmanager.runtime import control_client, subtask_task
 from taskmanager.runtime.task_manager import TaskManager
-from taskmanager.task.program import SnapshotTooLarge, StateUnreadable, UserError
+from taskmanager.task.program import DataError, SnapshotTooLarge, StateUnreadable, UserCodeFailed, UserError
 from tests.integration.taskmanager_runtime.fake_programs import FakeFactory, World, expected, word_count_graph
 from tests.integration.taskmanager_runtime.scripted_coordinator import WAIT_S, Leader, ScriptedCoordinator
 
@@ -100,15 +100,33 @@ def test_unreadable_state_is_reported_as_such(bench: Bench) -> None:
     assert (report.cause, report.error) == (FailureCause.STATE_UNREADABLE, "chk-3/x.state is missing")
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), SystemExit(3)])
-def test_an_unexpected_error_is_a_fault_with_a_short_traceback(bench: Bench, error: BaseException) -> None:
+@pytest.mark.parametrize(
+    ("error", "cause"), [(KeyError("x"), FailureCause.INTERNAL_ERROR), (SystemExit(3), FailureCause.FAULT)]
+)
+def test_an_unexpected_error_is_told_with_a_short_traceback(
+    bench: Bench, error: BaseException, cause: FailureCause
+) -> None:
     bench.world.fail_process = error  # type: ignore[assignment]
     bench.leader.deploy(1)
     bench.leader.assign(10)
     report = bench.coordinator.wait_for(SubtaskReport, where=lambda one: one.phase is FAILED)[0]
-    assert report.cause is FailureCause.FAULT
+    assert report.cause is cause
     assert report.error.startswith(type(error).__name__)
     assert "fake_programs.py" in report.error
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [(DataError("a cast"), FailureCause.DATA_ERROR), (UserCodeFailed("away"), FailureCause.USER_CODE)],
+)
+def test_what_depends_on_records_is_told_apart_from_what_is_wrong_without_any(
+    bench: Bench, error: Exception, cause: FailureCause
+) -> None:
+    bench.world.fail_process = error
+    bench.leader.deploy(1)
+    bench.leader.assign(10)
+    report = bench.coordinator.wait_for(SubtaskReport, where=lambda one: one.phase is FAILED)[0]
+    assert (report.cause, report.error) == (cause, str(error))
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SnapshotTooLarge("17 MiB, at most 16")])

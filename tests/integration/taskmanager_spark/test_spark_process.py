@@ -28,7 +28,7 @@ from lockgate_proto.messages import (
 
 from lockgate import Job as Pipeline
 from lockgate import ListState, MapState, ProcessFunction, ValueState
-from taskmanager.task.program import ProgramContext, StateUnreadable, UserError
+from taskmanager.task.program import DataError, ProgramContext, StateUnreadable, UserError
 
 pytestmark = pytest.mark.integration
 
@@ -322,7 +322,7 @@ class Misbehaves(ProcessFunction):
 )
 def test_what_a_function_does_wrong_is_told_in_a_sentence(job: Job, word: str, sentence: str) -> None:
     fed = Fed(job, "memory", of(Misbehaves()))
-    with pytest.raises(UserError, match=sentence) as told:
+    with pytest.raises(DataError, match=sentence) as told:
         fed.feed(("x", word, 0))
     assert "keyed" in str(told.value) or "process" in str(told.value)
     assert "Traceback" not in str(told.value)

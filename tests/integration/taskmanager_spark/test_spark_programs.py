@@ -17,6 +17,7 @@ from lockgate_proto.messages import (
     AggregateFunction,
     ConsoleSink,
     Edge,
+    FailurePlace,
     FileFormat,
     FileSink,
     FileSource,
@@ -28,13 +29,14 @@ from lockgate_proto.messages import (
     Partitioning,
     PythonTransform,
     RocksdbBackend,
+    SplitRange,
     StateBackend,
 )
 from pyspark import cloudpickle
 
 from taskmanager.spark.engine import SparkEngine
 from taskmanager.state.heap import HeapStore
-from taskmanager.task.program import SnapshotTooLarge, StateUnreadable, UserError
+from taskmanager.task.program import DataError, SnapshotTooLarge, StateUnreadable, UserCodeFailed, UserError
 
 from .graphs import HASH, WORDS, aggregate, count_by, graph, sql, text, vertex
 
@@ -428,10 +430,47 @@ def test_inputs_of_a_union_must_agree(job: Job, tmp_path: Path) -> None:
     assert "left sends (value string), right sends (value int32)" in message
 
 
-def test_data_that_breaks_the_query_is_a_user_error(job: Job, tmp_path: Path) -> None:
+def test_data_that_breaks_the_query_is_a_fault_of_the_data_that_names_where(job: Job, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\nx\n")
-    message = failing(job, graph(vertex("v", text(tmp_path / "f"), sql("SELECT CAST(value AS INT) AS n FROM input"))))
-    assert message.startswith("operator 'v1': The value 'x' of the type \"STRING\" cannot be cast to \"INT\"")
+    cast, more = sql("SELECT CAST(value AS INT) AS n FROM input"), sql("SELECT n + 1 AS n FROM input")
+    for operators in ((cast,), (cast, more)):
+        run = job(graph(vertex("v", text(tmp_path / "f"), *operators)))
+        with pytest.raises(DataError) as caught:
+            run.to_end()
+        message = str(caught.value)
+        assert message.startswith("operator 'v1': The value 'x' of the type \"STRING\" cannot be cast to \"INT\"")
+        assert message.endswith("(column 'value')")
+        assert "\n" not in message
+        (place,) = [one.place() for one in run.programs.values() if one.place().operator_id]
+        assert place == FailurePlace("v1", "value", (SplitRange("f", 0, 4),))
+        run.close()
+
+
+def test_what_a_python_function_raises_over_records_may_pass_or_not(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("1\nx\n")
+
+    def over_rows(raised: Exception) -> PythonTransform:
+        def each(batches: Any) -> Any:
+            for batch in batches:
+                if batch.num_rows:
+                    raise raised
+                yield batch
+
+        return PythonTransform(cloudpickle.dumps(lambda frame: frame.mapInArrow(each, frame.schema)))
+
+    expected: list[tuple[Exception, type[Exception]]] = [
+        (TimeoutError("no answer"), UserCodeFailed),
+        (ValueError("bad"), DataError),
+    ]
+    for raised, kind in expected:
+        run = job(graph(vertex("v", text(tmp_path / "f"), over_rows(raised))))
+        with pytest.raises(kind, match=f"operator 'v1': the Python function raised {type(raised).__name__}"):
+            run.to_end()
+        run.close()
+
+
+def test_a_planning_function_that_is_wrong_is_a_user_error(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("1\nx\n")
     bad = PythonTransform(cloudpickle.dumps(lambda frame: frame.nope()))
     assert "operator 'v1'" in failing(job, graph(vertex("v", text(tmp_path / "f"), bad)))
     none = PythonTransform(cloudpickle.dumps(lambda _: None))

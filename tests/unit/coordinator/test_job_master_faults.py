@@ -192,7 +192,8 @@ def test_a_user_error_fails_the_job_at_once_with_its_message() -> None:
     driver.fail(FailureCause.USER_ERROR, "column 'wrd' does not exist")
     result = driver.one(effects.PersistResult).result
     assert result.error == "count-0 on tm-a: column 'wrd' does not exist"
-    assert result.retained == ()
+    assert [one.checkpoint_id for one in result.retained] == [1]
+    assert (result.failure.cause, result.failure.vertex_id) == (FailureCause.USER_ERROR, "count")
     assert len(driver.sent(CancelAttempt)) == 2
 
 

@@ -136,17 +136,11 @@ CHECKPOINTS = (
 
 
 @pytest.mark.parametrize(
-    ("finished", "asked", "keep_all", "ids"),
-    [
-        (True, False, False, [3]),
-        (True, True, False, [3]),
-        (False, False, False, [3]),
-        (False, True, False, [4, 3]),
-        (False, False, True, [4, 3, 2]),
-    ],
+    ("keep_newest", "keep_all", "ids"),
+    [(False, False, [3]), (True, False, [4, 3]), (False, True, [4, 3, 2]), (True, True, [4, 3, 2])],
 )
-def test_what_outlives_a_job(finished: bool, asked: bool, keep_all: bool, ids: list[int]) -> None:
-    kept = retained_after_end(CHECKPOINTS, finished=finished, retain_after_end=asked, keep_all=keep_all)
+def test_what_outlives_a_job(keep_newest: bool, keep_all: bool, ids: list[int]) -> None:
+    kept = retained_after_end(CHECKPOINTS, keep_newest=keep_newest, keep_all=keep_all)
     assert [one.checkpoint_id for one in kept] == ids
 
 

@@ -110,3 +110,19 @@ def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(m.JobStatus("k", state=m.JobState.CANCELED)) == 0
     assert exit_code(m.JobStatus("k", state=m.JobState.FAILED, error="e")) == 1
     assert capsys.readouterr().err == "error: job k failed: e\n"
+
+
+def test_a_failure_is_shown_in_its_parts() -> None:
+    place = m.FailurePlace("sql-1", "amount", (m.SplitRange("a.csv", 0, 50),))
+    failure = m.JobFailure(m.FailureCause.DATA_ERROR, "read", 1, place, 3, 4)
+    assert views.job_json(replace(STATUS, failure=failure))["failure"] == {
+        "cause": "data_error",
+        "vertex": "read",
+        "subtask": 1,
+        "operator": "sql-1",
+        "column": "amount",
+        "read": [{"split": "a.csv", "start": 0, "end": 50}],
+        "times": 3,
+        "attempt": 4,
+    }
+    assert views.job_json(STATUS)["failure"] is None

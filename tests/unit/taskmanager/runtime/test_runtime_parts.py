@@ -39,7 +39,15 @@ from taskmanager.runtime.settings import TaskManagerSettings
 from taskmanager.runtime.uploads import SnapshotUploads
 from taskmanager.runtime.wiring import Wiring
 from taskmanager.task.events import UploadDone, UploadFailed
-from taskmanager.task.program import SnapshotTooLarge, StateUnreadable, UserError
+from taskmanager.task.program import (
+    DataError,
+    Defect,
+    SnapshotTooLarge,
+    StateUnreadable,
+    Unavailable,
+    UserCodeFailed,
+    UserError,
+)
 
 SETTINGS = TaskManagerSettings(zookeeper="127.0.0.1:2181", work_dir="scratch")
 ATTEMPT = AttemptId("job", "run", 1)
@@ -88,7 +96,15 @@ def test_a_wrong_setting_ends_the_process_with_one_line(capsys: pytest.CaptureFi
     ("error", "cause"),
     [
         (UserError("x"), FailureCause.USER_ERROR),
-        (RecordTooLarge("x"), FailureCause.USER_ERROR),
+        (DataError("x"), FailureCause.DATA_ERROR),
+        (RecordTooLarge("x"), FailureCause.DATA_ERROR),
+        (UserCodeFailed("x"), FailureCause.USER_CODE),
+        (Unavailable("x"), FailureCause.FAULT),
+        (Defect("x"), FailureCause.INTERNAL_ERROR),
+        (pa.ArrowInvalid("x"), FailureCause.INTERNAL_ERROR),
+        (KeyError("x"), FailureCause.INTERNAL_ERROR),
+        (MemoryError("x"), FailureCause.FAULT),
+        (RuntimeError("x"), FailureCause.FAULT),
         (StateUnreadable("x"), FailureCause.STATE_UNREADABLE),
         (ChannelBroken("x"), FailureCause.PEER_LOST),
         (OSError("x"), FailureCause.FAULT),

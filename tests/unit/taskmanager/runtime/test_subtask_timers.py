@@ -38,6 +38,9 @@ class Alarmed:
             self.has_fired.set()
         return Batch()
 
+    def place(self) -> None:
+        return None
+
     def wakes_at(self) -> int | None:
         self.questions += 1
         return self.alarm

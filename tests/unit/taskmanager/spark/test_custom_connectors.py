@@ -23,7 +23,7 @@ from taskmanager.spark.sinks.transaction import SinkContext
 from taskmanager.spark.sources.custom import ConnectorFailed, CustomReader, discover
 from taskmanager.spark.sources.reading import Reading
 from taskmanager.state.backend import InlineBackend
-from taskmanager.task.program import Exhausted, Idle, StateUnreadable, UserError
+from taskmanager.task.program import DataError, Exhausted, Idle, StateUnreadable, UserError
 from tests.connectors import JsonFolder, Squares
 
 SCHEMA = pa.schema([("split", pa.string()), ("n", pa.int64()), ("square", pa.int64())])
@@ -114,6 +114,10 @@ def raising(*_: object) -> Any:
     raise ConnectionError("no route")
 
 
+def puzzled(*_: object) -> Any:
+    raise KeyError("n")
+
+
 def given(value: Any) -> Callable[..., Any]:
     return lambda *_: value
 
@@ -124,15 +128,17 @@ def given(value: Any) -> Callable[..., Any]:
         ("open", raising, ConnectorFailed, "open() raised ConnectionError: no route"),
         ("plan", raising, ConnectorFailed, "plan() raised ConnectionError: no route"),
         ("read", raising, ConnectorFailed, "read() raised ConnectionError: no route"),
-        ("plan", given(-1), UserError, "plan('a', 0, 100) returned -1; it returns the end of the range"),
-        ("plan", given(1.5), UserError, "plan('a', 0, 100) returned 1.5"),
-        ("plan", given(True), UserError, "plan('a', 0, 100) returned True"),
-        ("read", given([1]), UserError, "read() returned a list; it returns a pyarrow Table or a DataFrame"),
-        ("read", given(pa.table({"n": [1]})), UserError, "has no column 'split', which the source's schema has"),
+        ("read", puzzled, DataError, "read() raised KeyError: 'n'"),
+        ("open", puzzled, ConnectorFailed, "open() raised KeyError: 'n'"),
+        ("plan", given(-1), DataError, "plan('a', 0, 100) returned -1; it returns the end of the range"),
+        ("plan", given(1.5), DataError, "plan('a', 0, 100) returned 1.5"),
+        ("plan", given(True), DataError, "plan('a', 0, 100) returned True"),
+        ("read", given([1]), DataError, "read() returned a list; it returns a pyarrow Table or a DataFrame"),
+        ("read", given(pa.table({"n": [1]})), DataError, "has no column 'split', which the source's schema has"),
         (
             "read",
             given(pa.table({"split": ["a"], "n": ["x"], "square": [1]})),
-            UserError,
+            DataError,
             "split 'a' does not fit the source's schema",
         ),
     ],
@@ -144,7 +150,7 @@ def test_what_goes_wrong_is_a_sentence(method: str, answer: Any, kind: type[Exce
         source.read(10_000, 0)
     assert str(caught.value).startswith(WHERE)
     assert sentence in str(caught.value)
-    assert cause_of(caught.value) is (FailureCause.FAULT if kind is ConnectorFailed else FailureCause.USER_ERROR)
+    assert cause_of(caught.value) is (FailureCause.USER_CODE if kind is ConnectorFailed else FailureCause.DATA_ERROR)
 
 
 def test_splits_are_discovered_beyond_those_that_are_known() -> None:
@@ -225,7 +231,7 @@ def test_a_sink_that_raises_is_a_fault_with_its_words(tmp_path: Path) -> None:
     folder.commit = raising  # type: ignore[method-assign]
     with pytest.raises(ConnectorFailed, match=r"commit\(\) raised") as caught:
         sink.commit(2)
-    assert cause_of(caught.value) is FailureCause.FAULT
+    assert cause_of(caught.value) is FailureCause.USER_CODE
 
 
 def test_closing_never_gets_in_the_way(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

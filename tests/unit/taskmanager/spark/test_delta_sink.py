@@ -27,7 +27,7 @@ from taskmanager.spark.sinks.delta_log import DeltaLog
 from taskmanager.spark.sinks.delta_store import located, s3_options
 from taskmanager.spark.sinks.transaction import SinkContext
 from taskmanager.state.backend import InlineBackend
-from taskmanager.task.program import StateUnreadable, Unavailable, UserError
+from taskmanager.task.program import DataError, StateUnreadable, Unavailable, UserError
 from tests.unit.taskmanager.spark.delta_tables import rows_of
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -371,7 +371,7 @@ def test_columns_that_the_rows_lack_are_null_and_null_where_it_is_forbidden_is_t
     assert rows_of(tmp_path) == [{"k": "a", "n": 1, "more": None}]
     sink.write(rows(("b", None)))
     with pytest.raises(
-        UserError, match=r"a row has NULL in column 'k', which the Delta table file://\S+ forbids; filter"
+        DataError, match=r"a row has NULL in column 'k', which the Delta table file://\S+ forbids; filter"
     ):
         sink.write(rows(("b", 1), (None, 2)))
 
@@ -393,7 +393,7 @@ def test_null_in_a_column_in_which_a_table_made_meanwhile_forbids_it_is_told_at_
     staged_rows(sink, 2, (None, 2))
     table_with(tmp_path, Field("k", "string", nullable=False), N)
     sink.commit(1)
-    with pytest.raises(UserError, match=r"forbids NULL in column 'k', of which the rows have some; filter such rows"):
+    with pytest.raises(DataError, match=r"forbids NULL in column 'k', of which the rows have some; filter such rows"):
         sink.commit(2)
     assert found(tmp_path) == [("a", 1)]
 

@@ -19,7 +19,7 @@ from taskmanager.spark.sinks.kafka_direct import DirectKafkaSink
 from taskmanager.spark.sinks.kafka_ledger import KafkaLedger, LedgerPlace
 from taskmanager.spark.sinks.transaction import Owner, Sink, SinkContext
 from taskmanager.state.backend import FileBackend
-from taskmanager.task.program import StateUnreadable, Unavailable, UserError
+from taskmanager.task.program import DataError, StateUnreadable, Unavailable, UserError
 from tests.kafka_broker import KafkaBroker
 
 SCHEMA = pa.schema([("k", pa.string()), ("value", pa.binary())])
@@ -180,7 +180,7 @@ def test_a_record_that_is_too_large_is_the_authors_and_leaves_nothing(place: Pla
     sink = place.attempt(options={"message.max.bytes": "2000"})
     sink.write(rows("x" * 3_000))
     place.persist(sink, 1)
-    with pytest.raises(UserError, match=r"did not take the rows of checkpoint 1: .*[Mm]essage size too large"):
+    with pytest.raises(DataError, match=r"did not take the rows of checkpoint 1: .*[Mm]essage size too large"):
         sink.commit(1)
     assert place.visible() == []
 

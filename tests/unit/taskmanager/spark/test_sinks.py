@@ -30,7 +30,7 @@ from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
 from taskmanager.spark.sinks.sql import last_per_key
 from taskmanager.spark.sinks.transaction import SinkContext
 from taskmanager.state.backend import FileBackend, InlineBackend
-from taskmanager.task.program import StateUnreadable, Unavailable, UserError
+from taskmanager.task.program import DataError, StateUnreadable, Unavailable, UserCodeFailed, UserError
 from tests.unit.taskmanager.spark.object_store import ObjectStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -374,7 +374,7 @@ def test_rows_and_ledger_are_one_transaction(tmp_path: Path) -> None:
         database.execute("CREATE TRIGGER no BEFORE INSERT ON t WHEN NEW.n = 13 BEGIN SELECT RAISE(ABORT, 'no 13'); END")
     sink.write(rows(("a", 1), ("b", 13)))
     persisted(sink, 1)
-    with pytest.raises(UserError, match="refused the rows: no 13"):
+    with pytest.raises(DataError, match="refused the rows: no 13"):
         sink.commit(1)
     with sqlite3.connect(tmp_path / "db") as database:
         assert database.execute("SELECT count(*) FROM t").fetchone() == (0,)
@@ -464,7 +464,7 @@ def test_a_wrong_key_and_a_null_key_are_refused(tmp_path: Path) -> None:
         sql(tmp_path, keys=("nope",)).prepare(SCHEMA)
     sink = sql(tmp_path)
     sink.prepare(SCHEMA)
-    with pytest.raises(UserError, match="NULL in key column 'k'"):
+    with pytest.raises(DataError, match="NULL in key column 'k'"):
         sink.write(rows((None, 1)))
 
 
@@ -494,11 +494,15 @@ def test_a_function_that_raises_is_a_fault_that_keeps_its_message() -> None:
     persisted(sink, 7)
     with pytest.raises(FunctionFailed, match=r"operator 'op': .* raised ConnectionError: no route for 7") as raised:
         sink.commit(7)
-    assert cause_of(raised.value) is FailureCause.FAULT
+    assert cause_of(raised.value) is FailureCause.USER_CODE
 
 
-def test_a_function_whose_task_raises_is_a_fault_and_a_wrong_query_is_not() -> None:
-    raising: list[Exception] = [PythonException("ConnectionError: no route"), AnalysisException("no such column")]
+def test_a_function_whose_task_raises_may_pass_and_what_it_makes_of_the_rows_does_not() -> None:
+    raising: list[Exception] = [
+        PythonException("ConnectionError: no route"),
+        AnalysisException("no such column"),
+        KeyError("no such column"),
+    ]
 
     def failing(*_: object) -> None:
         raise raising[0]
@@ -506,11 +510,12 @@ def test_a_function_whose_task_raises_is_a_fault_and_a_wrong_query_is_not() -> N
     sink = ForeachBatchCaller(context(), failing, lambda table: table)
     sink.write(rows(("a", 1)))
     sink.seal(7)
-    with pytest.raises(FunctionFailed, match="no route"):
+    with pytest.raises(UserCodeFailed, match="no route"):
         sink.commit(7)
-    raising.pop(0)
-    with pytest.raises(UserError, match="no such column"):
-        sink.commit(7)
+    for _ in range(2):
+        raising.pop(0)
+        with pytest.raises(DataError, match="no such column"):
+            sink.commit(7)
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "nosuch://x"])

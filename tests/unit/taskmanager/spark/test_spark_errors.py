@@ -1,4 +1,4 @@
-"""Which failures of Spark are the author's to mend, and which a restart may get over."""
+"""Which failures of Spark are the author's, which are of the data, and which are of the surroundings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, cast
 import grpc
 import pytest
 from lockgate_proto.messages import FailureCause
-from pyspark.errors import ParseException, PySparkException
+from pyspark.errors import AnalysisException, ArithmeticException, ParseException, PySparkException
 
 from taskmanager.runtime.failures import cause_of
 from taskmanager.spark.chain import _python
 from taskmanager.spark.connect import clone_session
-from taskmanager.spark.errors import EngineError, explained, lost_session, sentence
-from taskmanager.task.program import ProgramError, UserError
+from taskmanager.spark.errors import EngineDefect, EngineError, explained, lost_session, sentence
+from taskmanager.task.program import DataError, ProgramError, UserCodeFailed, UserError
 
+TRACEBACK = "Traceback (most recent call last):"
 TRACE = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
 STATE_BELOW = (
     TRACE + "Caused by: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] no. SQLSTATE: 22012" + TRACE
@@ -53,10 +54,47 @@ def raised(error: PySparkException) -> ProgramError:
         ("api.python.PythonException", "Traceback (most recent call last):\nValueError: bad"),
     ],
 )
-def test_a_task_that_fails_on_its_data_is_the_authors_error(kind: str, message: str) -> None:
+def test_a_task_that_fails_on_its_data_is_a_fault_of_the_data(kind: str, message: str) -> None:
     error = raised(stage_failure(f"org.apache.spark.{kind}", message))
-    assert isinstance(error, UserError)
-    assert cause_of(error) == FailureCause.USER_ERROR
+    assert isinstance(error, DataError)
+    assert cause_of(error) == FailureCause.DATA_ERROR
+
+
+def test_code_of_the_authors_that_raises_what_may_pass_is_told_apart() -> None:
+    for raised_there in ("TimeoutError: no answer", "requests.exceptions.ConnectionError: away", "my.Odd"):
+        error = raised(stage_failure("org.apache.spark.api.python.PythonException", f"{TRACEBACK}\n{raised_there}"))
+        assert isinstance(error, UserCodeFailed), raised_there
+        assert cause_of(error) == FailureCause.USER_CODE
+
+
+def test_a_query_that_is_wrong_without_any_record_stays_the_authors_error_while_records_run() -> None:
+    with pytest.raises(UserError), explained("operator 'x'", on_records=True):
+        raise AnalysisException("[TABLE_OR_VIEW_NOT_FOUND] t is not there.")
+    with pytest.raises(DataError), explained("operator 'x'", on_records=True):
+        raise ArithmeticException("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012")
+    with pytest.raises(UserError), explained("operator 'x'"):
+        raise ArithmeticException("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012")
+
+
+def test_a_data_error_knows_the_query_and_the_part_of_it() -> None:
+    text = "[CAST_INVALID_INPUT] No. SQLSTATE: 22018\n== SQL (line 1, position 8) ==\nSELECT CAST(n AS INT) AS m\n"
+    error = raised(stage_failure("org.apache.spark.SparkNumberFormatException", f"{text}       ^^^^^^^^^^^^^^\n"))
+    assert isinstance(error, DataError)
+    assert (error.query, error.fragment) == ("SELECT CAST(n AS INT) AS m", "CAST(n AS INT)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("org.apache.spark.SparkException", "[INTERNAL_ERROR] Something is wrong. SQLSTATE: XX000"),
+        ("java.lang.ClassCastException", "class A cannot be cast to class B"),
+        ("scala.MatchError", "VariantType (of class X)"),
+    ],
+)
+def test_a_mistake_of_sparks_own_is_told_from_its_surroundings(kind: str, message: str) -> None:
+    error = raised(stage_failure(kind, message))
+    assert isinstance(error, EngineDefect)
+    assert cause_of(error) == FailureCause.INTERNAL_ERROR
 
 
 @pytest.mark.parametrize(
@@ -65,7 +103,6 @@ def test_a_task_that_fails_on_its_data_is_the_authors_error(kind: str, message: 
         ("SparkException", "Python worker exited unexpectedly (crashed). Consider setting 'spark.python.worker"),
         ("SparkException", "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file f. SQLSTATE: KD001"),
         ("SparkException", "[TASK_WRITE_FAILED] Task failed while writing rows. SQLSTATE: 58030"),
-        ("SparkException", "[INTERNAL_ERROR] Something is wrong. SQLSTATE: XX000"),
         ("SparkRuntimeException", "[INTERNAL_ERROR_STORAGE] A block is lost. SQLSTATE: XX000"),
         ("memory.SparkOutOfMemoryError", "[UNABLE_TO_ACQUIRE_MEMORY] Got 0 bytes. SQLSTATE: 53200"),
         ("sql.execution.UnknownException", "of a kind that is not known"),

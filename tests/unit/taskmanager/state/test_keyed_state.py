@@ -17,7 +17,7 @@ from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate
 from taskmanager.state import stored
 from taskmanager.state.keyed import KeyedState
 from taskmanager.state.layout import parts
-from taskmanager.task.program import StateUnreadable, UserError
+from taskmanager.task.program import DataError, StateUnreadable, UserError
 
 COUNT, SUM, MIN, MAX, AVG = (AggregateFunction(n) for n in (1, 2, 3, 4, 5))
 
@@ -135,7 +135,7 @@ def test_a_key_twice_in_one_batch_counts_twice_and_comes_out_once() -> None:
 def test_an_overflow_is_an_error_and_never_wraps(function: Any, kind: pa.DataType, big: int) -> None:
     state = state_of(function, kind)
     state.merge(partial(state, ["x"], [big]))
-    with pytest.raises(UserError, match=r"'out'.*64-bit"):
+    with pytest.raises(DataError, match=r"'out'.*64-bit"):
         state.merge(partial(state, ["x"], [big]))
 
 
@@ -143,7 +143,7 @@ def test_a_decimal_overflow_is_an_error() -> None:
     state = state_of(SUM, pa.decimal128(38, 0))
     big = Decimal("9" * 38)
     state.merge(partial(state, ["x"], [big]))
-    with pytest.raises(UserError, match="does not fit"):
+    with pytest.raises(DataError, match="does not fit"):
         state.merge(partial(state, ["x"], [big]))
 
 

@@ -28,7 +28,7 @@ from taskmanager.state.backend import make_backend
 from taskmanager.state.scratch import ScratchFolder
 from taskmanager.state.store import KeyedStore, StoreSpec
 from taskmanager.state.stores import StoreMaker
-from taskmanager.task.program import SnapshotOrder, StateUnreadable, UserError
+from taskmanager.task.program import DataError, SnapshotOrder, StateUnreadable, UserError
 
 BACKENDS = {
     "memory": StateBackend(MemoryBackend()),
@@ -202,10 +202,10 @@ def test_an_empty_batch_changes_nothing(bench: Bench) -> None:
     assert shown(again, ("a", 1)) == {"a": (0, None)}
 
 
-def test_a_sum_that_leaves_its_range_is_the_authors_error(bench: Bench) -> None:
+def test_a_sum_that_leaves_its_range_is_a_fault_of_the_data(bench: Bench) -> None:
     store = bench.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 2**62)))
-    with pytest.raises(UserError, match=r"'total'.*64-bit"):
+    with pytest.raises(DataError, match=r"'total'.*64-bit"):
         store.merge(sums(("a", 1, 2**62)))
 
 
