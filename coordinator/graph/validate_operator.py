@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -42,6 +43,10 @@ from coordinator.graph.validate_join import join_problems
 from coordinator.graph.validate_kafka import sink_problems, source_problems
 
 _DATABASES = ("sqlite", "postgresql")
+# A column may be called `distinct`: then an operator follows it. Task managers look at what Spark makes of the text.
+_QUANTIFIED = re.compile(
+    r"\s*DISTINCT(\s*[(`\"']|\s+(?!(AND|BETWEEN|COLLATE|DIV|I?LIKE|IN|IS|NOT|OR|REGEXP|RLIKE)\b)\w)", re.IGNORECASE
+)
 
 
 def operator_problems(operator: Operator) -> Iterator[str]:
@@ -131,6 +136,11 @@ def _aggregate(position: int, aggregate: Aggregate) -> Iterator[str]:
         yield f"has an aggregate without a function ({name}): choose COUNT, SUM, MIN, MAX or AVG."
     elif aggregate.function is not AggregateFunction.COUNT and not aggregate.input.strip():
         yield f"has a {aggregate.function.name} of nothing ({name}): it needs an input expression."
+    elif _QUANTIFIED.match(aggregate.input):
+        yield (
+            f"has DISTINCT inside an aggregate ({name}: {aggregate.input.strip()!r}), which cannot be computed in "
+            "parts that are added up: deduplicate by key and value first, then aggregate."
+        )
 
 
 def _keyed_process(kind: KeyedProcess) -> Iterator[str]:

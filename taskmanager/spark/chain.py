@@ -6,28 +6,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lockgate_proto.messages import (
-    Aggregate,
-    AggregateFunction,
     EventTime,
     IntervalJoin,
     JoinSide,
-    KeyedAggregate,
     Operator,
     PythonTransform,
-    SessionWindow,
     SqlTransform,
 )
 from py4j.protocol import Py4JError
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
-from pyspark.sql.functions import expr
 
 from taskmanager.spark import connect, event_time
 from taskmanager.spark.errors import explained, lost_session, sentence
 from taskmanager.spark.leaf import DataFrame
+from taskmanager.spark.passable import key_refusal
 from taskmanager.spark.session import is_connect
-from taskmanager.state.layout import EVENT_TIME, HASH, PANE, ROWS, Fold, folds, parts, with_bounds
-from taskmanager.state.windows import shape_of
+from taskmanager.state.layout import EVENT_TIME, HASH
 from taskmanager.task.program import UserCodeFailed, UserError
 
 INPUT_VIEW = "input"
@@ -90,43 +85,6 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def partial_aggregate(operator: Operator, where: str) -> Callable[[DataFrame], DataFrame]:
-    """Rows to partial aggregates per key, see `state.layout`. Raises UserError when built on unknown columns."""
-    kind = operator.kind
-    assert isinstance(kind, KeyedAggregate)
-    window = kind.window
-    if window is not None and isinstance(window.kind, SessionWindow):
-        kind = with_bounds(kind)
-    keys = list(kind.keys)
-    shape = None if window is None else shape_of(window)
-    for one in kind.aggregates:
-        if not folds(one):
-            raise UserError(f"{named(operator)}: aggregate '{one.output}' has a function this version does not know")
-
-    def build(frame: DataFrame) -> DataFrame:
-        require_columns(frame, keys, where)
-        computed = [f"count(1) AS {ROWS}"]
-        for part in parts(kind):
-            if part.column != ROWS:
-                computed.append(f"{_part_sql(kind.aggregates[part.aggregate], part.fold)} AS {part.column}")
-        panes = []
-        if window is not None and shape is not None:
-            frame = event_time.with_panes(frame, window.event_time, shape, named(operator))
-            panes = [frame[PANE]]
-        with explained(named(operator), frame.columns):
-            grouped = frame.groupBy(*[frame[quoted(key)].alias(key) for key in keys], *panes)
-            result = grouped.agg(*[expr(one) for one in computed])
-            names = [
-                *map(quoted, keys),
-                f"{hash_sql(keys)} AS {HASH}",
-                *[quoted(name) for name in result.columns[len(keys) :]],
-            ]
-            result = result.selectExpr(*names)
-            return result if keys else result.where(f"{ROWS} > 0")
-
-    return build
-
-
 def joinable(operator: Operator, side: JoinSide, where: str) -> Callable[[DataFrame], DataFrame]:
     """Adds what an interval join finds rows by: the hash of their keys, and their time in milliseconds.
 
@@ -174,15 +132,13 @@ def with_key_groups(columns: Sequence[tuple[str, Sequence[str], int, str]]) -> C
 
 def require_columns(frame: DataFrame, keys: Sequence[str], where: str) -> None:
     """Raises UserError when a key is not a column of `frame` (Spark ignores case) or cannot be a key."""
-    types = {name.lower(): kind for name, kind in frame.dtypes}
+    types = {one.name.lower(): one.dataType for one in frame.schema.fields}
     for key in keys:
         kind = types.get(key.lower())
         if kind is None:
             raise UserError(f"{where}: unknown key column '{key}'; the columns are: {', '.join(frame.columns)}")
-        if kind.startswith(("array", "map", "struct", "variant")):
-            raise UserError(
-                f"{where}: column '{key}' of type {kind} cannot be a key; use a plain value, say a field of it"
-            )
+        if why := key_refusal(kind):
+            raise UserError(f"{where}: key column '{key}' {why}")
 
 
 def _sql(frame: DataFrame, query: str, where: str) -> DataFrame:
@@ -214,14 +170,3 @@ def _python(frame: DataFrame, function: Callable[..., Any], where: str) -> DataF
             raise UserError(f"{where}: the Python function returned a {type(result).__name__}, not a DataFrame")
         result.columns  # noqa: B018
         return result
-
-
-def _part_sql(aggregate: Aggregate, fold: Fold) -> str:
-    expression = aggregate.input
-    if fold is Fold.COUNT:
-        return f"count({expression or 1})"
-    if not expression.strip():
-        raise UserError(f"aggregate '{aggregate.output}': {aggregate.function.name.lower()} needs an input expression")
-    if aggregate.function is AggregateFunction.AVG:
-        return f"sum(CAST({expression} AS DOUBLE))"
-    return f"{fold.value}({expression})"

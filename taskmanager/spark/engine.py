@@ -6,6 +6,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,7 +55,7 @@ from taskmanager.spark.join_head import JoinHead
 from taskmanager.spark.keyed import process
 from taskmanager.spark.keyed.process import ProcessStores
 from taskmanager.spark.layout import ChainLayout, check, is_keyed, is_source, stages_of
-from taskmanager.spark.leaf import Form, Leaf, LeafSpec, SlotLeaf, TableLeaf, arrow_schema
+from taskmanager.spark.leaf import Form, Leaf, LeafSpec, SlotLeaf, TableLeaf, passable_schema
 from taskmanager.spark.master import NOBODY, Driver
 from taskmanager.spark.outputs import DEFAULT_MAX_PARALLELISM, LATE, Outputs, out_edges
 from taskmanager.spark.program import ChainProgram
@@ -306,22 +307,23 @@ class SparkEngine:
             declared = self._declared(kind.schema, named(operator), bench)
             return CustomReader(kind, declared, named(operator), by_split)
         assert isinstance(kind, FileSource)
-        declared = self._declared(kind.schema, named(operator), bench) if kind.schema else None
         if kind.format == FileFormat.PARQUET:
+            declared = self._declared(kind.schema, named(operator), bench) if kind.schema else None
             return ParquetSource(kind, declared, by_split)
         if kind.format == FileFormat.TEXT:
             return LineSource(kind, ("value",), by_split)
         if kind.format not in (FileFormat.CSV, FileFormat.JSON_LINES):
             raise UserError(f"{named(operator)} has no file format")
-        if declared is None:
+        if not kind.schema:
             raise UserError(
                 f"{named(operator)}: {kind.format.name} needs a schema, for example 'id BIGINT, name STRING'"
             )
-        return LineSource(kind, declared.names, by_split)
+        with _declared_well(kind.schema, named(operator)):  # of types that need not leave Spark
+            return LineSource(kind, bench.session.createDataFrame([], kind.schema).columns, by_split)
 
     def _declared(self, ddl: str, where: str, bench: Workbench) -> pa.Schema:
-        with explained(f"{where}: the schema '{ddl}' is wrong"):
-            return arrow_schema(bench.session.createDataFrame([], ddl))
+        with _declared_well(ddl, where):
+            return passable_schema(bench.session.createDataFrame([], ddl), f"{where}: its schema")
 
     def _sink(self, context: ProgramContext, bench: Workbench, operator: Operator) -> Sink:
         subtask, attempt = context.subtask, context.subtask.attempt or AttemptId()
@@ -368,6 +370,10 @@ class SparkEngine:
 def _warm_query(frame: Any) -> Any:
     words = frame.selectExpr("explode(split(value, ' ')) AS word")
     return words.groupBy("word").count().selectExpr("CAST(pmod(xxhash64(word), 128) AS INT) AS kg", "*")
+
+
+def _declared_well(ddl: str, where: str) -> AbstractContextManager[None]:
+    return explained(f"{where}: the schema '{ddl}' is wrong")
 
 
 def _vertex(graph: JobGraph, vertex_id: str) -> Vertex:

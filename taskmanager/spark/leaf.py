@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from taskmanager.task.program import UserError
+from taskmanager.spark.passable import require_passable
 
 DataFrame = Any  # pyspark.sql.DataFrame, classic or Connect
 Session = Any
@@ -198,15 +198,12 @@ class TableLeaf:
         self._content = ()
 
 
-def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """The schema of `frame.toArrow()`, every column nullable. Raises UserError for columns that cannot leave."""
-    for field_ in frame.schema.fields:
-        if field_.dataType.typeName() == "void":
-            raise UserError(f"column '{field_.name}' has no type, it is always NULL: give it one with CAST(... AS ...)")
-    names = [field_.name for field_ in frame.schema.fields]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise UserError(f"two columns are named '{doubled[0]}': give one of them another name with AS")
+def passable_schema(frame: DataFrame, where: str) -> pa.Schema:
+    """The schema of `frame.toArrow()`, every column nullable. Raises UserError for columns that cannot leave.
+
+    where: the operator, in front of messages.
+    """
+    require_passable(frame.schema, where)
     schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
     # Every column may be NULL: what another vertex of a union sends is not known here
     return pa.schema([pa.field(field_.name, field_.type) for field_ in schema])

@@ -20,8 +20,9 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
-from taskmanager.spark.chain import hashed, joinable, partial_aggregate, with_key_groups
+from taskmanager.spark.chain import hashed, joinable, with_key_groups
 from taskmanager.spark.leaf import DataFrame, Form, LeafSpec
+from taskmanager.spark.partials import PartialAggregate
 from taskmanager.spark.plan import Plan
 from taskmanager.spark.workbench import Workbench
 from taskmanager.state.layout import HASH, ROWS
@@ -87,7 +88,7 @@ def _preparation(edge: Edge, target: Vertex, where: str) -> tuple[Transform | No
     if first is None or edge.partitioning != Partitioning.HASH:
         return None, False
     if isinstance(first.kind, KeyedAggregate):
-        return partial_aggregate(first, where), True
+        return PartialAggregate(first, where), True
     if isinstance(first.kind, IntervalJoin):
         return joinable(first, edge.join_side, where), False
     if isinstance(first.kind, KeyedProcess | Deduplicate):

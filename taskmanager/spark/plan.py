@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from taskmanager.spark.errors import explained
-from taskmanager.spark.leaf import Content, DataFrame, Leaf, arrow_schema
+from taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
 
 LOG = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Plan:
         leaf.prepare()
         self._frame = build(leaf.frame())
         with explained(where):
-            self.schema = arrow_schema(self._frame)
+            self.schema = passable_schema(self._frame, where)
             self.repeatable = leaf.repeatable and keeps_nothing(self._frame)
         if not self.repeatable:
             LOG.info("%s: its plan keeps results or fixed values, so it is made anew for every micro-batch", where)

@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from taskmanager.spark.chain import loaded, named
 from taskmanager.spark.errors import explained
 from taskmanager.spark.keyed import handles, runner
-from taskmanager.spark.leaf import DataFrame, Form, LeafSpec, arrow_schema
+from taskmanager.spark.leaf import DataFrame, Form, LeafSpec, passable_schema
 from taskmanager.spark.plan import Plan
 from taskmanager.spark.workbench import Workbench
 from taskmanager.state.layout import HASH
@@ -259,7 +259,7 @@ def _described(plan: ProcessPlan) -> dict[str, str]:
 
 def _declared(bench: Workbench, ddl: str, what: str) -> pa.Schema:
     with explained(f"{what} '{ddl}' is wrong"):
-        return arrow_schema(bench.session.createDataFrame([], ddl))
+        return passable_schema(bench.session.createDataFrame([], ddl), what)
 
 
 def _without_hash(schema: pa.Schema) -> pa.Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Collection, Sequence
 
@@ -16,6 +17,7 @@ from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from taskmanager.task.program import Exhausted, Idle, UserError
 
 # What only the author can mend; any other OSError of the storage may be over at the next attempt.
+_SPARK_SCHEMA, _COLLATIONS = b"org.apache.spark.sql.parquet.row.metadata", "__COLLATIONS"
 _WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
 
 
@@ -115,10 +117,13 @@ class ParquetSource:
     def _schema_of_first(self, names: Sequence[str]) -> pa.Schema | None:
         for name in names:
             try:
-                return _spark_types(self._opened(name).schema_arrow)
+                found = self._opened(name).schema_arrow
             except UserError:
                 if not self._source.continuous:
                     raise
+            else:
+                _require_plain_order(name, found)
+                return _spark_types(found)
         return None  # continuous: what is there is still being written
 
     def _slice(self, split: SplitState, budget_bytes: int) -> tuple[pa.Table, int]:
@@ -161,6 +166,18 @@ class ParquetSource:
             return table.select(self._schema.names).cast(self._schema)
         except (pa.ArrowException, ValueError) as error:
             raise UserError(f"the source file {name} does not fit the schema of the source: {error}") from error
+
+
+def _require_plain_order(name: str, schema: pa.Schema) -> None:
+    """Raises UserError for text that Spark would compare by a collation, as it has noted in the file."""
+    noted = json.loads((schema.metadata or {}).get(_SPARK_SCHEMA, b"{}"))
+    for field in noted.get("fields", ()):
+        collations = field.get("metadata", {}).get(_COLLATIONS)
+        if collations:
+            raise UserError(
+                f"the source file {name}: column '{field['name']}' has the collation {next(iter(collations.values()))};"
+                " here text is compared byte by byte: if that is right, say so with schema=, in which it is a STRING"
+            )
 
 
 def _row_group_at(file: pq.ParquetFile, row: int) -> tuple[int, int]:

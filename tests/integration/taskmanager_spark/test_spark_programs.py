@@ -405,7 +405,8 @@ def test_mistakes_are_told_in_one_sentence_at_the_start(job: Job, tmp_path: Path
     key = failing(job, graph(vertex("v", source), end, edges=by_word))
     assert key == "edge v -> end: unknown key column 'word'; the columns are: value"
     bad_sum = graph(vertex("v", source, WORDS), vertex("end", aggregate(("word",), s=(SUM, "nope"))), edges=by_word)
-    assert failing(job, bad_sum) == "operator 'end0': unknown column 'nope'; the input has the columns: word"
+    unknown = "operator 'end0': aggregate 's' of 'nope': unknown column 'nope'; the input has the columns: word"
+    assert failing(job, bad_sum) == unknown
     no_number = graph(
         vertex("v", source, WORDS), vertex("end", aggregate(("word",), s=(MAX, "array(word)"))), edges=by_word
     )

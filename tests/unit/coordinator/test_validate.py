@@ -326,12 +326,21 @@ def test_operator_settings(kind: Any, expected: str) -> None:
             KeyedAggregate(keys=("k",), aggregates=(Aggregate("n", AggregateFunction.SUM, " "),)),
             "has a SUM of nothing ('n')",
         ),
+        *(
+            (KeyedAggregate(keys=("k",), aggregates=(replace(COUNT_N, input=text),)), "DISTINCT inside an aggregate")
+            for text in ("DISTINCT k", " distinct(k)", "Distinct\tk % 5", "DISTINCT `k`", "DISTINCT a, b")
+        ),
         (KeyedAggregate(keys=("k",), aggregates=(replace(COUNT_N, output="K"),)), "2 result columns named 'k'"),
         (KeyedAggregate(keys=("k",), aggregates=(COUNT_N, COUNT_N)), "2 result columns named 'n'"),
     ],
 )
 def test_aggregate_settings(kind: KeyedAggregate, expected: str) -> None:
     assert expected in only_problem(aggregated(kind))
+
+
+@pytest.mark.parametrize("text", ["distinct", "distinct + 1", "distinct IS NULL", "distinct_k", "distinct div 2"])
+def test_a_column_may_be_called_distinct(text: str) -> None:
+    assert validate(aggregated(KeyedAggregate(keys=("k",), aggregates=(replace(COUNT_N, input=text),)))) == ()
 
 
 def keyed(kind: KeyedProcess | Deduplicate, *keys: str, **edge: Any) -> JobGraph:
