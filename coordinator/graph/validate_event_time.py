@@ -19,6 +19,7 @@ from lockgate_proto.messages import (
     Vertex,
     Window,
 )
+from lockgate_proto.reserved import is_reserved
 
 from coordinator.graph.bounds import MAX_DURATION_MS
 from coordinator.graph.shape import is_source
@@ -45,6 +46,8 @@ def declaration_problems(kind: EventTime) -> Iterator[str]:
     """What is wrong with one declaration of event time; the operator's name comes in front."""
     if not kind.expression.strip():
         yield "declares event time without an expression, for example 'ts'."
+    if is_reserved(kind.column):
+        yield f"puts event time into the column '{kind.column}', whose name is reserved: choose another."
     for name, value in (("out_of_orderness_ms", kind.out_of_orderness_ms), ("idle_after_ms", kind.idle_after_ms)):
         if not 0 <= value <= MAX_DURATION_MS:
             yield f"has {name} {value}: 0 to {MAX_DURATION_MS} are possible."

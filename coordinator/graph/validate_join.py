@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lockgate_proto.messages import Edge, IntervalJoin, JobGraph, JoinSide, Operator, Partitioning, Vertex
+from lockgate_proto.reserved import is_reserved
 
 from coordinator.graph.bounds import MAX_DURATION_MS
 
@@ -16,6 +17,9 @@ def join_problems(kind: IntervalJoin) -> Iterator[str]:
     for side, keys, time in (("left", kind.left_keys, kind.left_time), ("right", kind.right_keys, kind.right_time)):
         if not keys or not all(keys):
             yield f"joins by key but names no keys of the {side} side."
+        for name in keys:
+            if is_reserved(name, is_key=True):
+                yield f"joins by the column '{name}', whose name is reserved: choose another."
         if not time.strip():
             yield f"joins by event time but has none of the {side} side: name the column, or give an SQL expression."
     if kind.left_keys and kind.right_keys and len(kind.left_keys) != len(kind.right_keys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from lockgate_proto.messages import (
@@ -36,6 +36,7 @@ from lockgate_proto.messages import (
     SqlWriteMode,
     StateShape,
 )
+from lockgate_proto.reserved import is_reserved
 
 from coordinator.graph.bounds import LEAST_RATE, MAX_DURATION_MS
 from coordinator.graph.validate_event_time import declaration_problems, window_problems
@@ -123,6 +124,7 @@ def _keyed_aggregate(kind: KeyedAggregate) -> Iterator[str]:
     for name, count in Counter(column.casefold() for column in columns).items():
         if count > 1:
             yield f"would have {count} result columns named '{name}' (keys and aggregates together)."
+    yield from _reserved(columns)
     for position, aggregate in enumerate(kind.aggregates):
         yield from _aggregate(position, aggregate)
     yield from window_problems(kind)
@@ -143,11 +145,18 @@ def _aggregate(position: int, aggregate: Aggregate) -> Iterator[str]:
         )
 
 
+def _reserved(names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        if is_reserved(name, is_key=True):
+            yield f"has a key or result named '{name}', which is reserved: choose another name."
+
+
 def _keyed_process(kind: KeyedProcess) -> Iterator[str]:
     if not kind.keys or not all(kind.keys):
         yield "processes by key but names no keys."
     if not kind.function:
         yield "has no function."
+    yield from _reserved(kind.keys)
     if not kind.schema.strip():
         yield "needs the schema of what its function puts out, for example 'word STRING, n BIGINT'."
     for name, count in Counter(state.name for state in kind.states).items():
@@ -175,6 +184,7 @@ def _state(state: DeclaredState) -> Iterator[str]:
 def _deduplicate(kind: Deduplicate) -> Iterator[str]:
     if not kind.keys or not all(kind.keys):
         yield "drops duplicates by key but names no keys."
+    yield from _reserved(kind.keys)
     if not 0 <= kind.ttl_ms <= MAX_DURATION_MS:
         yield f"has ttl_ms {kind.ttl_ms}: 0 to {MAX_DURATION_MS} are possible, 0 stands for no end."
 

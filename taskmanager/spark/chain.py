@@ -13,6 +13,7 @@ from lockgate_proto.messages import (
     PythonTransform,
     SqlTransform,
 )
+from lockgate_proto.reserved import is_reserved
 from py4j.protocol import Py4JError
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
@@ -22,7 +23,7 @@ from taskmanager.spark.errors import explained, lost_session, sentence
 from taskmanager.spark.leaf import DataFrame
 from taskmanager.spark.passable import key_refusal
 from taskmanager.spark.session import is_connect
-from taskmanager.state.layout import EVENT_TIME, HASH
+from taskmanager.state.layout import EVENT_MICROS, EVENT_TIME, HASH
 from taskmanager.task.program import UserCodeFailed, UserError
 
 INPUT_VIEW = "input"
@@ -86,7 +87,7 @@ def quoted(name: str) -> str:
 
 
 def joinable(operator: Operator, side: JoinSide, where: str) -> Callable[[DataFrame], DataFrame]:
-    """Adds what an interval join finds rows by: the hash of their keys, and their time in milliseconds.
+    """Adds what an interval join finds rows by: the hash of their keys, and their time in milli- and microseconds.
 
     Raises UserError when built on unknown columns.
     """
@@ -98,8 +99,9 @@ def joinable(operator: Operator, side: JoinSide, where: str) -> Callable[[DataFr
     def build(frame: DataFrame) -> DataFrame:
         require_columns(frame, keys, where)
         millis = event_time.millis_sql(frame, time, named(operator))
+        micros = event_time.micros_sql(frame, time, named(operator))
         with explained(named(operator), frame.columns):
-            added = (f"{hash_sql(keys)} AS {HASH}", f"{millis} AS {EVENT_TIME}")
+            added = (f"{hash_sql(keys)} AS {HASH}", f"{millis} AS {EVENT_TIME}", f"{micros} AS {EVENT_MICROS}")
             return frame.selectExpr(*map(quoted, frame.columns), *added)
 
     return build
@@ -131,7 +133,11 @@ def with_key_groups(columns: Sequence[tuple[str, Sequence[str], int, str]]) -> C
 
 
 def require_columns(frame: DataFrame, keys: Sequence[str], where: str) -> None:
-    """Raises UserError when a key is not a column of `frame` (Spark ignores case) or cannot be a key."""
+    """Raises UserError when `frame` cannot go by these keys.
+
+    One is no column (Spark ignores case), or of a type that cannot be a key, or a column is called as one of ours.
+    """
+    require_unreserved(frame.columns, where, keys)
     types = {one.name.lower(): one.dataType for one in frame.schema.fields}
     for key in keys:
         kind = types.get(key.lower())
@@ -139,6 +145,15 @@ def require_columns(frame: DataFrame, keys: Sequence[str], where: str) -> None:
             raise UserError(f"{where}: unknown key column '{key}'; the columns are: {', '.join(frame.columns)}")
         if why := key_refusal(kind):
             raise UserError(f"{where}: key column '{key}' {why}")
+
+
+def require_unreserved(columns: Sequence[str], where: str, keys: Sequence[str] = ()) -> None:
+    """Raises UserError for a column that is called as one that Lockgate adds."""
+    for name in (*columns, *keys):
+        if is_reserved(name, is_key=name in keys):
+            raise UserError(
+                f"{where}: the column name '{name}' is reserved: Lockgate adds a column of that name. Rename it with AS"
+            )
 
 
 def _sql(frame: DataFrame, query: str, where: str) -> DataFrame:

@@ -64,8 +64,7 @@ def with_panes(frame: DataFrame, expression: str, shape: WindowShape, where: str
 
 def millis_sql(frame: DataFrame, expression: str, where: str) -> str:
     """SQL of an event time in milliseconds. Raises UserError for what is no time."""
-    with explained(where, frame.columns):
-        kind = frame.select(expr(expression).alias(EVENT_TIME)).dtypes[0][1]
+    kind = _kind(frame, expression, where)
     if kind == "timestamp":
         return f"unix_millis({expression})"
     if kind in ("timestamp_ntz", "date"):
@@ -76,3 +75,15 @@ def millis_sql(frame: DataFrame, expression: str, where: str) -> str:
         f"{where}: the event time '{expression}' is of type {kind}; it has to be a TIMESTAMP, or whole milliseconds"
         " since 1970 as BIGINT: use to_timestamp(...) or CAST(... AS TIMESTAMP)"
     )
+
+
+def micros_sql(frame: DataFrame, expression: str, where: str) -> str:
+    """SQL of an event time that `millis_sql` takes in microseconds, NULL where that is beyond 64 bits."""
+    if _kind(frame, expression, where) in _WHOLE:
+        return f"try_multiply(CAST({expression} AS BIGINT), 1000L)"
+    return f"unix_micros(CAST({expression} AS TIMESTAMP))"
+
+
+def _kind(frame: DataFrame, expression: str, where: str) -> str:
+    with explained(where, frame.columns):
+        return str(frame.select(expr(expression).alias(EVENT_TIME)).dtypes[0][1])

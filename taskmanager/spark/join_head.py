@@ -11,6 +11,7 @@ from taskmanager.spark.chain import named
 from taskmanager.spark.inputs import like, plain, require_same
 from taskmanager.state.interval_join import Paired
 from taskmanager.state.join_store import JoinStore
+from taskmanager.state.layout import EVENT_MICROS
 from taskmanager.state.store import FrozenStore
 from taskmanager.task.program import SnapshotOrder, UserError
 
@@ -46,6 +47,8 @@ class JoinHead:
         if known is not None:
             before = self._senders.get(side, f"the restored state of {named(self.operator)}")
             name = f"the {side.name.lower()} side of {named(self.operator)}"
+            if EVENT_MICROS not in known.names:  # it was restored from state of an earlier version
+                schema = pa.schema([field for field in schema if field.name != EVENT_MICROS])
             require_same((before, known), (source_vertex, schema), name)
             return
         try:

@@ -7,6 +7,9 @@ The later of two partners makes the pair, so each pair is made once. The waterma
 may still come: a left row at l, whose partners lie in [l + lower, l + upper], is kept until w reaches l + upper, a
 right row at r until w reaches r - lower.
 
+All of this goes by whole milliseconds, which finds every partner. Which of them are one is told by microseconds, where
+both rows have them: state of earlier versions does not.
+
 The end of the input forgets nothing: nobody needs the memory then, and a job that was drained goes on where it was.
 """
 
@@ -26,7 +29,7 @@ from taskmanager.state import stored
 from taskmanager.state.arrays import numpy_of
 from taskmanager.state.event_clock import Restored, are_whole
 from taskmanager.state.keys import same_keys
-from taskmanager.state.layout import EVENT_TIME, HASH
+from taskmanager.state.layout import EVENT_MICROS, EVENT_TIME, HASH
 from taskmanager.state.waiting import RestoredSide, WaitingRows, columns_of
 from taskmanager.task.program import UserError
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -54,7 +57,7 @@ class JoinedSide:
     """One side. keys: its key columns by position; first_ms, last_ms: where partners lie, from a row's own time on."""
 
     def __init__(self, operator: IntervalJoin, side: JoinSide, schema: pa.Schema, make: MakeRows) -> None:
-        """schema: of the rows, with `__hash` and `__event_time`; make: where they wait.
+        """schema: of the rows, with `__hash`, `__event_time` and `__lockgate_micros`; make: where they wait.
 
         Raises UserError when a key is missing or nested, or a column cannot be kept, OSError.
         """
@@ -65,6 +68,7 @@ class JoinedSide:
         self.schema = columns_of(schema)
         names = operator.left_keys if is_left else operator.right_keys
         self.keys = [_position(self.schema, name, side) for name in names]
+        self.micros = self.schema.get_field_index(EVENT_MICROS)  # -1: in state of earlier versions
         self.rows = make(side, self.schema)
 
     def until(self, watermark: int) -> int:
@@ -164,6 +168,8 @@ class JoinState:
         for positions, found in other.rows.near(hashes, times + mine.first_ms, times + mine.last_ms):
             here, there = rows.take(pa.array(positions)), found
             same = same_keys(here.select(mine.keys), there.select(other.keys))
+            if mine.micros >= 0 and other.micros >= 0:
+                same &= _are_near(mine, here.column(mine.micros), there.column(other.micros))
             if not same.all():
                 here, there = here.filter(pa.array(same)), there.filter(pa.array(same))
             both = {side: here, _other(side): there}
@@ -181,11 +187,12 @@ class JoinState:
             JoinSide.LEFT: [
                 (at, field if at in shared else field.with_name(operator.left_prefix + field.name))
                 for at, field in enumerate(left.schema)
+                if at != left.micros
             ],
             JoinSide.RIGHT: [
                 (at, field.with_name(operator.right_prefix + field.name))
                 for at, field in enumerate(right.schema)
-                if at not in twice
+                if at not in twice and at != right.micros
             ],
         }
 
@@ -221,6 +228,13 @@ def _gathered(pairs: Iterator[pa.Table]) -> Iterator[pa.Table]:
             found, count = [], 0
     if count:
         yield pa.concat_tables(found).combine_chunks()
+
+
+def _are_near(mine: JoinedSide, here: pa.Array, there: pa.Array) -> Array:
+    """Mask: the time there is in the interval around the one here. Both in microseconds, which NULL is beyond."""
+    apart = pc.subtract(there, here)
+    is_near = pc.and_(pc.greater_equal(apart, 1000 * mine.first_ms), pc.less_equal(apart, 1000 * mine.last_ms))
+    return pc.fill_null(is_near, True).to_numpy(zero_copy_only=False)
 
 
 def _time_of(told: Sequence[Restored]) -> int:

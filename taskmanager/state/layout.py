@@ -18,7 +18,8 @@ from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate
 HASH = "__hash"
 ROWS = "__rows"
 PANE = "__pane"
-EVENT_TIME = "__event_time"  # milliseconds; only in Spark, before the aggregation
+EVENT_TIME = "__event_time"  # milliseconds; of rows of a join, else only in Spark, before the aggregation
+EVENT_MICROS = "__lockgate_micros"  # the same, of rows of a join, as exactly as Spark has it; NULL beyond its range
 FIRST_TIME, LAST_TIME = "__first", "__last"  # of a session
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"

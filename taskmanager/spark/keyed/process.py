@@ -21,7 +21,7 @@ from lockgate_proto.messages import DeclaredState, KeyedProcess, Operator, Opera
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from taskmanager.spark.chain import loaded, named
+from taskmanager.spark.chain import loaded, named, require_unreserved
 from taskmanager.spark.errors import explained
 from taskmanager.spark.keyed import handles, runner
 from taskmanager.spark.leaf import DataFrame, Form, LeafSpec, passable_schema
@@ -56,6 +56,7 @@ class ProcessPlan:
         self._kind, self._bench, self._where = operator.kind, bench, named(operator)
         loaded(operator.kind.function, self._where, "its function", ("process", "on_timer"))
         self.schema = _declared(bench, operator.kind.schema, f"{self._where}: its schema")
+        require_unreserved(self.schema.names, f"{self._where}: its schema")
         self.states = tuple(self._state(one) for one in operator.kind.states)
         self._plan: Plan | None = None
         self._records = pa.schema([])

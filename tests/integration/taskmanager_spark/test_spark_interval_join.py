@@ -337,3 +337,26 @@ def test_other_bounds_are_not_restored(job: Job, tmp_path: Path) -> None:
     again = job(joined_numbers(replace(SAME_TIME, upper_ms=9), left, right, tmp_path / "out"), start=False)
     with pytest.raises(StateUnreadable, match="keep keys, times and bounds as they were, or give the join another id"):
         again.start(kept, 1)
+
+
+def test_the_ends_of_the_interval_are_exact_to_the_microsecond(job: Job, tmp_path: Path) -> None:
+    """As in plain Spark. One time is in whole milliseconds, which goes with microseconds."""
+    at = "2026-03-01T00:00:01.0005"  # microsecond 500 of its millisecond
+    near = ["00.500499", "00.500500", "00.500501", "03.000499", "03.000500", "03.000501"]
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "payments").mkdir()
+    (tmp_path / "orders" / "0").write_text(json.dumps({"id": "a", "at": at}) + "\n")
+    lines = [json.dumps({"order_id": "a", "paid_at": f"2026-03-01T00:00:{one}", "cents": 1}) for one in near]
+    (tmp_path / "payments" / "0").write_text("\n".join(lines) + "\n")
+    run = job(
+        graph(
+            source("orders", tmp_path, "id STRING, at TIMESTAMP", "at", 1),
+            source("payments", tmp_path, "order_id STRING, paid_at TIMESTAMP, cents BIGINT", "paid_at", 1),
+            vertex("join", JOIN, sql("SELECT *, date_format(paid_at, 'ss.SSSSSS') AS near FROM input")),
+            vertex("end", sql("SELECT * FROM input")),
+            edges=(*SIDES, Edge("join", "end", Partitioning.REBALANCE)),
+        )
+    )
+    run.to_end()
+    assert sorted(row["near"] for row in run.rows("end")) == near[1:5]
+    assert set(run.rows("end")[0]) == {"id", "at", "order_id", "paid_at", "cents", "near"}

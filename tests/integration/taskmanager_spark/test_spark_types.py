@@ -162,3 +162,20 @@ def test_a_parquet_file_with_collations_is_refused_unless_they_are_declared_away
     run = job(graph(vertex("source", declared), vertex("end", sql("SELECT * FROM input")), edges=BY_K))
     run.to_end()
     assert run.rows("end") == [{"k": "a", "n": 1}]
+
+
+RESERVED = ["__event_time", "__p0", "__hash", "__kg_0", "__HASH", "__lockgate_x", "__key"]
+
+
+@pytest.mark.parametrize("name", RESERVED)
+@pytest.mark.parametrize("keyed", [count_by("k"), Deduplicate(("k",)), sql("SELECT * FROM input")])
+def test_a_column_called_as_one_of_ours_is_refused(job: Job, tmp_path: Path, keyed: Any, name: str) -> None:
+    shadow = sql(f"SELECT k, n AS `{name}` FROM input")
+    with pytest.raises(UserError, match=f"the column name '{name}' is reserved.*AS"):
+        job(graph(vertex("source", source(tmp_path), shadow), vertex("end", keyed), edges=BY_K))
+
+
+def test_names_that_only_look_like_ours_pass(job: Job, tmp_path: Path) -> None:
+    alike = sql("SELECT k, n AS __op, n AS __deleted, n AS hash, n AS __p, n AS __pane2 FROM input")
+    run = job(graph(vertex("source", source(tmp_path), alike), vertex("end", Deduplicate(("k",))), edges=BY_K))
+    run.to_end()

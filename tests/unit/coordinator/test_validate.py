@@ -330,6 +330,9 @@ def test_operator_settings(kind: Any, expected: str) -> None:
             (KeyedAggregate(keys=("k",), aggregates=(replace(COUNT_N, input=text),)), "DISTINCT inside an aggregate")
             for text in ("DISTINCT k", " distinct(k)", "Distinct\tk % 5", "DISTINCT `k`", "DISTINCT a, b")
         ),
+        (KeyedAggregate(keys=("__hash",), aggregates=(COUNT_N,)), "'__hash', which is reserved"),
+        (KeyedAggregate(keys=("k",), aggregates=(replace(COUNT_N, output="__P0"),)), "'__P0', which is reserved"),
+        (KeyedAggregate(keys=("k",), aggregates=(replace(COUNT_N, output="__lockgate_n"),)), "which is reserved"),
         (KeyedAggregate(keys=("k",), aggregates=(replace(COUNT_N, output="K"),)), "2 result columns named 'k'"),
         (KeyedAggregate(keys=("k",), aggregates=(COUNT_N, COUNT_N)), "2 result columns named 'n'"),
     ],

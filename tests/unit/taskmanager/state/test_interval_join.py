@@ -12,9 +12,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from lockgate_proto.messages import CheckpointMetadata, IntervalJoin, JoinSide, OperatorState, StateHandle, SubtaskState
+from lockgate_proto.messages import (
+    CheckpointMetadata,
+    IntervalJoin,
+    JoinSide,
+    Operator,
+    OperatorState,
+    StateHandle,
+    SubtaskState,
+)
 
 from coordinator.checkpoint.handles import completed_handles
+from taskmanager.spark.join_head import JoinHead
 from taskmanager.state.backend import InlineBackend, load
 from taskmanager.state.buffered import BufferedRows
 from taskmanager.state.join_heap import JoinHeap
@@ -76,6 +85,41 @@ def test_both_ends_of_the_interval_are_in_it(store: Make) -> None:
     assert pairs(home, LEFT, (1, 100)) == []
     assert pairs(home, RIGHT, (1, 94), (1, 95), (1, 110), (1, 111), (2, 100)) == [(100, 95), (100, 110)]
     assert pairs(home, LEFT, (1, 101), (None, 100)) == [(101, 110), (101, 111)]
+
+
+def exact(*records: tuple[int, int | None], value: str) -> pa.Table:
+    """Rows of key 1: (time in microseconds, the same as is told)."""
+    table = rows(*((1, at // 1000) for at, _ in records), value=value)
+    micros = pa.array([told for _, told in records], pa.int64())
+    return table.append_column("__lockgate_micros", micros).set_column(1, value, micros)
+
+
+def test_the_ends_of_the_interval_are_exact(store: Make) -> None:
+    home = store(is_fresh=False)
+    home.accept(LEFT, exact(value="l").schema)
+    home.accept(RIGHT, exact(value="r").schema)
+    assert home.schema() == pa.schema([(name, pa.int64()) for name in ("k", "l", "r")])
+    list(home.merge(LEFT, exact((100_500, 100_500), value="l")).pairs)
+    near = [95_499, 95_500, 95_501, 110_499, 110_500, 110_501]
+    found = home.merge(RIGHT, exact(*((at, at) for at in near), value="r")).pairs
+    assert sorted(row["r"] for table in found for row in table.to_pylist()) == [95_500, 95_501, 110_499, 110_500]
+    again = store(is_fresh=False)
+    again.restore(saved(home), 1)
+    found = again.merge(LEFT, exact((100_499, 100_499), (100_501, None), value="l")).pairs
+    pairs_now = sorted((row["l"] or 0, row["r"]) for table in found for row in table.to_pylist())
+    assert pairs_now == [*((0, at) for at in near), *((100_499, at) for at in near[:4])], "unknown: by milliseconds"
+
+
+def test_state_of_before_goes_on_by_milliseconds(store: Make) -> None:
+    home = store()
+    pairs(home, LEFT, (1, 100))
+    again = store(is_fresh=False)
+    again.restore(saved(home), 1)
+    head = JoinHead(Operator("join", "", JOIN), {"left": LEFT, "right": RIGHT}, again)
+    for name, value in (("left", "l"), ("right", "r")):
+        head.accept(name, exact(value=value).schema)
+    found = head.merge("right", exact((110_999, 110_999), value="r")).pairs
+    assert [row["r"] for table in found for row in table.to_pylist()] == [110_999]
 
 
 def test_a_row_waits_until_no_partner_can_come(store: Make) -> None:
