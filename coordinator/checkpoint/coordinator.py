@@ -21,6 +21,8 @@ from lockgate_proto.messages import (
     CheckpointMode,
     CheckpointOptions,
     CompletedCheckpoint,
+    DeclineCause,
+    StorageTrouble,
     VertexShape,
 )
 
@@ -55,6 +57,7 @@ from coordinator.checkpoint.events import (
     SubtaskKey,
     Suspended,
 )
+from coordinator.checkpoint.failures import CheckpointFailures, Fault
 from coordinator.checkpoint.final import FinalCheckpoint, Purpose
 from coordinator.checkpoint.handles import (
     NothingToTakeOver,
@@ -112,7 +115,7 @@ class CheckpointCoordinator:
         self._attempt: AttemptId | None = None
         self._subtasks: frozenset[SubtaskKey] = frozenset()
         self._suspended = False
-        self._failures = 0
+        self._failures = CheckpointFailures(setting.options.tolerable_failures)
         self._full_next = False  # an increment had nothing to stand on
         self._due_ms = 0
         self._not_before_ms = 0
@@ -132,6 +135,12 @@ class CheckpointCoordinator:
         """The highest id that was ever used, also by leaders before; 0 when none was."""
         return self._next_id - 1
 
+    @property
+    def storage_trouble(self) -> StorageTrouble | None:
+        """Since when and why nothing was made durable, when the storage is to blame."""
+        trouble = self._failures.trouble
+        return trouble and StorageTrouble(trouble[0] + self._setting.unix_offset_ms, trouble[1])
+
     def handle(self, event: CheckpointEvent, now_ms: int) -> list[CheckpointEffect]:
         """The one entrance."""
         effects = self._react(event, now_ms)
@@ -144,6 +153,8 @@ class CheckpointCoordinator:
     def next_wake_ms(self) -> int | None:
         """When a Tick is wanted, None when only events can change anything."""
         times = [one.deadline_ms for one in self._savepoints]
+        if (doubt_ms := self._failures.next_wake_ms()) is not None:
+            times.append(doubt_ms)
         for pending in self._pending:
             if self._may_expire(pending):
                 times += [at for at in (pending.deadline_ms, pending.turn_at_ms) if at is not None]
@@ -193,16 +204,17 @@ class CheckpointCoordinator:
         self.final = FinalCheckpoint(f"attempt {event.attempt.attempt} of job {event.attempt.job_key}")
         if event.stopped_with:
             self.final.restored(event.stopped_with, now_ms)
-        self._failures = 0
+        self._failures.started(now_ms)
         self._due_ms = now_ms + self._setting.options.interval_ms
         self._not_before_ms = now_ms
 
     def _ended(self, reason: str, now_ms: int) -> list[CheckpointEffect]:
         self._attempt = None
         self.final = FinalCheckpoint()
+        self._failures.stopped()
         effects: list[CheckpointEffect] = []
         for pending in [one for one in self._pending if one.state is not PendingState.PERSISTING]:
-            effects += self._abort(pending, reason, now_ms, counts=False)
+            effects += self._abort(pending, reason, now_ms)
         while self._savepoints:
             effects.append(AnswerSavepoint(self._savepoints.popleft().request_id, error=f"No savepoint: {reason}"))
         return effects
@@ -216,7 +228,7 @@ class CheckpointCoordinator:
             if one.request_id is not None and one.deadline_ms is not None:
                 self._savepoints.appendleft(_Savepoint(one.request_id, one.deadline_ms, one.kind, None))
                 one.request_id = None
-            effects += self._abort(one, "the sources stop reading", now_ms, counts=False)
+            effects += self._abort(one, "the sources stop reading", now_ms)
         return effects
 
     def _savepoint(self, event: SavepointRequested, now_ms: int) -> list[CheckpointEffect]:
@@ -285,7 +297,7 @@ class CheckpointCoordinator:
             return []
         if isinstance(event, CheckpointIdPersistFailed):
             self._not_before_ms = now_ms + _RETRY_MS
-            return self._abort(pending, event.reason, now_ms, counts=False)
+            return self._abort(pending, event.reason, now_ms)
         options = self._setting.options
         pending.triggered(now_ms, options.timeout_ms)
         if self._may_overtake(pending):
@@ -327,6 +339,10 @@ class CheckpointCoordinator:
         decline = event.decline
         pending = self._find(decline.checkpoint_id)
         subtask = decline.subtask
+        is_storage = decline.cause is DeclineCause.STORAGE_FAILED
+        if pending is None and subtask is not None and is_storage and subtask.attempt == self._attempt:
+            key = (subtask.vertex_id, subtask.subtask)
+            self._failures.excused(decline.checkpoint_id, key, f"{key[0]}-{key[1]}: {decline.reason}")
         if pending is None or pending.state is not PendingState.COLLECTING or subtask is None:
             return []
         if subtask.attempt != pending.attempt:
@@ -334,7 +350,7 @@ class CheckpointCoordinator:
         if (subtask.vertex_id, subtask.subtask) not in pending.expected:
             return []
         reason = f"{subtask.vertex_id}-{subtask.subtask} declined it: {decline.reason}"
-        return self._abort(pending, reason, now_ms, counts=True)
+        return self._abort(pending, reason, now_ms, Fault.STORAGE if is_storage else Fault.JOB)
 
     def _may_expire(self, pending: PendingCheckpoint) -> bool:
         return pending.state in (PendingState.RESERVING, PendingState.COLLECTING)
@@ -349,9 +365,24 @@ class CheckpointCoordinator:
         for pending in list(self._pending):
             is_late = pending.deadline_ms is not None and now_ms >= pending.deadline_ms
             if is_late and self._may_expire(pending):
-                reason = f"not acknowledged in time by {_names(pending.missing())}"
-                effects += self._abort(pending, reason, now_ms, counts=True)
+                effects += self._out_of_time(pending, now_ms)
+        if self._attempt is not None and (reason := self._failures.overdue(now_ms)):
+            effects.append(self._too_many(reason))
         return effects
+
+    def _out_of_time(self, pending: PendingCheckpoint, now_ms: int) -> list[CheckpointEffect]:
+        """Whose fault it is shows when the subtasks have answered; a savepoint counts as nobody's."""
+        reason = f"not acknowledged in time by {pending.missing()}"
+        counts = pending.request_id is None and pending.attempt == self._attempt
+        effects = self._abort(pending, reason, now_ms, Fault.NONE)
+        text = f"checkpoint {pending.checkpoint_id} was {reason}"
+        if counts and self._failures.expired(pending.checkpoint_id, pending.absent, text, now_ms):
+            effects.append(self._too_many(text))
+        return effects
+
+    def _too_many(self, reason: str) -> TooManyFailures:
+        self._attempt = None  # the JobMaster ends it; nothing may begin before
+        return TooManyFailures(f"{reason}: one failed checkpoint more than the job tolerates")
 
     def _persist(self, now_ms: int) -> list[CheckpointEffect]:
         """Hands a collected checkpoint over to be written, one at a time; waits while ZooKeeper is suspended."""
@@ -362,7 +393,8 @@ class CheckpointCoordinator:
             metadata = self._metadata_of(pending)
         except NothingToTakeOver as error:
             self._full_next = True  # a full one needs nothing of what is not there
-            return self._abort(pending, str(error), now_ms, counts=pending.completed_id == 0)
+            fault = Fault.JOB if pending.completed_id == 0 else Fault.NONE
+            return self._abort(pending, str(error), now_ms, fault)
         pending.move(PendingState.PERSISTING, now_ms)
         diff_values, diff_saved_bytes = diffs(metadata.subtasks, pending.checkpoint_id)
         record = CompletedCheckpoint(
@@ -406,7 +438,7 @@ class CheckpointCoordinator:
         if pending is None or pending.state is not PendingState.PERSISTING:
             return []
         if isinstance(event, CheckpointPersistFailed):
-            return self._abort(pending, event.reason, now_ms, counts=not event.store_unavailable)
+            return self._abort(pending, event.reason, now_ms, event.fault)
         return self._complete(pending, event.checkpoint, now_ms)
 
     def _complete(
@@ -422,7 +454,7 @@ class CheckpointCoordinator:
             self._full_next = False
         alive = pending.attempt == self._attempt
         if alive:
-            self._failures = 0
+            self._failures.completed(now_ms)
             self.final.completed(pending.checkpoint_id, now_ms)
         newest = self.completed.newest
         effects: list[CheckpointEffect] = []
@@ -434,12 +466,14 @@ class CheckpointCoordinator:
             effects += [AnswerSavepoint(one.request_id, newest) for one in self._savepoints]
             self._savepoints.clear()
         for older in [one for one in self._pending if one.checkpoint_id < pending.checkpoint_id]:
-            effects += self._abort(older, f"checkpoint {pending.checkpoint_id} subsumes it", now_ms, counts=False)
+            effects += self._abort(older, f"checkpoint {pending.checkpoint_id} subsumes it", now_ms)
         subsumed = self.completed.take_subsumed(min((one.completed_id for one in self._pending), default=None))
         return effects + [DiscardCheckpoint(one.checkpoint, one.free) for one in subsumed]
 
-    def _abort(self, pending: PendingCheckpoint, reason: str, now_ms: int, *, counts: bool) -> list[CheckpointEffect]:
-        """Gives a pending checkpoint up. counts: it may have been the job's fault; savepoints never count."""
+    def _abort(
+        self, pending: PendingCheckpoint, reason: str, now_ms: int, fault: Fault = Fault.NONE
+    ) -> list[CheckpointEffect]:
+        """Gives a pending checkpoint up. A savepoint that fails is never the job's fault."""
         self.final.given_up(pending.checkpoint_id, now_ms)
         was_triggered = pending.state is not PendingState.RESERVING
         pending.move(PendingState.ABORTED, now_ms)
@@ -452,19 +486,11 @@ class CheckpointCoordinator:
             effects.append(DiscardPending(pending.checkpoint_id))
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, error=f"The savepoint failed: {reason}."))
-        elif counts and alive:
-            self._failures += 1
-            if self._failures > self._setting.options.tolerable_failures:
-                self._attempt = None  # the JobMaster ends it; nothing may begin before
-                text = f"checkpoint {pending.checkpoint_id} failed, more than the job tolerates: {reason}"
-                effects.append(TooManyFailures(text))
+            fault = Fault.NONE if fault is Fault.JOB else fault
+        if alive and self._failures.failed(fault, reason) and fault is Fault.JOB:
+            effects.append(self._too_many(f"checkpoint {pending.checkpoint_id} failed: {reason}"))
         return effects
 
     def _over(self, pending: PendingCheckpoint, now_ms: int) -> None:
         self._pending.remove(pending)
         self._not_before_ms = max(self._not_before_ms, now_ms + self._setting.options.min_pause_ms)
-
-
-def _names(missing: tuple[str, ...]) -> str:
-    shown = ", ".join(missing[:5])
-    return shown if len(missing) <= 5 else f"{shown} and {len(missing) - 5} more"

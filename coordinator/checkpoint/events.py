@@ -13,6 +13,7 @@ from lockgate_proto.messages import (
     VertexShape,
 )
 
+from coordinator.checkpoint.failures import Fault
 from coordinator.checkpoint.final import Purpose
 
 SubtaskKey = tuple[str, int]
@@ -62,13 +63,13 @@ class CheckpointPersisted:
 class CheckpointPersistFailed:
     """Answer to PersistCheckpoint: the ZooKeeper record certainly does not exist and never will.
 
-    An unknown outcome must be read back before this is reported. reason: one sentence.
-    store_unavailable: ZooKeeper was not reachable; does not count against the job's tolerable failures.
+    An unknown outcome must be read back before this is reported. reason: one sentence. fault: STORAGE where the file
+    could not be written, NONE while ZooKeeper is not reachable.
     """
 
     checkpoint_id: int
     reason: str
-    store_unavailable: bool = False
+    fault: Fault = Fault.JOB
 
 
 @dataclass(frozen=True, slots=True)

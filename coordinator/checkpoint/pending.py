@@ -111,9 +111,16 @@ class PendingCheckpoint:
         key = (subtask.vertex_id, subtask.subtask)
         return key if key in self.expected else None
 
-    def missing(self) -> tuple[str, ...]:
-        """Names of the subtasks that have not acknowledged, for people."""
-        return tuple(f"{vertex}-{index}" for vertex, index in sorted(self.expected - self._acks.keys()))
+    @property
+    def absent(self) -> frozenset[SubtaskKey]:
+        """The subtasks that have not acknowledged."""
+        return self.expected - self._acks.keys()
+
+    def missing(self) -> str:
+        """The names of the first of them, for people."""
+        names = [f"{vertex}-{index}" for vertex, index in sorted(self.absent)]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return ", ".join(names[:5]) + more
 
     def subtask_states(self) -> tuple[SubtaskState, ...]:
         """One state per expected subtask, in order of vertex id and index."""

@@ -160,11 +160,12 @@ class JobMaster(Closing):
         """What clients see; `leader_address` is left to the runtime."""
         ended = self._ended_ms is not None
         flags = {"suspended": self._suspended, "ending": self._ending is not None}
+        trouble = self._snapshots.storage_trouble if self._snapshots is not None else None
         return job_status(
             self._record,
             self._graph.name,
             self._state,
-            message="" if ended else waits_for(self._state, self._attempt, self._message, **flags),
+            message="" if ended else waits_for(self._state, self._attempt, self._message, trouble, **flags),
             error=self._error,
             failure=self._failure,
             ended_unix_ms=self._ended_ms + self._unix_offset_ms if self._ended_ms is not None else 0,

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from lockgate_proto.messages import AttemptRecord, CheckpointMode, JobFailure, JobRecord, JobState, JobStatus
+from datetime import UTC, datetime
+
+from lockgate_proto.messages import (
+    AttemptRecord,
+    CheckpointMode,
+    JobFailure,
+    JobRecord,
+    JobState,
+    JobStatus,
+    StorageTrouble,
+)
 
 from coordinator.checkpoint.coordinator import CheckpointCoordinator
 from coordinator.recovery.attempt import Attempt
@@ -46,10 +56,19 @@ def job_status(
         token=newest.token,
         checkpoint_mode=mode,
         straggler=straggler,
+        storage_trouble=snapshots.storage_trouble if snapshots is not None else None,
     )
 
 
-def waits_for(state: JobState, attempt: Attempt | None, noted: str, *, suspended: bool, ending: bool) -> str:
+def waits_for(
+    state: JobState,
+    attempt: Attempt | None,
+    noted: str,
+    trouble: StorageTrouble | None,
+    *,
+    suspended: bool,
+    ending: bool,
+) -> str:
     """What a job that has not ended waits for, in words. noted: the last thing the JobMaster found worth saying."""
     if suspended:
         return "ZooKeeper is not reachable: what runs goes on, nothing new is started or completed"
@@ -57,6 +76,12 @@ def waits_for(state: JobState, attempt: Attempt | None, noted: str, *, suspended
         return noted
     if state is JobState.DEPLOYING and attempt is not None and attempt.deployed_ms is not None:
         return f"waiting for {', '.join(attempt.execution.missing())} to start"
+    if trouble is not None:
+        since = datetime.fromtimestamp(trouble.since_unix_ms / 1000, UTC).strftime("%H:%M:%S UTC")
+        return (
+            f"the job runs, but nothing was made durable since {since}: {trouble.reason}; make room in the storage or "
+            f"bring it back, then the job goes on by itself"
+        )
     if state is JobState.FINISHING:
         return "all input is read: the last checkpoint is being taken and committed"
     return "" if state is JobState.RUNNING else noted

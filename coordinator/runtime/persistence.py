@@ -21,6 +21,7 @@ from lockgate_proto.messages import (
     JobResult,
 )
 
+from coordinator.checkpoint.failures import Fault
 from coordinator.checkpoint.handles import shared_files, writer_of
 from coordinator.recovery.effects import PersistCheckpoint
 from coordinator.recovery.events import (
@@ -231,9 +232,9 @@ class Persistence:
             self._fenced(lambda: self._records.add_checkpoint(self._tenure.grant, run.job_key, record))
             faults.point("after-zookeeper-commit")
         except StorageError as error:
-            return CheckpointPersistFailed(number, str(error))
+            return CheckpointPersistFailed(number, str(error), Fault.STORAGE)
         except StoreUnavailable as error:
-            return CheckpointPersistFailed(number, str(error), store_unavailable=True)
+            return CheckpointPersistFailed(number, str(error), Fault.NONE)
         except StoreError as error:
             return CheckpointPersistFailed(number, str(error))
         return CheckpointPersisted(record)

@@ -14,6 +14,7 @@ from lockgate_proto.messages import (
     JobFailure,
     JobStatus,
     LeaderRecord,
+    StorageTrouble,
 )
 
 Json = dict[str, Any]
@@ -92,6 +93,7 @@ def job_json(status: JobStatus) -> Json:
             "aborted": status.checkpoints_aborted,
         },
         "last_checkpoint": checkpoint_json(status.last_checkpoint),
+        "storage_trouble": _trouble_json(status.storage_trouble),
     }
 
 
@@ -110,6 +112,10 @@ def failure_json(failure: JobFailure | None) -> Json | None:
         "times": failure.times,
         "attempt": failure.attempt,
     }
+
+
+def _trouble_json(trouble: StorageTrouble | None) -> Json | None:
+    return None if trouble is None else {"since_unix_ms": trouble.since_unix_ms, "reason": trouble.reason}
 
 
 def event_json(event: JobEvent) -> Json:

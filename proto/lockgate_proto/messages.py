@@ -139,6 +139,13 @@ class SubtaskPhase(IntEnum):
     SUBTASK_CANCELED = 4
 
 
+class DeclineCause(IntEnum):
+    """See the .proto file."""
+
+    DECLINE_CAUSE_UNSPECIFIED = 0
+    STORAGE_FAILED = 1
+
+
 class JobState(IntEnum):
     """See the .proto file."""
 
@@ -998,11 +1005,12 @@ class AcknowledgeCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class DeclineCheckpoint:
-    """See the .proto file."""
+    """May follow the leader's NotifyCheckpointAborted: a snapshot that was still being stored when its time was up."""
 
     subtask: SubtaskId | None = None
     checkpoint_id: int = 0
     reason: str = ""
+    cause: DeclineCause = DeclineCause(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1379,6 +1387,14 @@ class SubtaskStatusView:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageTrouble:
+    """Why nothing is made durable at the moment, although the job runs."""
+
+    since_unix_ms: int = 0  # the newest completed checkpoint, or the attempt's start where there is none in it
+    reason: str = ""  # a sentence
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """See the .proto file."""
 
@@ -1400,6 +1416,7 @@ class JobStatus:
     token: int = 0
     leader_address: str = ""
     checkpoint_mode: CheckpointMode = CheckpointMode(0)
+    storage_trouble: StorageTrouble | None = None
     straggler: str = ""  # why a subtask was moved last, or stays although it is slow; a sentence
     failure: JobFailure | None = None  # what `error` is about, where an attempt has failed
 

@@ -20,6 +20,7 @@ from lockgate_proto.messages import (
     Barrier,
     CheckpointCommitted,
     CheckpointMode,
+    DeclineCause,
     DeclineCheckpoint,
     DrainSources,
     EndOfInput,
@@ -410,9 +411,10 @@ class SubtaskTask:
                 faults.point("before-ack")
                 self._uploads.acknowledged(checkpoint_id)
                 self._report(AcknowledgeCheckpoint(self.id, checkpoint_id, state, sync_us, async_ms, alignment_ms))
-            case do.Decline(checkpoint_id, reason):
+            case do.Decline(checkpoint_id, reason, is_storage):
                 log.info("%s declines checkpoint %d: %s", self._name, checkpoint_id, reason)
-                self._report(DeclineCheckpoint(self.id, checkpoint_id, reason))
+                cause = DeclineCause.STORAGE_FAILED if is_storage else DeclineCause.DECLINE_CAUSE_UNSPECIFIED
+                self._report(DeclineCheckpoint(self.id, checkpoint_id, reason, cause))
             case do.ReportCommitted(checkpoint_id):
                 self._report(CheckpointCommitted(self.id, checkpoint_id))
             case do.ReportFirstRecord(unix_us):

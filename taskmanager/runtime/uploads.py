@@ -98,7 +98,8 @@ class SnapshotUploads:
                 state = replace(state, channels=channels.persist())
             faults.point("after-upload")
         except (ProgramError, OSError) as error:
-            self._done(UploadFailed(checkpoint_id, f"the snapshot could not be stored: {error}"))
+            reason = f"the snapshot could not be stored: {error}"
+            self._done(UploadFailed(checkpoint_id, reason, is_storage=isinstance(error, OSError)))
         except Exception as error:
             log.exception("checkpoint %d: storing the state failed unexpectedly", checkpoint_id)
             self._done(UploadFailed(checkpoint_id, text_of(error)))

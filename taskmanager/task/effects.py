@@ -57,10 +57,11 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """Tell the leader that this subtask cannot take part in the checkpoint."""
+    """Tell the leader that this subtask cannot take part in the checkpoint. is_storage: the storage keeps it."""
 
     checkpoint_id: int
     reason: str
+    is_storage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

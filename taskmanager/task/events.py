@@ -89,10 +89,11 @@ class UploadDone:
 
 @dataclass(frozen=True, slots=True)
 class UploadFailed:
-    """The frozen state could not be stored."""
+    """The frozen state could not be stored. is_storage: because of the storage, not of the state."""
 
     checkpoint_id: int
     reason: str
+    is_storage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,13 +248,15 @@ class SubtaskMachine:
         return [do.Acknowledge(event.checkpoint_id, event.state, known.sync_us, event.async_ms, known.alignment_ms)]
 
     def _upload_failed(self, event: on.UploadFailed, _now_ms: int) -> list[do.Effect]:
-        return self._give_up(event.checkpoint_id, CheckpointPhase.UPLOADING, event.reason)
+        return self._give_up(event.checkpoint_id, CheckpointPhase.UPLOADING, event.reason, event.is_storage)
 
-    def _give_up(self, checkpoint_id: int, phase: CheckpointPhase, reason: str) -> list[do.Effect]:
+    def _give_up(
+        self, checkpoint_id: int, phase: CheckpointPhase, reason: str, is_storage: bool = False
+    ) -> list[do.Effect]:
         if not self.is_live or not self._checkpoints.at(checkpoint_id, phase):
             return []
         self._checkpoints.abort(checkpoint_id)
-        return [do.Decline(checkpoint_id, reason)]
+        return [do.Decline(checkpoint_id, reason, is_storage)]
 
     def _complete(self, event: on.CompleteReceived, _now_ms: int) -> list[do.Effect]:
         if event.attempt != self._attempt or not self.is_live or event.checkpoint_id <= self._committed:
@@ -281,8 +283,11 @@ class SubtaskMachine:
             return []
         if self._checkpoints.at(event.checkpoint_id, CheckpointPhase.COMMITTING):
             return []
+        late: list[do.Effect] = []
+        if self._checkpoints.at(event.checkpoint_id, CheckpointPhase.UPLOADING):
+            late.append(do.Decline(event.checkpoint_id, "its snapshot was still being stored", is_storage=True))
         self._checkpoints.abort(event.checkpoint_id)
-        return [do.StopAlignment(event.checkpoint_id), do.DropSnapshot(event.checkpoint_id)]
+        return [*late, do.StopAlignment(event.checkpoint_id), do.DropSnapshot(event.checkpoint_id)]
 
     def _move(self, state: LifeCycle) -> None:
         if state not in ALLOWED[self._state]:

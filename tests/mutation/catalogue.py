@@ -284,6 +284,16 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "storage_counted",
+        "that a storage which fails is not the job's fault",
+        (
+            "tests/unit/coordinator/test_checkpoint_storage.py"
+            "::test_subtasks_that_cannot_store_their_part_never_end_the_attempt",
+            "tests/unit/coordinator/test_checkpoint_storage.py"
+            "::test_metadata_that_cannot_be_written_never_ends_the_attempt",
+        ),
+    ),
+    Mutant(
         "hasty_loop_end",
         "the rounds that have to be quiet before a loop is over",
         (

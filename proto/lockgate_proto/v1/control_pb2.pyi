@@ -17,11 +17,18 @@ class SubtaskPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SUBTASK_EXHAUSTED: _ClassVar[SubtaskPhase]
     SUBTASK_FAILED: _ClassVar[SubtaskPhase]
     SUBTASK_CANCELED: _ClassVar[SubtaskPhase]
+
+class DeclineCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DECLINE_CAUSE_UNSPECIFIED: _ClassVar[DeclineCause]
+    STORAGE_FAILED: _ClassVar[DeclineCause]
 SUBTASK_PHASE_UNSPECIFIED: SubtaskPhase
 SUBTASK_RUNNING: SubtaskPhase
 SUBTASK_EXHAUSTED: SubtaskPhase
 SUBTASK_FAILED: SubtaskPhase
 SUBTASK_CANCELED: SubtaskPhase
+DECLINE_CAUSE_UNSPECIFIED: DeclineCause
+STORAGE_FAILED: DeclineCause
 
 class FollowRequest(_message.Message):
     __slots__ = ("coordinator_id", "token")
@@ -232,14 +239,16 @@ class AcknowledgeCheckpoint(_message.Message):
     def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., state: _Optional[_Union[_checkpoint_pb2.SubtaskState, _Mapping]] = ..., sync_us: _Optional[int] = ..., async_ms: _Optional[int] = ..., alignment_ms: _Optional[int] = ...) -> None: ...
 
 class DeclineCheckpoint(_message.Message):
-    __slots__ = ("subtask", "checkpoint_id", "reason")
+    __slots__ = ("subtask", "checkpoint_id", "reason", "cause")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     checkpoint_id: int
     reason: str
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    cause: DeclineCause
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ..., cause: _Optional[_Union[DeclineCause, str]] = ...) -> None: ...
 
 class CheckpointCommitted(_message.Message):
     __slots__ = ("subtask", "checkpoint_id")

@@ -40,6 +40,7 @@ from coordinator.checkpoint.events import (
     Suspended,
     Tick,
 )
+from coordinator.checkpoint.failures import Fault
 from tests.unit.coordinator.checkpoint_bench import Bench
 from tests.unit.coordinator.jobs import SUBTASKS, ack, attempt
 
@@ -137,7 +138,7 @@ def test_a_write_that_failed_counts() -> None:
 def test_a_zookeeper_that_is_away_is_not_the_jobs_failure() -> None:
     bench = Bench()
     bench.acknowledge(bench.trigger())
-    bench.give(CheckpointPersistFailed(1, "not connected", store_unavailable=True))
+    bench.give(CheckpointPersistFailed(1, "not connected", Fault.NONE))
     assert bench.of(CheckpointAborted)
     assert not bench.of(TooManyFailures)
 

@@ -239,7 +239,9 @@ def test_an_upload_that_ends_after_the_abort_is_not_acknowledged() -> None:
     machine = _source()
     machine.handle(_trigger(1), 0)
     machine.handle(on.SnapshotTaken(1, 1), 0)
-    machine.handle(on.AbortReceived(ME, 1), 0)
+    late = do.Decline(1, "its snapshot was still being stored", is_storage=True)
+    assert machine.handle(on.AbortReceived(ME, 1), 0) == [late, do.StopAlignment(1), do.DropSnapshot(1)]
+    assert machine.handle(on.AbortReceived(ME, 1), 0) == [do.StopAlignment(1), do.DropSnapshot(1)]
     assert machine.handle(on.UploadDone(1, STATE, 1), 0) == []
     assert machine.handle(on.UploadFailed(1, "x"), 0) == []
 
