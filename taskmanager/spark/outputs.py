@@ -26,6 +26,7 @@ from taskmanager.spark.partials import PartialAggregate
 from taskmanager.spark.plan import Plan
 from taskmanager.spark.workbench import Workbench
 from taskmanager.state.layout import HASH, ROWS
+from taskmanager.state.pieces import cut
 from taskmanager.task.program import Emission
 
 DEFAULT_MAX_PARALLELISM = 128
@@ -188,9 +189,15 @@ class Outputs:
 
     def _routed(self, edge: OutEdge, table: pa.Table, groups: Any = None) -> tuple[Emission, ...]:
         """Splits by target subtask: `key group * parallelism // max_parallelism`. groups: None: by hash."""
-        if not table.num_rows:
-            return ()
-        table = table.combine_chunks()
+        found: tuple[Emission, ...] = ()
+        at = 0
+        for part in cut(table) if table.num_rows else ():
+            mine = None if groups is None else groups.slice(at, part.num_rows)
+            found += self._routed_part(edge, part.combine_chunks(), mine)
+            at += part.num_rows
+        return found
+
+    def _routed_part(self, edge: OutEdge, table: pa.Table, groups: Any) -> tuple[Emission, ...]:
         if edge.parallelism == 1:
             return (Emission(edge.index, 0, table),)
         if groups is None:

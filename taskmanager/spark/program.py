@@ -37,6 +37,7 @@ from taskmanager.spark.outputs import Outputs
 from taskmanager.spark.snapshot import ChainSnapshot
 from taskmanager.spark.sources.reading import BatchSizer, Reading
 from taskmanager.state.backend import Backend, load
+from taskmanager.state.pieces import cut
 from taskmanager.state.store import Fires, FrozenStore, KeepsTime, KeyedStore, OperatorStores
 from taskmanager.state.stores import KEYED_KINDS
 from taskmanager.task.program import (
@@ -153,25 +154,34 @@ class ChainProgram:
 
     def process(self, source_vertex: str, table: pa.Table) -> Batch:
         """See SubtaskProgram."""
+        emissions: tuple[Emission, ...] = ()
+        reached = 0
         with self._interruptible():
             self._at = self._layout.operators[0].id if self._layout.operators else ""
-            if self._join is not None:
-                return self._joined(self._join, source_vertex, table)
-            prologue = self._accept(source_vertex, table.schema)
-            if not table.num_rows:
-                return Batch(prologue)
-            assert self._input is not None
-            table = like(table, self._input[1])
-            if self._layout.keyed is None:
-                batch = self._run(table, table.num_rows)
-            else:
-                assert self._state is not None
-                merged = self._state.merge(table)
-                self._counters.add((self._layout.keyed,), merged.records, merged.changed.num_rows)
-                self._counters.add_late(self._layout.keyed, merged.dropped)
-                prologue += self._late.emit(merged.late)[0] if merged.late is not None else ()
-                batch = self._run_if_any(merged.changed)
-            return Batch(prologue + batch.emissions, batch.reached_sink)
+            for part in cut(table):
+                batch = self._processed(source_vertex, part)
+                emissions += batch.emissions
+                reached += batch.reached_sink
+            return Batch(emissions, reached)
+
+    def _processed(self, source_vertex: str, table: pa.Table) -> Batch:
+        if self._join is not None:
+            return self._joined(self._join, source_vertex, table)
+        prologue = self._accept(source_vertex, table.schema)
+        if not table.num_rows:
+            return Batch(prologue)
+        assert self._input is not None
+        table = like(table, self._input[1])
+        if self._layout.keyed is None:
+            batch = self._run(table, table.num_rows)
+        else:
+            assert self._state is not None
+            merged = self._state.merge(table)
+            self._counters.add((self._layout.keyed,), merged.records, merged.changed.num_rows)
+            self._counters.add_late(self._layout.keyed, merged.dropped)
+            prologue += self._late.emit(merged.late)[0] if merged.late is not None else ()
+            batch = self._run_if_any(merged.changed)
+        return Batch(prologue + batch.emissions, batch.reached_sink)
 
     def advance(self, watermark_ms: int) -> Batch:
         """See SubtaskProgram."""

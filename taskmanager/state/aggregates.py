@@ -102,10 +102,10 @@ class AggregateColumns:
         names = [f"{self._operator.aggregates[part.aggregate].output}#{part.fold.value}" for part in self._parts]
         return tuple((name, column.freeze(count, reader)) for name, column in zip(names, self._columns, strict=True))
 
-    def restore(self, values: Sequence[pa.Array]) -> None:
-        """Replaces everything by what was stored, column by column."""
-        for column, array in zip(self._columns, values, strict=True):
-            column.restore(array)
+    def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Replaces everything by what was stored: batches with one column for each part, in order."""
+        for number, column in enumerate(self._columns):
+            column.restore([batch.column(number) for batch in batches])
 
     def _fold_distinct(self, rows: Array, columns: Sequence[pa.Array]) -> None:
         for part, column, values in zip(self._parts, self._columns, columns, strict=True):

@@ -26,7 +26,7 @@ from taskmanager.state.growing import GrowingArray
 from taskmanager.state.hashing import HashTable, mixed
 from taskmanager.state.increments import Increment
 from taskmanager.state.layout import EVENT_TIME, HASH
-from taskmanager.state.pieces import Pieces
+from taskmanager.state.pieces import FrozenPieces, Pieces
 from taskmanager.task.watermarks import MIN_WATERMARK
 
 Array = Any  # numpy.ndarray
@@ -44,7 +44,7 @@ class FrozenRows:
     `about.purged_until` which are gone.
     """
 
-    rows: pa.Table
+    rows: FrozenPieces
     hashes: Array
     times: Array
     about: stored.About
@@ -62,26 +62,28 @@ class FrozenRows:
 
     def to_buffer(self) -> pa.Buffer:
         """See heap.Frozen."""
-        return stored.write(self._table(self.times > self.until), self.about)
+        return self._written(np.flatnonzero(self.times > self.until), self._taken, is_increment=False)
 
     def increment(self, since: int) -> Increment | None:
         """See heap.Frozen."""
         rows = self.added.since(since)
         if rows is None:
             return None
-        is_wanted = np.zeros(len(self.times), np.bool_)
-        is_wanted[rows] = self.times[rows] > self.until
-        if 2 * np.count_nonzero(is_wanted) > np.count_nonzero(self.times > self.until):
+        rows = rows[self.times[rows] > self.until]
+        if 2 * len(rows) > np.count_nonzero(self.times > self.until):
             return None
-        return Increment(stored.write(stored.replacing(self._table(is_wanted)), self.about, is_increment=True))
+        return Increment(self._written(rows, lambda some: stored.replacing(self._taken(some)), is_increment=True))
 
     def release(self) -> None:
         """See heap.Frozen. Nothing is kept for it: rows are only added, and never changed."""
 
-    def _table(self, is_wanted: Array) -> pa.Table:
-        table = self.rows.filter(pa.array(is_wanted))
-        table = table.append_column(HASH, pa.array(self.hashes[is_wanted]))
-        return table.append_column(EVENT_TIME, pa.array(self.times[is_wanted]))
+    def _written(self, rows: Array, take: stored.Take, *, is_increment: bool) -> pa.Buffer:
+        return stored.write(self.hashes[rows], lambda places: take(rows[places]), self.about, is_increment=is_increment)
+
+    def _taken(self, rows: Array) -> pa.RecordBatch:
+        """Some rows as they are stored."""
+        columns = [*self.rows.take(rows).columns, pa.array(self.hashes[rows]), pa.array(self.times[rows])]
+        return pa.RecordBatch.from_arrays(columns, [*self.rows.schema.names, HASH, EVENT_TIME])
 
 
 class BufferedRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -98,17 +99,20 @@ class Column:
         self._readers = (*(one for one in self._readers if not one.done), reader)
         return FrozenColumn(self._form, self._values[:count], None if self._known is None else self._known[:count])
 
-    def restore(self, values: pa.Array) -> None:
-        """Replaces everything by the values of a snapshot."""
-        known = pc.is_valid(values).to_numpy(zero_copy_only=False)
-        count = len(values)
-        self.reserve(max(count, 1))
-        if self._form.dtype is np.object_:
-            self._values[:count] = self._form.read(values)
-        else:
-            self._values[:count][known] = self._form.read(values.drop_null())
-        if self._known is not None:
-            self._known[:count] = known
+    def restore(self, pieces: Sequence[pa.Array]) -> None:
+        """Replaces everything by the values of a snapshot, one piece after the other."""
+        self.reserve(max(sum(map(len, pieces)), 1))
+        start = 0
+        for values in pieces:
+            end = start + len(values)
+            known = pc.is_valid(values).to_numpy(zero_copy_only=False)
+            if self._form.dtype is np.object_:
+                self._values[start:end] = self._form.read(values)
+            else:
+                self._values[start:end][known] = self._form.read(values.drop_null())
+            if self._known is not None:
+                self._known[start:end] = known
+            start = end
 
     def _own(self) -> None:
         """Copies the column when a snapshot still reads it; into known memory if possible, fresh pages are slow."""

@@ -19,7 +19,7 @@ from taskmanager.state.backend import SnapshotWriter, download, load
 from taskmanager.state.chains import Chain, Chains
 from taskmanager.state.database_copy import DatabaseCopy
 from taskmanager.state.held_database import HeldDatabase
-from taskmanager.state.rocksdb import Database
+from taskmanager.state.rocksdb import Database, portions, size_of
 from taskmanager.task.program import SnapshotOrder, StateUnreadable
 
 TABLES = ".sst"
@@ -80,7 +80,7 @@ class FrozenRocks:
         return replace(writer.store_file(f"{self._name}-{path.name}", path, is_shared=True), name=path.name)
 
     def _persist_savepoint(self, writer: SnapshotWriter) -> OperatorState:
-        """The format that every backend reads, one key group after the other."""
+        """The format that every backend reads, some rows after the others, key group by key group."""
         target = self.copy.path.with_suffix(".arrow")
         database = Database(self.copy.path, is_read_only=True)
         try:
@@ -94,7 +94,8 @@ class FrozenRocks:
 
     def _groups(self, database: Database) -> Iterator[pa.RecordBatch]:
         for group in self.about.owned:
-            yield self.form.stored_batch(list(database.rows(group_key(group), group_key(group + 1))))
+            for rows in portions(database.rows(group_key(group), group_key(group + 1)), size_of):
+                yield self.form.stored_batch(rows)
 
 
 def endless_chains() -> Chains:

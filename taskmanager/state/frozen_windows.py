@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from taskmanager.state.changes import Changed
 from taskmanager.state.columns import Freeze, FrozenColumn
 from taskmanager.state.increments import Increment
 from taskmanager.state.layout import HASH
+from taskmanager.state.pieces import FrozenPieces, fitting
 
 Array = Any  # numpy.ndarray
 
@@ -26,8 +27,7 @@ class FrozenWindows:
     has changed; rows that event time has purged are told by `about.purged_until` alone.
     """
 
-    keys: tuple[pa.RecordBatch, ...]
-    key_schema: pa.Schema
+    keys: FrozenPieces
     hashes: Array
     columns: tuple[tuple[str, FrozenColumn], ...]
     about: stored.About
@@ -43,7 +43,8 @@ class FrozenWindows:
 
     def to_buffer(self) -> pa.Buffer:
         """See heap.Frozen."""
-        return stored.write(self.table(), self.about)
+        rows = self.live()
+        return stored.write(self._hashes_of(rows), lambda places: self._taken(rows[places]), self.about)
 
     def increment(self, since: int) -> Increment | None:
         """See heap.Frozen."""
@@ -56,24 +57,28 @@ class FrozenWindows:
         rows = live[is_changed[live if self.places is None else self.places[live]]]
         if 2 * len(rows) > len(live):
             return None
-        return Increment(stored.write(stored.replacing(self._table(rows)), self.about, is_increment=True))
 
-    def table(self) -> pa.Table:
+        def take(places: Array) -> pa.RecordBatch:
+            return stored.replacing(self._taken(rows[places]))
+
+        return Increment(stored.write(self._hashes_of(rows), take, self.about, is_increment=True))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows to store, as they are stored."""
-        return self._table(self.live())
+        rows = self.live()
+        if len(rows):
+            yield from fitting(self._taken, rows)
 
     def release(self) -> None:
         """The bytes are made (or will not be): the state need not copy for this snapshot any more."""
         self.reader.done = True
 
-    def _table(self, rows: Array) -> pa.Table:
+    def _hashes_of(self, rows: Array) -> Array:
+        return self.hashes[rows if self.places is None else self.places[rows]]
+
+    def _taken(self, rows: Array) -> pa.RecordBatch:
         """Key columns, `__hash` and parts of some rows."""
-        places = rows if self.places is None else self.places[rows]
-        positions = pa.array(places, pa.int64())
-        arrays = [
-            pa.chunked_array([chunk.column(number) for chunk in self.keys], field.type).take(positions)
-            for number, field in enumerate(self.key_schema)
-        ]
-        arrays += [pa.array(self.hashes[places]), *(column.to_arrow(rows) for _, column in self.columns)]
-        names = [*self.key_schema.names, HASH, *(name for name, _ in self.columns)]
-        return pa.table(arrays, names=names)
+        keys = self.keys.take(rows if self.places is None else self.places[rows])
+        parts = [column.to_arrow(rows) for _, column in self.columns]
+        names = [*keys.schema.names, HASH, *(name for name, _ in self.columns)]
+        return pa.RecordBatch.from_arrays([*keys.columns, pa.array(self._hashes_of(rows)), *parts], names)

@@ -8,11 +8,10 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from taskmanager.state.arrays import numpy_of
+from taskmanager.state import stored
 from taskmanager.state.event_clock import EventClock
 from taskmanager.state.frozen_rocks import FrozenRocks, TableForm, endless_chains, frozen_rocks
 from taskmanager.state.held_database import opened
-from taskmanager.state.layout import HASH
 from taskmanager.state.pane_scan import Row
 from taskmanager.state.sessions import SessionState
 from taskmanager.state.store import StoreSpec
@@ -59,7 +58,5 @@ class HeldWindows(Generic[State]):
             spec.aggregation, self.partial_schema, spec.max_parallelism, spec.key_groups, clock=clock
         )
         if rows:
-            batch = self._form.stored_batch(rows)
-            hashes, names = numpy_of(batch, HASH), batch.schema.names
-            made.take_up(batch.select(names[: made.key_count]), hashes, batch.columns[made.key_count + 1 :])
+            made.take_up(stored.rows_of([self._form.stored_batch(rows)], made.key_count))
         return made

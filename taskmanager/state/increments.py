@@ -12,12 +12,14 @@ import pyarrow.compute as pc
 
 from taskmanager.state.diff_column import undone
 from taskmanager.state.keys import KeyIndex
+from taskmanager.state.pieces import FrozenPieces, fitting
 from taskmanager.state.row_store import PAYLOAD
-from taskmanager.state.stored import BASE, DELETED, Stored, replacing
+from taskmanager.state.stored import BASE, DELETED, Stored
 from taskmanager.task.program import StateUnreadable
 from taskmanager.task.watermarks import MIN_WATERMARK
 
 Array = Any  # numpy.ndarray
+_DIFFS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,12 @@ def latest(chain: Sequence[Stored], keys: int) -> Stored:
     has_diffs = any(BASE in one.schema.names for one in chain)
     pieces = [_alike(one, has_diffs) for one in chain]
     last, earlier = _succession(pieces, keys)
-    table = pa.concat_tables(pieces).combine_chunks()
+    table = pa.concat_tables(pieces)
     rows = np.sort(last)
-    kept = _undone(table, rows, earlier, _Places(chain)) if has_diffs else table.take(pa.array(rows))
-    kept = kept.filter(pc.invert(kept.column(DELETED))).drop_columns([DELETED])
-    return Stored(first.schema, first.partial_schema, tuple(kept.combine_chunks().to_batches()))
+    rows = rows[~table.column(DELETED).to_numpy()[rows]]
+    found = FrozenPieces(table.schema, table.to_batches())
+    kept = _undone(found, table, rows, earlier, _Places(chain)) if has_diffs else found.each(rows)
+    return Stored(first.schema, first.partial_schema, tuple(one.select(first.schema.names) for one in kept))
 
 
 def latest_in_time(chain: Sequence[Stored], keys: int, time: str) -> Stored:
@@ -59,11 +62,12 @@ def latest_in_time(chain: Sequence[Stored], keys: int, time: str) -> Stored:
         return first
     tables = [_alike(one, has_diffs=False) for one in chain]
     pieces = np.repeat(np.arange(len(chain)), [table.num_rows for table in tables])
-    table = pa.concat_tables(tables).combine_chunks()
+    table = pa.concat_tables(tables)
     kept = table.column(time).to_numpy() > _purged_later(chain)[pieces]
     kept &= pieces == _last_pieces(table, pieces, keys)
-    rows = table.filter(pa.array(kept)).drop_columns([DELETED]).combine_chunks()
-    return replace(chain[-1], schema=first.schema, batches=tuple(rows.to_batches()), is_increment=False)
+    found = FrozenPieces(table.schema, table.to_batches()).each(np.flatnonzero(kept))
+    batches = tuple(one.select(first.schema.names) for one in found)
+    return replace(chain[-1], schema=first.schema, batches=batches, is_increment=False)
 
 
 def only_added(chain: Sequence[Stored], time: str) -> Iterator[pa.RecordBatch]:
@@ -114,7 +118,7 @@ def _succession(pieces: Sequence[pa.Table], keys: int) -> tuple[Array, Array]:
     earlier = np.full(sum(piece.num_rows for piece in pieces), -1)
     at = 0
     for piece in pieces:  # each has a key once
-        for batch in piece.combine_chunks().to_batches(max_chunksize=1 << 20):
+        for batch in piece.to_batches(max_chunksize=1 << 20):
             columns = batch.select(batch.schema.names[:keys])
             rows = index.rows_of(columns, batch.column(keys).to_numpy(zero_copy_only=False))
             if len(index) > len(last):
@@ -125,15 +129,24 @@ def _succession(pieces: Sequence[pa.Table], keys: int) -> tuple[Array, Array]:
     return last, earlier
 
 
-def _undone(table: pa.Table, rows: Array, earlier: Array, places: _Places) -> pa.Table:
-    """Some rows, in another order, with the whole value where there is a difference."""
+def _undone(
+    found: FrozenPieces, table: pa.Table, rows: Array, earlier: Array, places: _Places
+) -> Iterator[pa.RecordBatch]:
+    """Some rows, in another order, with the whole value where there is a difference. found, table: all rows."""
     payloads, bases = table.column(PAYLOAD), table.column(BASE)
-    is_whole = pc.is_null(bases.take(pa.array(rows))).to_numpy()
-    diffs = rows[~is_whole]
-    whole = [undone(payloads, bases, earlier, row, places.name_of) for row in diffs.tolist()]
+    is_whole = pc.is_null(bases).to_numpy()[rows]
+    yield from found.each(rows[is_whole])
     column = table.schema.get_field_index(PAYLOAD)
-    mended = table.take(pa.array(diffs)).set_column(column, PAYLOAD, pa.array(whole, payloads.type))
-    return pa.concat_tables([table.take(pa.array(rows[is_whole])), mended]).drop_columns([BASE])
+
+    def take(diffs: Array) -> pa.RecordBatch:
+        whole = pa.array([undone(payloads, bases, earlier, row, places.name_of) for row in diffs.tolist()], pa.binary())
+        if isinstance(whole, pa.ChunkedArray):
+            raise pa.ArrowInvalid("the values are more than one array can hold")
+        return found.take(diffs).set_column(column, PAYLOAD, whole)
+
+    diffs = rows[~is_whole]
+    for start in range(0, len(diffs), _DIFFS_AT_ONCE):
+        yield from fitting(take, diffs[start : start + _DIFFS_AT_ONCE])
 
 
 class _Places:
@@ -152,7 +165,7 @@ def _alike(one: Stored, has_diffs: bool) -> pa.Table:
     """A piece with the columns that all of them have."""
     table = pa.Table.from_batches(one.batches, one.schema)
     if not one.is_increment:
-        table = replacing(table)
+        table = table.append_column(pa.field(DELETED, pa.bool_()), pa.array(np.zeros(table.num_rows, np.bool_)))
     if has_diffs and BASE not in table.column_names:
         place = table.num_columns - 1
         table = table.add_column(place, pa.field(BASE, pa.int64()), pa.nulls(table.num_rows, pa.int64()))

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from lockgate_proto.messages import IntervalJoin, JoinSide
 
 from taskmanager.state import stored
-from taskmanager.state.arrays import numpy_of
+from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.event_clock import Restored, are_whole
 from taskmanager.state.keys import same_keys
 from taskmanager.state.layout import EVENT_MICROS, EVENT_TIME, HASH
@@ -121,7 +121,7 @@ class JoinState:
         mine, other = self.sides[side], self.sides.get(_other(side))
         if not table.num_rows:
             return Paired(0, 0, iter(()))
-        batch = table.combine_chunks().to_batches()[0]
+        batch = one_batch(table)
         times = batch.column(EVENT_TIME)
         in_time = pc.fill_null(pc.greater(times, self.watermark), False).to_numpy(zero_copy_only=False)
         dropped = batch.num_rows - int(np.count_nonzero(in_time))

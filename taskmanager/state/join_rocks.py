@@ -25,10 +25,9 @@ from taskmanager.state.join_table import (
     block_name,
     blocks_behind,
     last_block,
-    portions,
     put_behind,
 )
-from taskmanager.state.rocksdb import Database
+from taskmanager.state.rocksdb import Database, portions, size_of
 from taskmanager.state.waiting import RestoredSide
 from taskmanager.task.program import SnapshotOrder
 from taskmanager.task.watermarks import MIN_WATERMARK
@@ -113,7 +112,7 @@ class RocksRows:
         for group in self._groups:
             start, end = self.table.from_span(group, until), self.table.behind_span(group, until)
             self._add_later(other.rows(start, end), until)
-            for chunk in portions(other.rows(end, group_key(group + 1)), _size):
+            for chunk in portions(other.rows(end, group_key(group + 1)), size_of):
                 self._database.itself.put([name for name, _ in chunk], [value for _, value in chunk])
 
     def keep_own_groups(self) -> None:
@@ -145,7 +144,7 @@ class RocksRows:
             yield from _portions(pairs)
 
     def _add_later(self, entries: Iterable[tuple[bytes, bytes]], until: int) -> None:
-        for some in portions(entries, _size):
+        for some in portions(entries, size_of):
             rows, hashes, times = self.table.rows_of(some)
             is_kept = times > until
             self.add(rows.filter(pa.array(is_kept)), hashes[is_kept], times[is_kept])
@@ -188,10 +187,6 @@ class JoinRocks:
         """See JoinHome."""
         for one in self.sides.values():
             one.close()
-
-
-def _size(entry: tuple[bytes, bytes]) -> int:
-    return len(entry[0]) + len(entry[1])
 
 
 def _portions(blocks: Sequence[tuple[int, bytes]]) -> Iterator[tuple[Array, list[bytes]]]:

@@ -16,26 +16,24 @@ The span of a time is the time divided by as many milliseconds as the interval h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from taskmanager.state import row_codec
+from taskmanager.state import rocksdb, row_codec
 from taskmanager.state.frozen_rocks import group_key
 from taskmanager.state.layout import EVENT_TIME, HASH
 from taskmanager.state.nested_codec import flat, flat_types, nested
 
 Array = Any  # numpy.ndarray
-Item = TypeVar("Item")
 HEAD_BYTES = 18
 _COUNT_BYTES = 4
 _TAIL_BYTES = 512  # a block in a head that is larger stays as it is
 _BLOCK_BYTES = 32 << 10  # what one batch brings is cut into blocks of about this size
-_BYTES_AT_ONCE = 4 << 20  # turned into rows or back together, which takes some twenty times as many
 _LAST_SPAN = (1 << 63) - 1
 _HEAD = np.dtype([("group", ">u2"), ("span", ">u8"), ("hash", ">i8")])
 
@@ -93,7 +91,7 @@ class JoinTable:
 
     def rows_in(self, blocks: Sequence[bytes]) -> tuple[pa.RecordBatch, Array, Array]:
         """The rows of some blocks with their times, and how many rows each block has."""
-        found = [self._rows_in(some) for some in portions(blocks, len)] or [self._rows_in([])]
+        found = [self._rows_in(some) for some in rocksdb.portions(blocks, len)] or [self._rows_in([])]
         if len(found) == 1:
             return found[0]
         columns = [pa.concat_arrays(parts) for parts in zip(*(rows.columns for rows, _, _ in found), strict=True)]
@@ -150,23 +148,9 @@ class LaterRows:
         return batch if is_kept.all() else batch.filter(pa.array(is_kept))
 
 
-def portions(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """What is to be read or written, not too many bytes at a time. size: of one, in bytes."""
-    some: list[Item] = []
-    held = 0
-    for one in items:
-        some.append(one)
-        held += size(one)
-        if held >= _BYTES_AT_ONCE:
-            yield some
-            some, held = [], 0
-    if some:
-        yield some
-
-
 def slices(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The same of rows of about one size."""
-    step = max(1, _BYTES_AT_ONCE * rows.num_rows // max(1, rows.nbytes))
+    step = max(1, rocksdb.BYTES_AT_ONCE * rows.num_rows // max(1, rows.nbytes))
     return (rows.slice(start, step) for start in range(0, rows.num_rows, step))
 
 

@@ -19,12 +19,13 @@ from lockgate_proto.messages import KeyedAggregate
 
 from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
-from taskmanager.state.arrays import numpy_of
+from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.changes import Changed, Changes
 from taskmanager.state.columns import Freeze, FrozenColumn
 from taskmanager.state.increments import Increment
 from taskmanager.state.keys import KeyIndex
 from taskmanager.state.layout import HASH, ROWS
+from taskmanager.state.pieces import FrozenPieces
 from taskmanager.state.store import Merged
 
 Array = Any  # numpy.ndarray
@@ -34,9 +35,8 @@ Array = Any  # numpy.ndarray
 class FrozenState:
     """A consistent copy of the state; what it makes may be made on any thread while merging goes on."""
 
-    keys: tuple[pa.RecordBatch, ...]
+    keys: FrozenPieces
     hashes: Array
-    key_schema: pa.Schema
     columns: tuple[tuple[str, FrozenColumn], ...]
     about: stored.About
     reader: Freeze
@@ -49,29 +49,28 @@ class FrozenState:
 
     def to_buffer(self) -> pa.Buffer:
         """The snapshot file's bytes."""
-        return stored.write(self._table(None), self.about)
+        return stored.write(self.hashes, self._taken, self.about)
 
     def increment(self, since: int) -> Increment | None:
         """What has changed since that version; None when that is most of it, or it is not known."""
         rows = self.changed.since(since)
         if rows is None or 2 * len(rows) > len(self.hashes):
             return None
-        return Increment(stored.write(stored.replacing(self._table(rows)), self.about, is_increment=True))
+
+        def take(places: Array) -> pa.RecordBatch:
+            return stored.replacing(self._taken(rows[places]))
+
+        return Increment(stored.write(self.hashes[rows], take, self.about, is_increment=True))
 
     def release(self) -> None:
         """The bytes are made (or will not be): the state need not copy for this snapshot any more."""
         self.reader.done = True
 
-    def _table(self, rows: Array | None) -> pa.Table:
-        """Key columns, `__hash` and parts of the given rows, or of all."""
-        chunks = [pa.chunked_array([c.column(i) for c in self.keys], f.type) for i, f in enumerate(self.key_schema)]
-        if rows is not None:
-            positions = pa.array(rows)
-            chunks = [chunk.take(positions) for chunk in chunks]
-        hashes = pa.array(self.hashes if rows is None else self.hashes[rows])
-        columns = [column.to_arrow(rows) for _, column in self.columns]
-        names = [*self.key_schema.names, HASH, *(name for name, _ in self.columns)]
-        return pa.table([*chunks, hashes, *columns], names=names)
+    def _taken(self, rows: Array) -> pa.RecordBatch:
+        """Key columns, `__hash` and parts of some rows."""
+        keys = self.keys.take(rows)
+        columns = [*keys.columns, pa.array(self.hashes[rows]), *(one.to_arrow(rows) for _, one in self.columns)]
+        return pa.RecordBatch.from_arrays(columns, [*keys.schema.names, HASH, *(name for name, _ in self.columns)])
 
 
 class KeyedState:
@@ -109,7 +108,7 @@ class KeyedState:
         """Folds a partial table. Costs by its rows, not by the keys held. Raises DataError on overflow."""
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
-        batch = partial.combine_chunks().to_batches()[0]
+        batch = one_batch(partial)
         keys = batch.select(list(self._operator.keys))
         rows = self._index.rows_of(keys, numpy_of(batch, HASH))
         self._columns.reserve(len(self._index))
@@ -126,9 +125,8 @@ class KeyedState:
         reader = Freeze()
         count = len(self._index)
         return FrozenState(
-            self._index.chunks(),
+            self._index.frozen(),
             self._index.hashes,
-            self._index.schema,
             self._columns.freeze(count, reader),
             stored.About(self.partial_schema, stored.signature(self._operator), self._max_parallelism, self._owned),
             reader,
@@ -137,7 +135,7 @@ class KeyedState:
 
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
-        keys, hashes, columns = stored.joined(snapshots, len(self._operator.keys))
-        self._index.restore(keys, hashes)
-        self._columns.restore(columns)
+        rows = stored.joined(snapshots, len(self._operator.keys))
+        self._index.restore(rows.keys, rows.hashes)
+        self._columns.restore(rows.parts)
         self._changes.restored(len(self._index))

@@ -1,12 +1,13 @@
 """Which row of the state a key has.
 
 Keys are found by their 64-bit hash, which Spark has computed for the exchange anyway, and then compared: the keys
-themselves are Arrow chunks in insertion order, which are also what a snapshot consists of. Keys that differ and have
-the same hash (one pair in 10^7 states of a million keys) are kept in a dict.
+themselves are pieces of Arrow data in insertion order, which are also what a snapshot consists of. Keys that differ
+and have the same hash (one pair in 10^7 states of a million keys) are kept in a dict.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taskmanager.state.hashing import HashTable
+from taskmanager.state.pieces import FrozenPieces, Pieces
 from taskmanager.task.program import UserError
 
 Array = Any  # numpy.ndarray
@@ -29,7 +31,7 @@ class KeyIndex:
                 raise UserError(f"column '{field.name}' of type {field.type} cannot be a key; use a plain value")
         self.schema = schema
         self._table = HashTable()
-        self._chunks: list[pa.RecordBatch] = []
+        self._pieces = Pieces(schema)
         self._collided: dict[tuple[Any, ...], int] = {}
 
     def __len__(self) -> int:
@@ -40,9 +42,9 @@ class KeyIndex:
         """The hash of every key in insertion order; what has been handed out never changes."""
         return self._table.hashes
 
-    def chunks(self) -> tuple[pa.RecordBatch, ...]:
-        """All keys in insertion order; immutable pieces."""
-        return tuple(self._chunks)
+    def frozen(self) -> FrozenPieces:
+        """All keys in insertion order, as they are now; copies nothing."""
+        return self._pieces.frozen()
 
     def rows_of(self, keys: pa.RecordBatch, hashes: Array) -> Array:
         """The rows of `keys` (int64), new ones appended at the end. hashes: of each key (int64)."""
@@ -51,7 +53,7 @@ class KeyIndex:
         if len(unknown):
             _, first, inverse = np.unique(hashes[unknown], return_index=True, return_inverse=True)
             fresh = unknown[first]
-            self._append_keys(keys.take(pa.array(fresh)))
+            self._pieces.append(keys.take(pa.array(fresh)))
             rows[unknown] = self._table.append(hashes[fresh])[inverse]
         for position in np.flatnonzero(~self._are_keys_of(rows, keys)).tolist():
             rows[position] = self._row_of_collided(keys.slice(position, 1), hashes[position : position + 1])
@@ -67,33 +69,24 @@ class KeyIndex:
         return rows
 
     def keys_at(self, rows: Array) -> pa.RecordBatch:
-        """The keys of some rows."""
-        indices = pa.array(rows, pa.int64())
-        columns = [
-            pa.chunked_array([chunk.column(number) for chunk in self._chunks], field.type).take(indices)
-            for number, field in enumerate(self.schema)
-        ]
-        return pa.RecordBatch.from_arrays([one.combine_chunks() for one in columns], schema=self.schema)
+        """The keys of some rows: costs by these. Raises pa.ArrowInvalid for more than 2 GiB of text."""
+        return self._pieces.take(rows)
 
-    def restore(self, keys: pa.RecordBatch, hashes: Array) -> None:
-        """Replaces everything by distinct keys of a snapshot."""
+    def restore(self, keys: Sequence[pa.RecordBatch], hashes: Array) -> None:
+        """Replaces everything by distinct keys of a snapshot. hashes: of all of them, one batch after the other."""
         self._table = HashTable()
-        self._chunks = [keys] if keys.num_rows else []
+        self._pieces = Pieces(self.schema)
+        self._pieces.extend(keys)
         rows = self._table.append(hashes)
         collided = self._table.find(hashes) != rows
-        self._collided = {_tuple(keys.slice(row, 1)): row for row in np.flatnonzero(collided).tolist()}
+        self._collided = {_tuple(self.keys_at(np.array([row]))): row for row in np.flatnonzero(collided).tolist()}
         if self._collided:
             self._table = HashTable()
             self._table.append(hashes, findable=~collided)
 
-    def _append_keys(self, keys: pa.RecordBatch) -> None:
-        """Adds a chunk, and joins chunks of like size: few chunks, each key copied a logarithmic number of times."""
-        chunks = self._chunks
-        chunks.append(keys)
-        while len(chunks) > 1 and chunks[-2].num_rows <= 2 * chunks[-1].num_rows:
-            right, left = chunks.pop(), chunks.pop()
-            pairs = zip(left.columns, right.columns, strict=True)
-            chunks.append(pa.RecordBatch.from_arrays([pa.concat_arrays(pair) for pair in pairs], schema=self.schema))
+    def keep(self, rows: Array) -> None:
+        """Keeps some distinct keys alone, in that order: the key of rows[i] is row i from now on."""
+        self.restore(list(self._pieces.frozen().each(rows)), self.hashes[rows])
 
     def _are_keys_of(self, rows: Array, keys: pa.RecordBatch) -> Array:
         """Mask: the row has this very key."""
@@ -103,7 +96,7 @@ class KeyIndex:
         name = _tuple(key)
         row = self._collided.get(name)
         if row is None:
-            self._append_keys(key)
+            self._pieces.append(key)
             row = int(self._table.append(hashes, findable=np.zeros(1, np.bool_))[0])
             self._collided[name] = row
         return row

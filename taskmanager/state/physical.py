@@ -97,7 +97,10 @@ def _read_objects(values: pa.Array) -> Array:
 
 
 def _write_objects(values: Array, missing: Array | None, kind: pa.DataType) -> pa.Array:
-    return pa.array(values, type=kind, mask=missing)
+    found = pa.array(values, type=kind, mask=missing)
+    if isinstance(found, pa.ChunkedArray):
+        raise pa.ArrowInvalid(f"{len(values)} values are more text than one array can hold")
+    return found
 
 
 def add_decimals(left: Array, right: Array, kind: pa.DataType) -> Array:

@@ -20,7 +20,7 @@ from lockgate_proto.messages import KeyedAggregate
 
 from taskmanager.state import filling, row_codec, stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
-from taskmanager.state.arrays import numpy_of
+from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.columns import Freeze
 from taskmanager.state.event_clock import Restored
 from taskmanager.state.frozen_rocks import GROUP_BYTES, FrozenRocks, endless_chains, frozen_rocks
@@ -92,7 +92,7 @@ class RocksStore:
         """See KeyedStore."""
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
-        batch = partial.combine_chunks().to_batches()[0]
+        batch = one_batch(partial)
         keys = batch.select([field.name for field in self._form.key_fields])
         names = self._form.names(keys.columns, numpy_of(batch, HASH))
         distinct = sorted(set(names))
@@ -140,7 +140,8 @@ class RocksStore:
         if present:
             is_new = np.fromiter((value is None for value in found), np.bool_, len(found))
             positions = pa.array(np.cumsum(~is_new) - 1, mask=is_new)
-            columns.restore([part.take(positions) for part in row_codec.decode(present, self._form.part_types)])
+            parts = [part.take(positions) for part in row_codec.decode(present, self._form.part_types)]
+            columns.restore([pa.RecordBatch.from_arrays(parts, names=self._form.part_names)])
         return columns
 
 

@@ -8,17 +8,19 @@ that a snapshot has little that is new.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from lockgate_proto.messages import OperatorState, RocksdbBackend, StateKind
 
 from taskmanager.task.program import StateUnreadable, UserError
 
+Item = TypeVar("Item")
 DEFAULT_MEMORY_BYTES = 128 << 20
 ROWS_AT_ONCE = 50_000  # when many go from one place to another, which bounds memory
+BYTES_AT_ONCE = 4 << 20  # turned into rows or back together, which takes some twenty times as many
 _RUNS = 16  # sorted runs before some are merged
 _FULL_MERGE_PERCENT = 200  # all is rewritten when the newer runs are twice the oldest
 _LARGEST_BUFFER = 32 << 20
@@ -49,6 +51,25 @@ def refuse(operator_id: str, states: Sequence[OperatorState]) -> None:
             f"the state of operator {operator_id} was stored by the rocksdb backend, which only that reads;"
             " take a savepoint, which every backend reads, or set the job's state backend to rocksdb"
         )
+
+
+def portions(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """What is to be read or written, not too many bytes at a time. size: of one, in bytes."""
+    some: list[Item] = []
+    held = 0
+    for one in items:
+        some.append(one)
+        held += size(one)
+        if held >= BYTES_AT_ONCE:
+            yield some
+            some, held = [], 0
+    if some:
+        yield some
+
+
+def size_of(entry: tuple[bytes, bytes]) -> int:
+    """Bytes of a key and its value."""
+    return len(entry[0]) + len(entry[1])
 
 
 class Database:

@@ -24,6 +24,7 @@ from taskmanager.state.frozen_rows import FrozenRows, is_there
 from taskmanager.state.heap import FrozenHeap, handles_of, without_bytes
 from taskmanager.state.increments import latest
 from taskmanager.state.keys import KeyIndex
+from taskmanager.state.live_columns import LiveColumns
 from taskmanager.state.row_store import NEVER, PARTS, Keys, Rows, RowSpec, is_kept, rows_of
 from taskmanager.task.program import SnapshotOrder, StateUnreadable
 
@@ -31,8 +32,7 @@ Array = Any  # numpy.ndarray
 _WIDTHS_MS = (1000, 100, 1000)  # of event time timers, timers by the wall clock, expiry
 _FEW_ROWS = 4096  # places of forgotten rows that do not matter
 _FIRST_CAPACITY = 1024
-_DTYPES = (np.object_, np.int64, np.int64, np.int64)  # as PARTS
-_NOTHING = (None, NEVER, NEVER, NEVER)
+_KINDS = ((None, np.object_), (NEVER, np.int64), (NEVER, np.int64), (NEVER, np.int64))  # as PARTS
 
 
 class RowHeap:
@@ -46,10 +46,7 @@ class RowHeap:
         self._chains = Chains(choice.full_every)
         self._images = BeforeImages() if choice.binary_diff and self._chains.is_incremental else None
         self._index = KeyIndex(pa.schema([record_schema.field(name) for name in spec.keys]))
-        self._places: tuple[Array, ...] = tuple(
-            np.full(_FIRST_CAPACITY, *one) for one in zip(_NOTHING, _DTYPES, strict=True)
-        )
-        self._readers: tuple[Freeze, ...] = ()  # snapshots that may still read these very arrays
+        self._places = LiveColumns(_KINDS, _FIRST_CAPACITY)
         self._changed_at = np.zeros(_FIRST_CAPACITY, np.int32)
         self._version, self._floor = 1, 0
         self._kept = 0
@@ -132,14 +129,12 @@ class RowHeap:
 
     def _freeze(self, layers: Layers | None) -> FrozenRows:
         reader = Freeze()
-        self._readers = (*(one for one in self._readers if not one.done), reader)
         count, version = len(self._index), self._version
         self._version += 1
         return FrozenRows(
-            self._index.chunks(),
-            self._index.schema,
+            self._index.frozen(),
             self._index.hashes,
-            tuple(part[:count] for part in self._places),
+            self._places.freeze(count, reader),
             self._changed_at[:count],
             self._spec.about(self.record_schema, self.clock),
             reader,
@@ -151,46 +146,39 @@ class RowHeap:
 
     def _set(self, places: Array, rows: Rows, wanted: Array) -> None:
         """Writes rows (distinct) to their places."""
-        self._own()
+        self._reserve()
         before, after = self._places[0][places], _objects(rows.payloads)
         if self._images is not None:
             self._images.note(places, before, after, self._changed_at[places])
         self._kept += int(wanted.sum()) - int(is_there(before).sum())
-        for part, values in zip(self._places, (after, rows.event, rows.wall, rows.expiry), strict=True):
-            part[places] = values
+        self._places.write(places, (after, rows.event, rows.wall, rows.expiry))
         self._changed_at[places] = self._version
         for order, times in ((self._event, rows.event), (self._wall, rows.wall), (self._expiry, rows.expiry)):
             order.set(places, times)
         if len(self._index) - self._kept > max(self._kept, _FEW_ROWS):
             self._move_together()
 
-    def _own(self) -> None:
-        """Makes room for every key, and copies what a snapshot still reads."""
+    def _reserve(self) -> None:
+        """Makes room for every key."""
         capacity = len(self._changed_at)
         while capacity < len(self._index):
             capacity *= 2
         if capacity > len(self._changed_at):
             self._changed_at = _grown(self._changed_at, capacity, 0)
-        elif all(one.done for one in self._readers):
-            return
-        self._readers = ()
-        self._places = tuple(_grown(part, capacity, one) for part, one in zip(self._places, _NOTHING, strict=True))
+            self._places.reserve(capacity)
 
     def _move_together(self) -> None:
         kept = np.flatnonzero(is_there(self._places[0][: len(self._index)]))
         capacity = max(_FIRST_CAPACITY, 2 * len(kept))
-        self._index.restore(self._index.keys_at(kept), self._index.hashes[kept])
-        self._places = tuple(
-            _grown(part[kept], capacity, one) for part, one in zip(self._places, _NOTHING, strict=True)
-        )
-        self._readers = ()
+        self._index.keep(kept)
+        self._places.keep(kept, capacity)
         self._changed_at = _grown(self._changed_at[kept], capacity, 0)
         if self._images is not None:
             self._images.clear()
         self._floor = self._version  # which keys were forgotten before is not known any more
         self._event, self._wall, self._expiry = (Due(width) for width in _WIDTHS_MS)
-        for order, times in zip((self._event, self._wall, self._expiry), self._places[1:], strict=True):
-            order.set(np.arange(len(kept)), times[: len(kept)])
+        for part, order in enumerate((self._event, self._wall, self._expiry), start=1):
+            order.set(np.arange(len(kept)), self._places[part][: len(kept)])
 
 
 def read(spec: RowSpec, data: pa.Buffer, where: str) -> stored.Stored:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lockgate_proto.messages import StateHandle
 
 from taskmanager.state import stored
-from taskmanager.state.arrays import numpy_of
+from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.due import NEVER
 from taskmanager.state.event_clock import EventClock
 from taskmanager.state.keys import KeyIndex
@@ -144,7 +144,7 @@ class RowStore(Protocol):
 
 def distinct(table: pa.Table, names: tuple[str, ...]) -> tuple[Keys, Array]:
     """The keys of a table of records with HASH, each once, and for each record the number of its key."""
-    batch = table.select([*names, HASH]).combine_chunks().to_batches()[0]
+    batch = one_batch(table.select([*names, HASH]))
     index = KeyIndex(pa.schema([batch.schema.field(name) for name in names]))
     numbers = index.rows_of(batch.select(list(names)), numpy_of(batch, HASH))
     return Keys(index.keys_at(np.arange(len(index))), index.hashes), numbers

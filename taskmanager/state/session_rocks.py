@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from lockgate_proto.messages import SessionWindow
 
 from taskmanager.state import filling
-from taskmanager.state.arrays import numpy_of
+from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.due import NEVER
 from taskmanager.state.event_clock import Restored
 from taskmanager.state.held_windows import HeldWindows
@@ -55,7 +55,7 @@ class SessionRocks(HeldWindows[SessionState]):
         """See KeyedStore. Reads and writes all sessions of the keys."""
         if not partial.num_rows:
             return self._empty.merge(partial)
-        batch = partial.combine_chunks().to_batches()[0]
+        batch = one_batch(partial)
         found = self._read(set(self._table.names(batch.filter(pc.is_valid(batch.column(PANE))))))
         working = self._holding(list(found.items()), self.clock)
         working.let_go()
@@ -102,9 +102,11 @@ class SessionRocks(HeldWindows[SessionState]):
         """Writes the sessions of some keys. found: as they were."""
         together: dict[bytes, bytes] = dict.fromkeys(found, b"")
         times: dict[bytes, int] = {}
-        for rows in working.freeze().table().combine_chunks().to_batches():
-            made, times = self._by_key(rows, self._next_times(rows))
-            together |= made
+        for rows in working.freeze().batches():
+            made, least = self._by_key(rows, self._next_times(rows))
+            for name, some in made.items():
+                together[name] = together.get(name, b"") + some
+                times[name] = min(times.get(name, NEVER), least[name])
         for name in times.keys() & found.keys():
             earlier = filed_at(found[name])
             if self.clock.now + 1 < earlier <= times[name]:

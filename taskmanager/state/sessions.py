@@ -22,7 +22,7 @@ from lockgate_proto.messages import KeyedAggregate, SessionWindow
 
 from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
-from taskmanager.state.arrays import numpy_of
+from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.changes import Changes
 from taskmanager.state.columns import Freeze
 from taskmanager.state.deadlines import Deadlines
@@ -96,7 +96,7 @@ class SessionState:
         """
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
-        batch = partial.combine_chunks().to_batches()[0]
+        batch = one_batch(partial)
         records = int(pc.sum(batch.column(ROWS)).as_py())
         batch = batch.filter(pc.is_valid(batch.column(PANE)))
         if not batch.num_rows:
@@ -142,8 +142,7 @@ class SessionState:
         reader = Freeze()
         live, places = self._live.values.copy(), self._key.values
         return FrozenWindows(
-            self._index.chunks(),
-            self._keys,
+            self._index.frozen(),
             self._index.hashes,
             self._columns.freeze(len(places), reader),
             self.about(),
@@ -163,19 +162,24 @@ class SessionState:
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
         self.clock.restore(snapshots)
-        self.take_up(*stored.joined(snapshots, self.key_count))
+        self.take_up(stored.joined(snapshots, self.key_count))
         self.let_go()
 
-    def take_up(self, keys: pa.RecordBatch, hashes: Array, columns: Sequence[pa.Array]) -> None:
-        """Sessions as they are stored, to begin with. keys, hashes: of each."""
-        self._columns.restore(columns)
-        ids = self._index.rows_of(keys, np.array(hashes, np.int64)) if len(hashes) else np.zeros(0, np.int64)
+    def take_up(self, rows: stored.StoredRows) -> None:
+        """Sessions to begin with; the keys are those of each."""
+        self._columns.restore(rows.parts)
+        found = [np.zeros(0, np.int64)]
+        at = 0
+        for keys in rows.keys:
+            found.append(self._index.rows_of(keys, rows.hashes[at : at + keys.num_rows]))
+            at += keys.num_rows
+        ids = np.concatenate(found)
         self._chains.extend_to(len(self._index))
         self._changes.restored(len(self._index))
-        rows = self._added(ids)
-        self._columns.reserve(len(rows))
-        self._link(ids, rows)
-        self._filed(rows)
+        added = self._added(ids)
+        self._columns.reserve(len(added))
+        self._link(ids, added)
+        self._filed(added)
 
     def _rows_of(self, ids: Array) -> Array:
         """The live rows of some distinct keys."""
@@ -268,9 +272,10 @@ class SessionState:
     def _move_together(self) -> None:
         rows = np.flatnonzero(self._live.values)
         ids, places = np.unique(self._key[rows], return_inverse=True)
-        keys, hashes = self._index.keys_at(ids), self._index.hashes[ids]
+        index = self._index
         self._begin(self._columns.added_up([(np.arange(len(rows)), rows)], len(rows)))
-        self._index.restore(keys, hashes)
+        index.keep(ids)
+        self._index = index
         self._changes.moved(ids, is_complete=True)  # a key without sessions has none that event time has not purged
         self._chains.extend_to(len(ids))
         moved = self._added(places)

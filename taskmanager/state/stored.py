@@ -1,5 +1,8 @@
 """The format of stored keyed state: an Arrow IPC file with one record batch for each key group that has keys.
 
+Where that would be too large there are several, one after the other (format "4", of an increment "5"), and the key
+group of a batch is that of its first row; `lockgate.key_groups` is not there then.
+
 Schema: the key columns, then `__hash` (int64, see `layout`), then one column per part (`<output>#count`, `#sum`,
 `#min`, `#max`).
 An increment has one column more, `__deleted` (bool): true for a key that is gone, whose parts are NULL then. What event
@@ -27,7 +30,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -37,8 +40,10 @@ import numpy as np
 import pyarrow as pa
 from lockgate_proto.messages import KeyedAggregate
 
+from taskmanager.state import pieces
 from taskmanager.state.event_clock import Ahead, EventClock
 from taskmanager.state.layout import HASH
+from taskmanager.state.pieces import fitting
 from taskmanager.task.program import StateUnreadable
 from taskmanager.task.watermarks import MIN_WATERMARK
 
@@ -46,6 +51,10 @@ Array = Any  # numpy.ndarray
 FORMAT = "1"
 INCREMENT_FORMAT = "2"
 DIFF_FORMAT = "3"
+CUT_FORMAT = "4"
+CUT_INCREMENT_FORMAT = "5"
+_FULL_FORMATS = (FORMAT, CUT_FORMAT)
+_FORMATS = (FORMAT, INCREMENT_FORMAT, DIFF_FORMAT, CUT_FORMAT, CUT_INCREMENT_FORMAT)
 DELETED = "__deleted"
 BASE = "__base"
 
@@ -112,40 +121,41 @@ def about_windows(
     return About(schema, told, max_parallelism, owned, clock.before_end, purged_until, clock.ahead, clock.gone)
 
 
-def write(table: pa.Table, about: About, *, is_increment: bool = False) -> pa.Buffer:
-    """Serializes rows of state, sorted by key group. Arrow and numpy kernels only, so other threads run meanwhile.
+Take = Callable[[Array], pa.RecordBatch]
 
-    table: key columns, `__hash`, parts; of an increment also DELETED, whose rows have NULL for every part, and in front
-    of it BASE where there are differences.
+
+def write(hashes: Array, take: Take, about: About, *, is_increment: bool = False) -> pa.Buffer:
+    """Serializes rows of state by key group. Holds the file in memory, and beside it the rows of one key group.
+
+    hashes: of the rows; take: gives some of them, by their places among all: key columns, `__hash`, parts; of an
+    increment also DELETED, whose rows have NULL for every part, and in front of it BASE where there are differences. It
+    may raise pa.ArrowInvalid for rows that are too many for one batch.
     """
-    hashes = table.column(HASH).to_numpy()
     groups = np.mod(hashes, about.max_parallelism).astype(np.int16 if about.max_parallelism <= 1 << 15 else np.int32)
     order = np.argsort(groups, kind="stable")  # 16 bits: a radix sort
     present, starts = np.unique(groups[order], return_index=True)
-    increment_format = DIFF_FORMAT if BASE in table.column_names else INCREMENT_FORMAT
-    said = described(about, increment_format if is_increment else FORMAT)
-    said["lockgate.key_groups"] = json.dumps(present.tolist())
-    table = table.take(pa.array(order)).combine_chunks().replace_schema_metadata(said)
-    sink = pa.BufferOutputStream()
-    bounds = [*starts.tolist(), len(groups)]
-    with pa.ipc.new_file(sink, table.schema) as file:
-        for start, end in pairwise(bounds):
-            file.write_table(table.slice(start, end - start))
-    return sink.getvalue()
+    wanted = [order[start:end] for start, end in pairwise([*starts.tolist(), len(groups)])]
+    empty = take(np.zeros(0, np.int64))
+    try:
+        whole = {"lockgate.key_groups": json.dumps(present.tolist())}
+        return _written(empty, (_in_one(take, rows) for rows in wanted), about, _format(empty, is_increment), whole)
+    except _TooLargeForOneBatch:
+        cut = CUT_INCREMENT_FORMAT if is_increment else CUT_FORMAT
+        return _written(empty, (one for rows in wanted for one in fitting(take, rows)), about, cut, {})
 
 
-def replacing(rows: pa.Table) -> pa.Table:
+def replacing(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of an increment none of which says that a key is gone."""
     return rows.append_column(pa.field(DELETED, pa.bool_()), pa.array(np.zeros(rows.num_rows, np.bool_)))
 
 
-def write_groups(target: Path, groups: Iterable[pa.RecordBatch], schema: pa.Schema, about: About) -> None:
-    """Writes a full snapshot to a file, a key group at a time: one batch for each of `about.owned`, empty or not."""
-    said = described(about, FORMAT)
-    said["lockgate.key_groups"] = json.dumps(list(about.owned))
+def write_groups(target: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, about: About) -> None:
+    """Writes a full snapshot to a file, a batch at a time: in the order of key groups, of each as many as there are."""
+    said = described(about, CUT_FORMAT)
     with pa.ipc.new_file(str(target), schema.with_metadata(said)) as file:
-        for batch in groups:
-            file.write_batch(batch.replace_schema_metadata(said))
+        for batch in batches:
+            if batch.num_rows:
+                file.write_batch(batch.replace_schema_metadata(said))
 
 
 def described(about: About, file_format: str) -> dict[str, str]:
@@ -188,12 +198,16 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
     try:
         file = pa.ipc.open_file(data)
         said = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
-        about = about_of(said, where, (FORMAT, INCREMENT_FORMAT, DIFF_FORMAT), signature, max_parallelism)
-        groups = json.loads(said["lockgate.key_groups"])
-        batches = tuple(file.get_batch(i) for i, group in enumerate(groups) if group in wanted)
+        about = about_of(said, where, _FORMATS, signature, max_parallelism)
+        told = said.get("lockgate.key_groups")
+        if told is not None:
+            batches = tuple(file.get_batch(i) for i, group in enumerate(json.loads(told)) if group in wanted)
+        else:
+            every = (file.get_batch(i) for i in range(file.num_record_batches))
+            batches = tuple(one for one in every if _group_of(one, max_parallelism) in wanted)
     except (pa.ArrowException, KeyError, ValueError, IndexError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
-    is_increment = said["lockgate.format"] != FORMAT
+    is_increment = said["lockgate.format"] not in _FULL_FORMATS
     times = (MIN_WATERMARK if time is None else time for time in (about.watermark, about.purged_until))
     watermark, purged_until = times
     schema = file.schema.remove_metadata()
@@ -221,14 +235,67 @@ def mark(data: pa.Buffer, where: str) -> str:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
 
 
-def joined(snapshots: Sequence[Stored], keys: int) -> tuple[pa.RecordBatch, Array, list[pa.Array]]:
-    """Keys, hash of each, and the other columns of several stored pieces together."""
-    batches = [batch for one in snapshots for batch in one.batches]
-    table = pa.Table.from_batches(batches, snapshots[0].schema).combine_chunks()
-    whole = table.to_batches()
-    batch = whole[0] if whole else pa.RecordBatch.from_pylist([], table.schema)
-    hashes = batch.column(keys).to_numpy(zero_copy_only=False)
-    return batch.select(table.column_names[:keys]), hashes, list(batch.columns[keys + 1 :])
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows of several stored pieces together, as batches: one array could not hold more than 2 GiB of text.
+
+    keys: batches with the key columns; hashes: of all rows, one batch after the other; parts: the other columns.
+    """
+
+    keys: tuple[pa.RecordBatch, ...]
+    hashes: Array
+    parts: tuple[pa.RecordBatch, ...]
+
+
+def joined(snapshots: Sequence[Stored], keys: int) -> StoredRows:
+    """All rows of some pieces. keys: number of key columns."""
+    return rows_of([batch for one in snapshots for batch in one.batches if batch.num_rows], keys)
+
+
+def rows_of(batches: Sequence[pa.RecordBatch], keys: int) -> StoredRows:
+    """The same of batches that are as they are stored."""
+    hashes = [batch.column(keys).to_numpy(zero_copy_only=False) for batch in batches]
+    return StoredRows(
+        tuple(batch.select(range(keys)) for batch in batches),
+        np.concatenate([np.zeros(0, np.int64), *hashes]),
+        tuple(batch.select(range(keys + 1, batch.num_columns)) for batch in batches),
+    )
+
+
+class _TooLargeForOneBatch(Exception):
+    """The rows of a key group have to be cut."""
+
+
+def _in_one(take: Take, rows: Array) -> pa.RecordBatch:
+    try:
+        found = take(rows)
+    except pa.ArrowInvalid as error:
+        raise _TooLargeForOneBatch from error
+    if found.nbytes > pieces.LARGEST_BATCH_BYTES and len(rows) > 1:
+        raise _TooLargeForOneBatch
+    return found
+
+
+def _format(empty: pa.RecordBatch, is_increment: bool) -> str:
+    if not is_increment:
+        return FORMAT
+    return DIFF_FORMAT if BASE in empty.schema.names else INCREMENT_FORMAT
+
+
+def _written(
+    empty: pa.RecordBatch, batches: Iterable[pa.RecordBatch], about: About, file_format: str, more: dict[str, str]
+) -> pa.Buffer:
+    schema = empty.schema.with_metadata(described(about, file_format) | more)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as file:
+        for batch in batches:
+            file.write_batch(batch.replace_schema_metadata(schema.metadata))
+    return sink.getvalue()
+
+
+def _group_of(batch: pa.RecordBatch, max_parallelism: int) -> int:
+    """The key group of the rows of a batch, which are all of one."""
+    return int(batch.column(HASH)[0].as_py()) % max_parallelism
 
 
 def _check(said: Mapping[str, str], where: str, signature: str, max_parallelism: int) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taskmanager.state import filling
-from taskmanager.state.arrays import numpy_of
+from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.event_clock import Restored
 from taskmanager.state.frozen_rocks import group_key
 from taskmanager.state.held_windows import HeldWindows
@@ -50,12 +50,12 @@ class WindowRocks(HeldWindows[WindowedState]):
         """See KeyedStore. Reads the rows of its keys and panes, and what windows that have fired are of besides."""
         if not partial.num_rows:
             return self._empty.merge(partial)
-        batch = partial.combine_chunks().to_batches()[0]
+        batch = one_batch(partial)
         names = sorted(self._needed(batch.filter(pc.is_valid(batch.column(PANE)))))
         found = {name: value for name, value in zip(names, self.database.get(names), strict=True) if value is not None}
         working = self._holding(list(found.items()), self.clock)
         merged = working.merge(pa.Table.from_batches([batch]))
-        for rows in working.freeze().table().combine_chunks().to_batches():
+        for rows in working.freeze().batches():
             changed = zip(*self._table.database_rows(rows), strict=True)
             self.database.write({name: value for name, value in changed if found.get(name) != value})
             self._note(rows)

@@ -20,7 +20,7 @@ from lockgate_proto.messages import KeyedAggregate
 
 from taskmanager.state import stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
-from taskmanager.state.arrays import numpy_of
+from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.changes import Changes
 from taskmanager.state.columns import Freeze
 from taskmanager.state.event_clock import EventClock, Reached
@@ -92,7 +92,7 @@ class WindowedState:
         """
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
-        batch = partial.combine_chunks().to_batches()[0]
+        batch = one_batch(partial)
         records = int(pc.sum(batch.column(ROWS)).as_py())
         batch = batch.filter(pc.is_valid(batch.column(PANE)))
         is_late = self._shape.is_expired(numpy_of(batch, PANE), self.clock.kept.of(numpy_of(batch, HASH)))
@@ -143,14 +143,14 @@ class WindowedState:
         """The state as it is now. Microseconds, whatever its size."""
         reader, about = Freeze(), self.about()
         count = len(self._index)
-        chunks, until, place = self._index.chunks(), about.purged_until, len(self._keys)
+        keys, until = self._index.frozen(), about.purged_until
 
         def live() -> Array:
-            panes = [chunk.column(place).to_numpy(zero_copy_only=False) for chunk in chunks]
+            panes = [numpy_of(batch, PANE) for batch in keys.batches]
             return np.flatnonzero(np.concatenate(panes or [np.zeros(0, np.int64)]) > until)
 
         columns, changed = self._columns.freeze(count, reader), self._changes.freeze(count)
-        return FrozenWindows(chunks, self._index.schema, self._hashes[:count], columns, about, reader, live, changed)
+        return FrozenWindows(keys, self._hashes[:count], columns, about, reader, live, changed)
 
     def about(self) -> stored.About:
         """What a snapshot says of itself."""
@@ -162,15 +162,15 @@ class WindowedState:
     def restore(self, snapshots: Sequence[stored.Stored]) -> None:
         """Replaces the state by what was stored. Call once, before the first merge."""
         self.clock.restore(snapshots)
-        self.take_up(*stored.joined(snapshots, self.key_count))
+        self.take_up(stored.joined(snapshots, self.key_count))
 
-    def take_up(self, keys: pa.RecordBatch, hashes: Array, columns: Sequence[pa.Array]) -> None:
-        """Rows as they are stored, to begin with. keys: distinct, with the pane; hashes: of the keys without it."""
-        panes = keys.column(len(self._keys)).to_numpy(zero_copy_only=False)
-        self._index.restore(keys, mixed(hashes, panes))
-        self._columns.restore(columns)
+    def take_up(self, rows: stored.StoredRows) -> None:
+        """Rows to begin with. Their keys are distinct, with the pane; the hashes are of the keys without it."""
+        panes = np.concatenate([np.zeros(0, np.int64), *(numpy_of(one, PANE) for one in rows.keys)])
+        self._index.restore(rows.keys, mixed(rows.hashes, panes))
+        self._columns.restore(rows.parts)
         self._columns.reserve(len(panes))
-        self._hashes = np.array(hashes, np.int64)
+        self._hashes = rows.hashes
         self._changes.restored(len(panes))
         self._file(np.arange(len(panes)), panes)
 
@@ -335,7 +335,7 @@ class WindowedState:
         places = np.zeros(len(self._index), np.int64)
         places[live] = np.arange(len(live))
         self._columns = self._columns.added_up([(np.arange(len(live)), live)], len(live))
-        self._index.restore(self._index.keys_at(live), self._index.hashes[live])
+        self._index.keep(live)
         self._hashes = np.append(self._hashes[live], np.zeros(1024, np.int64))
         self._rows = {pane: [places[self._rows_in(pane)]] for pane in self._panes}
         self._changes.moved(live, is_complete=True)  # of purged rows the watermark tells

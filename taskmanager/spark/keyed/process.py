@@ -200,9 +200,7 @@ class ProcessStore:
         about = About(is_record, self._rows.clock.reached.of(keys.hashes), self._now_ms)
         result = self._plan.run(records, numbers, payloads, about)
         is_state = pc.is_valid(result.column(runner.KEY))
-        changed = result.filter(is_state).select(runner.OUTPUT.names).combine_chunks()
-        if changed.num_rows:
-            batch = changed.to_batches()[0]
+        for batch in result.filter(is_state).select(runner.OUTPUT.names).combine_chunks().to_batches():
             places = batch.column(runner.KEY).to_numpy(zero_copy_only=False)
             times = (batch.column(name).to_numpy(zero_copy_only=False) for name in runner.OUTPUT.names[2:])
             self._rows.put(keys.take(places), Rows(batch.column(runner.PAYLOAD), *times))

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lockgate_proto.messages import IntervalJoin, JoinSide, OperatorState
 
-from taskmanager.state import buffered, join_rocks, join_table
+from taskmanager.state import buffered, join_rocks, join_table, rocksdb
 from taskmanager.task.program import SnapshotOrder
 from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tests.join_homes import HOMES, JoinFolder, count_of, join_folder
@@ -151,7 +151,7 @@ def eager(is_eager: bool) -> Iterator[None]:
                 (join_rocks, "_ROWS_A_CLEARING", 2),
                 (join_table, "_TAIL_BYTES", 60),
                 (join_table, "_BLOCK_BYTES", 100),
-                (join_table, "_BYTES_AT_ONCE", 150),
+                (rocksdb, "BYTES_AT_ONCE", 150),
             ):
                 patch.setattr(module, name, value)
         yield

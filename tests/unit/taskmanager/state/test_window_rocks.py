@@ -29,6 +29,7 @@ from taskmanager.state.panes import Panes
 from taskmanager.state.scratch import ScratchFolder
 from taskmanager.state.sessions import SessionState
 from taskmanager.state.store import StoreSpec
+from taskmanager.state.stored import StoredRows
 from taskmanager.state.stores import StoreMaker
 from taskmanager.state.windowed import WindowedState
 from taskmanager.state.windows import WindowShape
@@ -107,9 +108,9 @@ def test_many_windows_fire_some_at_a_time(stores: Maker, kind: Any, monkeypatch:
     for state in (WindowedState, SessionState):
         original: Any = state.take_up
 
-        def watched(self: Any, keys: Any, hashes: Any, columns: Any, original: Any = original) -> None:
-            sizes.append(len(hashes))
-            original(self, keys, hashes, columns)
+        def watched(self: Any, rows: StoredRows, original: Any = original) -> None:
+            sizes.append(len(rows.hashes))
+            original(self, rows)
 
         monkeypatch.setattr(state, "take_up", watched)
     store = stores.fresh(kind)
