@@ -6,8 +6,9 @@ window consists of whole panes and a record is kept once, however many windows i
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,9 +46,27 @@ class WindowShape:
         # windows that end at or before the pane's start do not hold it
         return range(first, last + 1, self.slide_ms)
 
-    def due(self, panes: Iterable[int], before: int, now: int) -> list[int]:
-        """Ends of the windows that hold one of these panes and fire as event time goes from `before` to `now`."""
-        return sorted({end for pane in panes for end in self.ends(pane) if before + 1 < end <= now + 1})
+    def due(self, panes: Sequence[int], before: int, now: int) -> list[int]:
+        """Ends of the windows that hold one of these panes and fire as event time goes from `before` to `now`.
+
+        panes: in order. Costs by what is due, whatever waits besides.
+        """
+        found: list[int] = []
+        end = self._end_after(before + 1)
+        while end <= now + 1:
+            at = bisect.bisect_left(panes, end - self.size_ms)
+            if at == len(panes):
+                break
+            if panes[at] < end:
+                found.append(end)
+                end += self.slide_ms
+            else:  # no window that ends before holds a pane
+                end = self._end_after(panes[at])
+        return found
+
+    def _end_after(self, time_ms: int) -> int:
+        """The first end of a window behind a moment."""
+        return time_ms + 1 + (self.offset_ms + self.size_ms - time_ms - 1) % self.slide_ms
 
     def panes(self, end: int) -> range:
         """Starts of the panes of the window that ends at `end`."""
