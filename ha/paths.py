@@ -78,6 +78,10 @@ class Paths:
         """JobOrders; there from the first order on."""
         return f"{self.job(key)}/orders"
 
+    def recovery(self, key: str) -> str:
+        """RecoveryRecord; there while a leader recovers the job, and when it did not get through."""
+        return f"{self.job(key)}/recovery"
+
     def checkpoint_id(self, key: str) -> str:
         """The highest checkpoint id handed out, decimal text."""
         return f"{self.job(key)}/checkpoint-id"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from lockgate_proto.codec import MalformedMessage, decode, encode
-from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult
+from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult, RecoveryRecord
 
 from ha.errors import Conflict, CorruptRecord, OutcomeUnknown, StoreUnavailable
 from ha.grant import LeadershipGrant
@@ -104,6 +104,25 @@ class JobRecords:
     def orders(self, key: str) -> JobOrders:
         """What was ordered of the job; nothing when no order was ever given."""
         return self._read(JobOrders, self._paths.orders(key)) or JobOrders()
+
+    def deaths(self, key: str) -> int:
+        """Recoveries of the job in a row that were begun and not got through."""
+        record = self._read(RecoveryRecord, self._paths.recovery(key))
+        return record.begun if record is not None else 0
+
+    def note_recovery(self, grant: LeadershipGrant, key: str, begun: int) -> None:
+        """Another recovery begins. To be done before anything of the job is looked at.
+
+        Raises Conflict when the job does not exist (any more).
+        """
+        path, data = self._paths.recovery(key), encode(RecoveryRecord(begun, grant.token))
+        write: Operation = Create(path, data) if self._store.read(path) is None else Put(path, data)
+        self._write(grant, [write], lambda: self._store.read(path) == data)
+
+    def forget_deaths(self, grant: LeadershipGrant, key: str) -> None:
+        """A recovery got through, or somebody takes the blame. Nothing to do is fine."""
+        path = self._paths.recovery(key)
+        self._write(grant, [Delete(path)], lambda: self._store.read(path) is None)
 
     def write_checkpoint_id(self, grant: LeadershipGrant, key: str, checkpoint_id: int) -> None:
         """Reserves every id up to `checkpoint_id`. To be done before the id is used. Raises CorruptRecord."""

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stop": ("lockgate.commands.savepoints:stop", "End a job with a savepoint."),
     "rescale": ("lockgate.commands.savepoints:rescale", "Change the parallelism of a job that runs."),
     "cancel": ("lockgate.commands.jobs:cancel", "End a job."),
+    "release": ("lockgate.commands.jobs:release", "Try a job again that is held back."),
     "leader": ("lockgate.commands.jobs:leader", "Show which coordinator leads."),
     "drill": ("lockgate.commands.drill:drill", "Kill parts of a cluster under load and check the result."),
     "demo": ("lockgate.commands.drill:demo", "Count words, kill the leader, compare with Spark."),
@@ -33,7 +34,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 SECTIONS = {
     "Try it": ("cluster", "demo", "drill"),
-    "Jobs": ("submit", "jobs", "job", "watch", "checkpoints", "savepoint", "stop", "rescale", "cancel", "leader"),
+    "Jobs": (
+        "submit",
+        "jobs",
+        "job",
+        "watch",
+        "checkpoints",
+        "savepoint",
+        "stop",
+        "rescale",
+        "cancel",
+        "release",
+        "leader",
+    ),
     "Processes of a real cluster": ("zookeeper", "coordinator", "taskmanager", "health", "prepare"),
 }
 

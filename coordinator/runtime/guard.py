@@ -22,7 +22,7 @@ LEADER_METADATA = "lockgate-leader"
 _MAX_DETAILS = 6_000  # as it is sent: each byte that is not printable ASCII takes three
 _INTERNAL = (f"/{full_name('ControlService')}/", f"/{full_name('FollowService')}/")
 _HEALTH = "/grpc.health.v1.Health/"
-_WRITING = ("Submit", "Cancel", "TriggerSavepoint", "Stop", "DisposeSavepoint", "Rescale")
+_WRITING = ("Submit", "Cancel", "TriggerSavepoint", "Stop", "DisposeSavepoint", "Rescale", "Release")
 _WRITES = tuple(f"/{full_name('JobService')}/{name}" for name in _WRITING)
 """A job runs code as the cluster's user (SQL can, too), reads and writes that user's files, and can be lost."""
 SECRET_NEEDED = (

@@ -4,6 +4,7 @@ LOADING --records read--> RUNNING --CleanUp--> ENDED
    |                         |
    +---cannot be read--------+---fault of the machine--> BROKEN --cancelled by a client--> ENDED
    +---storage away: tries again                         (no file is ever deleted)
+   +---held back until it is released (see recovery_line.py)
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ from coordinator.runtime.actor import Timer, monotonic_ms, unix_us
 from coordinator.runtime.deletions import Deletions
 from coordinator.runtime.errors import Busy, Refused, Stopped, StorageError
 from coordinator.runtime.metadata_files import run_of
-from coordinator.runtime.requests import Requests
+from coordinator.runtime.requests import Requests, settle
 from coordinator.runtime.shown import Shown
 from coordinator.runtime.surroundings import Tools
+from coordinator.runtime.views import given_up
 from coordinator.runtime.watch import WatchEnd, Watcher
 from ha.errors import CorruptRecord
 
@@ -80,6 +82,7 @@ class JobRunner:
         self._deletions = Deletions(self.key, lambda: run_of(self.record), tools)
         self._backoff = Backoff()
         self._trouble = ""  # why the records cannot be read for now
+        self.is_held = False  # LOADING, and told to wait for a client
         self._given_up: Future[JobState] | None = None
         self.attempt: AttemptId | None = None
         self._placed_on: set[str] = set()
@@ -93,7 +96,9 @@ class JobRunner:
 
     def load(self, *, fresh: bool) -> None:
         """Reads the job's records and starts its JobMaster. fresh: it was submitted a moment ago."""
-        self._is_fresh = fresh
+        if self.stage is not Stage.LOADING:
+            return  # it was given up meanwhile
+        self._is_fresh, self.is_held = fresh, False
 
         def read() -> tuple[JobGraph, ev.Recovered | ev.RecoveryFailed]:
             persistence = self._tools.persistence
@@ -119,6 +124,14 @@ class JobRunner:
         waiting, self._before_load = self._before_load, []
         for one in waiting:
             self.handle(one)
+
+    def hold_back(self, reason: str) -> None:
+        """Nothing of the job is looked at until `load`, which comes when a client releases it. It can be cancelled."""
+        self.is_held, self._trouble = True, reason
+        self._stop_tasks()
+        self.hub.status(self.status())
+        if self.record.cancel_requested:
+            self._give_up()
 
     def _load_failed(self, error: BaseException, *, fresh: bool) -> None:
         if self.stage is not Stage.LOADING:
@@ -174,7 +187,7 @@ class JobRunner:
         def marked(done: Future[None]) -> None:
             if done.exception() is None:
                 self._tools.actor.tell(self._cancel_is_durable)  # before the answer: who got it can rely on it
-            _settle(answer, done, state)
+            settle(answer, done, state)
 
         written.add_done_callback(marked)
         return answer
@@ -196,26 +209,14 @@ class JobRunner:
             return self._given_up
         answer = self._given_up = Future[JobState]()
         if self.stage is Stage.LOADING:
-            self.stage, self._error = Stage.BROKEN, f"cancelled while {self._trouble}"
+            self._error = self._trouble if self.is_held else f"cancelled while {self._trouble}"
+            self.stage, self.is_held = Stage.BROKEN, False
             self._stop_tasks()
-        record = self.record
-        result = JobResult(
-            job_key=self.key,
-            run_id=record.run_id,
-            outcome=JobState.CANCELED.name,
-            error=self._error,
-            submitted_unix_ms=record.submitted_unix_ms,
-            ended_unix_ms=unix_us() // 1_000,
-            dirty=True,
-            graph_checksum=record.graph_checksum,
-            token=self._token,
-            storage=record.storage,
-            restore_from=record.restore_from,
-        )
+        result = given_up(self.record, self._error, unix_us() // 1_000, self._token)
 
         def written(done: Future[JobResult]) -> None:
             self._tools.actor.tell(lambda: self._gave_up(done))  # before the answer, so that who got it sees the end
-            _settle(answer, done, JobState.CANCELED)
+            settle(answer, done, JobState.CANCELED)
 
         give_up = partial(self._tools.persistence.give_up, result)
         self._tools.workers.submit(self.key, give_up).add_done_callback(written)
@@ -252,7 +253,7 @@ class JobRunner:
         """Gives the event to the JobMaster and does what it wants. A fault in there ends this job, no other."""
         if self._closed or self.stage is Stage.ENDED:
             return
-        if self.stage is Stage.BROKEN:
+        if self.stage is Stage.BROKEN or self.is_held:
             if isinstance(event, ev.StillRunning):
                 body = CancelAttempt(event.attempt, "the job failed")
                 self._tools.surroundings.send(event.task_manager_id, body)
@@ -407,10 +408,11 @@ class JobRunner:
 
     def _view(self) -> JobStatus:
         if self.stage is Stage.BROKEN or self._master is None:
+            loading = JobState.HELD_BACK if self.is_held else JobState.WAITING_FOR_SLOTS
             return JobStatus(
                 job_key=self.key,
                 run_id=self.record.run_id,
-                state=JobState.FAILED if self.stage is Stage.BROKEN else JobState.WAITING_FOR_SLOTS,
+                state=JobState.FAILED if self.stage is Stage.BROKEN else loading,
                 message="" if self._error else self._trouble or "its records are being read",
                 error=self._error,
                 submitted_unix_ms=self.record.submitted_unix_ms,
@@ -426,9 +428,10 @@ class JobRunner:
             return self._master.checkpoints()
         if self._is_fresh:
             return ()
-        if self.stage in (Stage.LOADING, Stage.RUNNING):
+        if self.stage in (Stage.LOADING, Stage.RUNNING) and not self.is_held:
             raise Busy(f"the records of job {self.key} are being read; try again")
-        raise Refused("FAILED_PRECONDITION", f"the checkpoints of job {self.key} cannot be read: {self._error}")
+        text = f"the checkpoints of job {self.key} cannot be read: {self._error or self._trouble}"
+        raise Refused("FAILED_PRECONDITION", text)
 
     def watch(self) -> Watcher:
         """A new watcher; of a job that has ended it is over after the status and the kept events."""
@@ -452,7 +455,9 @@ class JobRunner:
 
     def _request(self, event: Callable[[str], ev.Event]) -> Future[Any]:
         answer: Future[Any] = Future()
-        if self.stage is Stage.LOADING:
+        if self.is_held:
+            answer.set_exception(Refused("FAILED_PRECONDITION", self._trouble))
+        elif self.stage is Stage.LOADING:
             answer.set_exception(Busy("the job's records are being read; try again"))
         elif self.stage is not Stage.RUNNING:
             answer.set_exception(Refused("FAILED_PRECONDITION", f"job {self.key} has ended"))
@@ -479,15 +484,6 @@ class JobRunner:
     def _emit(self, event: JobEvent) -> None:
         self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us(), token=event.token or self._token))
         if event.kind is JobEventKind.ATTEMPT_DEPLOYED:
-            self._tools.surroundings.prepare_spares(self)
+            self._tools.surroundings.runs(self)
         if event.kind is JobEventKind.CHECKPOINT_COMPLETED:
             self._deletions.completed(event.checkpoint_id)
-
-
-def _settle(answer: Future[JobState], written: Future[T], state: JobState) -> None:
-    """Passes the outcome of a write on to a client: the state, or why it is not certain."""
-    error = written.exception()
-    if error is not None:
-        answer.set_exception(error)
-    else:
-        answer.set_result(state)

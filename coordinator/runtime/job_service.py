@@ -154,6 +154,20 @@ class JobService:
             return m.CancelResponse(self._ended(request.job_key).state)
         return m.CancelResponse(_outcome(answer, context, "the cancel is not certain yet; cancel again"))
 
+    def Release(self, request: m.ReleaseRequest, context: grpc.ServicerContext) -> m.ReleaseResponse:
+        """Tries a job again that is held back; durable when this returns. Any other job stays as it is."""
+
+        def release(term: LeaderTerm) -> Future[m.JobState] | None:
+            writable(term)
+            runner = term.jobs.get(request.job_key)
+            return None if runner is None else term.line.release(runner)
+
+        self._dispatcher.wait_recovered()
+        answer = self._dispatcher.call(release)
+        if answer is None:
+            return m.ReleaseResponse(self._ended(request.job_key).state)
+        return m.ReleaseResponse(_outcome(answer, context, "nobody knows yet whether it is released; release it again"))
+
     def TriggerSavepoint(
         self, request: m.TriggerSavepointRequest, context: grpc.ServicerContext
     ) -> m.TriggerSavepointResponse:

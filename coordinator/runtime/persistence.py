@@ -108,6 +108,25 @@ class Persistence:
         except CorruptRecord as error:
             return error
 
+    def deaths(self, key: str) -> int:
+        """Leaders in a row that died while they recovered the job; 0 where that cannot be read. Raises Stopped."""
+        try:
+            return self._reading(lambda: self._records.deaths(key))
+        except CorruptRecord as error:
+            log.error("job %s: %s; it is recovered as if no leader had died of it", key, error)
+            return 0
+
+    def note_recovery(self, key: str, begun: int) -> None:
+        """Before a recovery. When it cannot be written the recovery begins all the same. Raises Stopped."""
+        try:
+            self._fenced(lambda: self._records.note_recovery(self._tenure.grant, key, begun))
+        except StoreError as error:
+            log.warning("job %s: its recovery begins without a mark in ZooKeeper: %s", key, error)
+
+    def forget_deaths(self, key: str) -> None:
+        """The job's recovery got through, or is to be tried again. Raises StoreError, Stopped."""
+        self._fenced(lambda: self._records.forget_deaths(self._tenure.grant, key))
+
     def graph(self, record: JobRecord) -> JobGraph:
         """The job's graph, from the record or from the storage. Raises StorageError."""
         data = record.graph or self._files.read_graph(record.graph_pointer, record.graph_checksum)

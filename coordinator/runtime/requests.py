@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
-from lockgate_proto.messages import CompletedCheckpoint, RescaleResponse
+from lockgate_proto.messages import CompletedCheckpoint, JobState, RescaleResponse
 
 from coordinator.recovery.effects import AnswerRescale, AnswerSavepoint
 from coordinator.runtime.errors import Busy, Refused
+
+T = TypeVar("T")
 
 
 class Requests:
@@ -52,3 +54,12 @@ class Requests:
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             answer.set_exception(error)
+
+
+def settle(answer: Future[JobState], written: Future[T], state: JobState) -> None:
+    """Passes the outcome of a write on to a client: the state, or why it is not certain."""
+    error = written.exception()
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(state)

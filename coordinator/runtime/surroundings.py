@@ -41,8 +41,8 @@ class Surroundings(Protocol):
         """Slots that the job holds, and those that nobody holds."""
         ...
 
-    def prepare_spares(self, runner: JobRunner) -> None:
-        """Every subtask of the job runs; task managers with free slots may prepare for it."""
+    def runs(self, runner: JobRunner) -> None:
+        """Every subtask of the job runs: its recovery is through; task managers with free slots may prepare for it."""
         ...
 
     def ended_job(self, runner: JobRunner) -> None:

@@ -50,6 +50,7 @@ from coordinator.runtime.clean_ups import CleanUps
 from coordinator.runtime.errors import Stopped
 from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.persistence import Persistence, Tenure
+from coordinator.runtime.recovery_line import RecoveryLine
 from coordinator.runtime.shared import Shared
 from coordinator.runtime.surroundings import Tools
 from coordinator.runtime.task_managers import TaskManager, TaskManagers
@@ -92,6 +93,7 @@ class LeaderTerm:
         self.workers = shared.workers.group(f"term {grant.token}")
         self.deletions = shared.workers.group(f"term {grant.token}, deletions")
         self._clean_ups = CleanUps(tenure, shared.actor, self.deletions, self.persistence)
+        self.line = RecoveryLine(tenure, shared.actor, self.workers, self.persistence)
         self._tools = Tools(
             shared.actor,
             self.workers,
@@ -131,7 +133,7 @@ class LeaderTerm:
             self.results[key] = result
             self._clean_ups.begin(key, result.run_id)
         elif found[0] is not None:
-            self.add(found[0], recovered=True).load(fresh=False)
+            self.line.enter(self.add(found[0], recovered=True))
         else:
             self.add(JobRecord(job_key=key), recovered=True).break_off("Its job graph is missing in ZooKeeper.")
         self._when_all_read()
@@ -219,6 +221,7 @@ class LeaderTerm:
 
     def ended_job(self, runner: JobRunner) -> None:
         """The job has a durable result; its clean-up may begin."""
+        self.line.through(runner.key, has_ended=True)
         self._clean_ups.begin(runner.key, runner.record.run_id)
         self.jobs.pop(runner.key, None)
         if runner.result is not None:
@@ -241,8 +244,9 @@ class LeaderTerm:
         """See surroundings.Surroundings."""
         return self._pool.free_slots + sum(self._pool.held_by(job_key).values())
 
-    def prepare_spares(self, runner: JobRunner) -> None:
+    def runs(self, runner: JobRunner) -> None:
         """See surroundings.Surroundings."""
+        self.line.through(runner.key)
         self._prepare(runner, {one.task_manager_id for one in self._pool.task_managers()})
 
     def _prepare(self, runner: JobRunner, task_manager_ids: set[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate_proto.messages import JobResult, JobState, JobStatus, OperatorStatus
+from lockgate_proto.messages import JobRecord, JobResult, JobState, JobStatus, OperatorStatus
 
 from coordinator.runtime.errors import Refused
 
@@ -57,4 +57,21 @@ def other_start(key: str, restore_from: str) -> Refused:
         "ALREADY_EXISTS",
         f"the job key {key!r} belongs to a job that was submitted {start}; to start from another one, choose another "
         f"key (a key names one job for good)",
+    )
+
+
+def given_up(record: JobRecord, error: str, ended_unix_ms: int, token: int) -> JobResult:
+    """The result of a job that was cancelled when it could not be run. error: why it could not."""
+    return JobResult(
+        job_key=record.job_key,
+        run_id=record.run_id,
+        outcome=JobState.CANCELED.name,
+        error=error,
+        submitted_unix_ms=record.submitted_unix_ms,
+        ended_unix_ms=ended_unix_ms,
+        dirty=True,
+        graph_checksum=record.graph_checksum,
+        token=token,
+        storage=record.storage,
+        restore_from=record.restore_from,
     )

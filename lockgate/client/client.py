@@ -23,6 +23,7 @@ from lockgate_proto.messages import (
     LeaderRecord,
     ListCheckpointsRequest,
     ListRequest,
+    ReleaseRequest,
     RescaleRequest,
     RescaleResponse,
     StopRequest,
@@ -129,6 +130,11 @@ class Client:
     def cancel(self, job_key: str) -> JobState:
         """Asks for the job's end; CANCELING at first, watch it for the rest."""
         state: JobState = self._call("Cancel", CancelRequest(job_key), job_key).state
+        return state
+
+    def release(self, job_key: str) -> JobState:
+        """Tries a job again that is HELD_BACK; any other stays as it is. Its state then."""
+        state: JobState = self._call("Release", ReleaseRequest(job_key), job_key).state
         return state
 
     def savepoint(self, job_key: str, timeout_ms: int = 0) -> CompletedCheckpoint:

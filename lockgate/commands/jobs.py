@@ -123,6 +123,25 @@ def cancel(key: str, wait: bool, as_json: bool, **target: str | None) -> None:
 
 
 @click.command()
+@click.argument("key")
+@json_option
+@target_options
+def release(key: str, as_json: bool, **target: str | None) -> None:
+    """Try a job again that is held back, because leaders have died while they recovered it.
+
+    \b
+    Example:
+      lockgate release wordcount-1f2e3d4c
+    """
+    with connect(target) as client:
+        state = client.release(key)
+    if as_json:
+        _print_json({"key": key, "state": state.name})
+    else:
+        click.echo(f"job {key} is {state.name.lower().replace('_', ' ')}")
+
+
+@click.command()
 @json_option
 @target_options
 def leader(as_json: bool, **target: str | None) -> None:

@@ -159,6 +159,7 @@ class JobState(IntEnum):
     FINISHED = 7
     FAILED = 8
     CANCELED = 9
+    HELD_BACK = 20
 
 
 class JobEventKind(IntEnum):
@@ -421,6 +422,14 @@ class AttemptRecord:
     token: int = 0
     restarts: int = 0  # since submission, all failures together
     moves: tuple[StragglerMove, ...] = ()  # the newest ones, oldest first
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryRecord:
+    """`/jobs/<key>/recovery`; there while a leader is recovering the job, and when it did not get through."""
+
+    begun: int = 0  # recoveries in a row that were begun, the present one included, without one that got through
+    token: int = 0  # of the leader that has begun the last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -1238,6 +1247,20 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class CancelResponse:
+    """See the .proto file."""
+
+    state: JobState = JobState(0)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequest:
+    """See the .proto file."""
+
+    job_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseResponse:
     """See the .proto file."""
 
     state: JobState = JobState(0)

@@ -85,6 +85,14 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "poison_job",
+        "holding a job back during whose recovery leaders died",
+        (
+            "tests/unit/coordinator/test_recovery_line.py::test_the_poison_is_held_back_and_nothing_else",
+            "tests/unit/coordinator/test_recovery_line.py::test_a_suspect_waits_for_the_one_before_it",
+        ),
+    ),
+    Mutant(
         "answered_challenge",
         "the grant transaction's condition that a challenge still stands unanswered",
         ("tests/integration/ha/test_ha_contract.py::test_a_leader_that_has_answered_its_challenge_is_not_replaced",),

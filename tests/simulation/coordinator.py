@@ -14,7 +14,18 @@ from unittest import mock
 from lockgate_proto.messages import JobRecord, LeaderRecord, SubmitResponse
 
 import ha.elector
-from coordinator.runtime import actor, dispatcher, faults, job_runner, shown, submissions, task_managers, term
+from coordinator.runtime import (
+    actor,
+    clean_ups,
+    dispatcher,
+    faults,
+    job_runner,
+    recovery_line,
+    shown,
+    submissions,
+    task_managers,
+    term,
+)
 from coordinator.runtime.actor import Timer
 from coordinator.runtime.persistence import Tenure
 from coordinator.runtime.settings import CoordinatorSettings
@@ -343,7 +354,8 @@ def installed(world: World, more: list[tuple[Any, str, Any]]) -> Iterator[None]:
         *_watched_runner(world),
         *more,
     ]
-    for module in (actor, dispatcher, job_runner, shown, submissions, task_managers, term):
+    modules = (actor, clean_ups, dispatcher, job_runner, recovery_line, shown, submissions, task_managers, term)
+    for module in modules:
         replaced += [(module, "monotonic_ms", now_ms), (module, "unix_us", world.unix_us)]
     names = _Names()
     replaced += [(module, "uuid", names) for module in (ha.elector, job_runner)]

@@ -321,6 +321,14 @@ class AttemptRecord(_message.Message):
     moves: _containers.RepeatedCompositeFieldContainer[StragglerMove]
     def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ...) -> None: ...
 
+class RecoveryRecord(_message.Message):
+    __slots__ = ("begun", "token")
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    begun: int
+    token: int
+    def __init__(self, begun: _Optional[int] = ..., token: _Optional[int] = ...) -> None: ...
+
 class StragglerMove(_message.Message):
     __slots__ = ("slots", "from_task_manager", "to_task_manager", "text")
     SLOTS_FIELD_NUMBER: _ClassVar[int]

@@ -22,6 +22,7 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINISHED: _ClassVar[JobState]
     FAILED: _ClassVar[JobState]
     CANCELED: _ClassVar[JobState]
+    HELD_BACK: _ClassVar[JobState]
 
 class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -49,6 +50,7 @@ CANCELING: JobState
 FINISHED: JobState
 FAILED: JobState
 CANCELED: JobState
+HELD_BACK: JobState
 JOB_EVENT_KIND_UNSPECIFIED: JobEventKind
 LEADER_LOSS_DETECTED: JobEventKind
 LEADER_GRANTED: JobEventKind
@@ -117,6 +119,18 @@ class CancelRequest(_message.Message):
     def __init__(self, job_key: _Optional[str] = ...) -> None: ...
 
 class CancelResponse(_message.Message):
+    __slots__ = ("state",)
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    state: JobState
+    def __init__(self, state: _Optional[_Union[JobState, str]] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("job_key",)
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    def __init__(self, job_key: _Optional[str] = ...) -> None: ...
+
+class ReleaseResponse(_message.Message):
     __slots__ = ("state",)
     STATE_FIELD_NUMBER: _ClassVar[int]
     state: JobState

@@ -60,6 +60,11 @@ class JobServiceStub:
                 request_serializer=lockgate__proto_dot_v1_dot_job__pb2.CancelRequest.SerializeToString,
                 response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.CancelResponse.FromString,
                 _registered_method=True)
+        self.Release = channel.unary_unary(
+                '/lockgate.v1.JobService/Release',
+                request_serializer=lockgate__proto_dot_v1_dot_job__pb2.ReleaseRequest.SerializeToString,
+                response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.ReleaseResponse.FromString,
+                _registered_method=True)
         self.TriggerSavepoint = channel.unary_unary(
                 '/lockgate.v1.JobService/TriggerSavepoint',
                 request_serializer=lockgate__proto_dot_v1_dot_job__pb2.TriggerSavepointRequest.SerializeToString,
@@ -128,6 +133,13 @@ class JobServiceServicer:
 
     def Cancel(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Release(self, request, context):
+        """A job that is HELD_BACK is tried again. Any other stays as it is.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -206,6 +218,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.CancelRequest.FromString,
                     response_serializer=lockgate__proto_dot_v1_dot_job__pb2.CancelResponse.SerializeToString,
+            ),
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.ReleaseRequest.FromString,
+                    response_serializer=lockgate__proto_dot_v1_dot_job__pb2.ReleaseResponse.SerializeToString,
             ),
             'TriggerSavepoint': grpc.unary_unary_rpc_method_handler(
                     servicer.TriggerSavepoint,
@@ -378,6 +395,33 @@ class JobService:
             '/lockgate.v1.JobService/Cancel',
             lockgate__proto_dot_v1_dot_job__pb2.CancelRequest.SerializeToString,
             lockgate__proto_dot_v1_dot_job__pb2.CancelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Release(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lockgate.v1.JobService/Release',
+            lockgate__proto_dot_v1_dot_job__pb2.ReleaseRequest.SerializeToString,
+            lockgate__proto_dot_v1_dot_job__pb2.ReleaseResponse.FromString,
             options,
             channel_credentials,
             insecure,

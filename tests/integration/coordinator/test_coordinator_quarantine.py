@@ -1,0 +1,196 @@
+"""A job whose recovery ends the leader is held back after some of them; the others run on."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import grpc
+import pytest
+from lockgate_proto import messages as m
+from lockgate_proto.codec import encode
+from lockgate_proto.messages import JobState
+
+from coordinator.runtime import recovery_line
+from coordinator.runtime.job_runner import JobRunner
+from coordinator.runtime.recovery_line import MAX_DEATHS
+from ha.embedded import EmbeddedZooKeeper
+from ha.records import JobRecords
+from tests.integration.coordinator.conftest import (
+    PATIENT_MS,
+    NewCaller,
+    NewCoordinator,
+    NewTaskManager,
+    graph,
+    leading,
+    poll,
+)
+
+pytestmark = pytest.mark.integration
+
+CLUSTER = "default"
+
+
+class Former:
+    """A leader before, of which only what it has written is left."""
+
+    def __init__(self, server: EmbeddedZooKeeper) -> None:
+        self.store, self.grant = server.lead(CLUSTER, "former")
+        self.records = JobRecords(self.store, CLUSTER)
+
+    def submit(self, key: str, deaths: int = 0, **changes: object) -> m.JobRecord:
+        record = m.JobRecord(key, f"run-{key}", graph=encode(graph()), graph_checksum="x", submitted_unix_ms=1)
+        record = dataclasses.replace(record, **changes)  # type: ignore[arg-type]
+        self.records.submit(self.grant, record)
+        if deaths:
+            self.records.note_recovery(self.grant, key, deaths)
+        return record
+
+
+@pytest.fixture
+def former(server: EmbeddedZooKeeper) -> Former:
+    return Former(server)
+
+
+@pytest.fixture(autouse=True)
+def only_what_runs_is_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine must not let a job through by its patience."""
+    monkeypatch.setattr(recovery_line, "SETTLED_MS", PATIENT_MS)
+
+
+def test_a_job_that_leaders_died_of_is_held_back_and_the_others_run(
+    former: Former, new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    former.submit("poison", MAX_DEATHS)
+    former.submit("good")
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    one = new_task_manager(slots=4).connect(leader.address)
+    api.state("good", JobState.RUNNING)
+    status = api.state("poison", JobState.HELD_BACK)
+    assert "3 leaders in a row died" in status.message
+    assert "lockgate release poison" in status.message
+    assert all(isinstance(one, m.Deploy) and one.attempt.job_key == "good" for one in one.bodies(m.Deploy))
+    assert former.records.deaths("poison") == MAX_DEATHS
+    poll(lambda: former.records.deaths("good") == 0)
+    for method, request in (
+        ("TriggerSavepoint", m.TriggerSavepointRequest("poison")),
+        ("Stop", m.StopRequest("poison")),
+        ("ListCheckpoints", m.ListCheckpointsRequest("poison")),
+    ):
+        error = api.fails(method, request)
+        assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "held back" in (error.details() or "")
+
+
+def test_it_can_be_cancelled_and_its_files_stay(
+    former: Former, new_coordinator: NewCoordinator, caller: NewCaller, storage: Path
+) -> None:
+    former.submit("poison", MAX_DEATHS)
+    kept = storage / CLUSTER / "poison" / "run-poison" / "chk-1" / "_metadata"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"of a checkpoint")
+    api = caller(leading(new_coordinator()))
+    api.state("poison", JobState.HELD_BACK)
+    assert api("Cancel", m.CancelRequest("poison")).state is JobState.CANCELED
+    assert "3 leaders in a row died" in api.state("poison", JobState.CANCELED).error
+    poll(lambda: former.records.job("poison") is None)
+    assert kept.exists()
+
+
+def test_a_cancel_that_a_former_leader_has_acknowledged_ends_it(
+    former: Former, new_coordinator: NewCoordinator, caller: NewCaller
+) -> None:
+    former.submit("poison", MAX_DEATHS, cancel_requested=True)
+    caller(leading(new_coordinator())).state("poison", JobState.CANCELED)
+
+
+def test_released_it_is_tried_again_and_counted_anew(
+    former: Former, new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    former.submit("poison", MAX_DEATHS)
+    leader = leading(new_coordinator())
+    api = caller(leader)
+    api.state("poison", JobState.HELD_BACK)
+    assert api("Release", m.ReleaseRequest("poison")).state is JobState.WAITING_FOR_SLOTS
+    poll(lambda: former.records.deaths("poison") == 1)  # its recovery is under way again
+    assert api("Release", m.ReleaseRequest("poison")).state is JobState.WAITING_FOR_SLOTS  # twice is as good as once
+    new_task_manager().connect(leader.address)
+    api.state("poison", JobState.RUNNING)
+    poll(lambda: former.records.deaths("poison") == 0)
+    assert api("Release", m.ReleaseRequest("poison")).state is JobState.RUNNING
+    assert api.fails("Release", m.ReleaseRequest("other")).code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_what_a_held_job_still_runs_is_stopped(
+    former: Former, new_coordinator: NewCoordinator, new_task_manager: NewTaskManager
+) -> None:
+    former.submit("poison", MAX_DEATHS)
+    leader = leading(new_coordinator())
+    one = new_task_manager()
+    one.running = [m.AttemptId("poison", "run-poison", 4)]
+    one.connect(leader.address)
+    cancel = one.expect(m.CancelAttempt)
+    assert isinstance(cancel, m.CancelAttempt)
+    assert cancel.attempt == m.AttemptId("poison", "run-poison", 4)
+
+
+def test_the_mark_is_durable_before_anything_of_the_job_is_looked_at(
+    former: Former, new_coordinator: NewCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former.submit("job")
+    seen: list[int] = []
+    whole = JobRunner.load
+
+    def load(self: JobRunner, *, fresh: bool) -> None:
+        seen.append(former.records.deaths(self.key))
+        whole(self, fresh=fresh)
+
+    monkeypatch.setattr(JobRunner, "load", load)
+    leading(new_coordinator())
+    poll(lambda: seen)
+    assert seen == [1]
+
+
+def test_suspects_are_recovered_one_at_a_time(
+    former: Former, new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    """Another death then tells which it was: the others do not share the count."""
+    keys = ("a", "b", "c")
+    for key in keys:
+        former.submit(key, 1)
+    leader = leading(new_coordinator())
+    poll(lambda: sorted(former.records.deaths(key) for key in keys) == [1, 1, 2])
+    first = next(key for key in keys if former.records.deaths(key) == 2)
+    one = new_task_manager(slots=1).connect(leader.address)  # room for one of them
+    api = caller(leader)
+    api.state(first, JobState.RUNNING)
+    poll(lambda: sorted(former.records.deaths(key) for key in keys) == [0, 1, 2])
+    one.connect(leader.address, slots=3)
+    for key in keys:
+        api.state(key, JobState.RUNNING)
+    poll(lambda: [former.records.deaths(key) for key in keys] == [0, 0, 0])
+
+
+def test_one_that_only_waits_for_slots_is_through(
+    former: Former, new_coordinator: NewCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery_line, "SETTLED_MS", 1)
+    former.submit("job", 2)
+    leading(new_coordinator())
+    poll(lambda: former.records.deaths("job") == 0)
+
+
+def test_leaders_that_die_of_it_come_to_an_end(
+    former: Former, new_coordinator: NewCoordinator, caller: NewCaller
+) -> None:
+    """The whole way, without a process to lose: each term ends while it recovers the poison job."""
+    former.submit("poison")
+    for number in range(1, MAX_DEATHS + 1):
+        leader = leading(new_coordinator())
+        poll(lambda number=number: former.records.deaths("poison") == number)  # type: ignore[misc]
+        leader.stop()
+    api = caller(leading(new_coordinator()))
+    api.state("poison", JobState.HELD_BACK)
+    assert former.records.deaths("poison") == MAX_DEATHS
+    assert api("Submit", m.SubmitRequest("good", graph())).created
