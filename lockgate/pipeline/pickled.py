@@ -17,13 +17,14 @@ from lockgate.pipeline.errors import PipelineError
 _INSTALLED = ("lockgate", "lockgate_proto")  # on every task manager, also where the file lies beside our sources
 
 
-def pickled(method: str, function: Any, arguments: tuple[str, ...]) -> bytes:
+def pickled(method: str, function: Any, arguments: tuple[str, ...], optional: tuple[str, ...] = ()) -> bytes:
     """Pickles `function` by value, with the author's own modules that it uses.
 
-    arguments: what it will be called with, for messages. Raises PipelineError when it cannot be called like that, or
+    arguments: what it will be called with, for messages; optional: what it gets besides where it has a parameter of
+    that name. Raises PipelineError when it cannot be called like that, or
     holds something that cannot travel.
     """
-    _check_callable(method, function, arguments)
+    _check_callable(method, function, arguments, optional)
     return _dumped(method, function, "inside the function")
 
 
@@ -85,7 +86,7 @@ def describe(function: Any) -> str:
     return f"{name} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else str(name)
 
 
-def _check_callable(method: str, function: Any, arguments: tuple[str, ...]) -> None:
+def _check_callable(method: str, function: Any, arguments: tuple[str, ...], optional: tuple[str, ...]) -> None:
     wanted = ", ".join(arguments)
     if not callable(function):
         raise PipelineError(f"{method}() takes a function of ({wanted}), not {type(function).__name__}")
@@ -96,7 +97,7 @@ def _check_callable(method: str, function: Any, arguments: tuple[str, ...]) -> N
     except (TypeError, ValueError):
         return
     try:
-        signature.bind(*arguments)
+        signature.bind(*arguments, **{name: name for name in optional if name in signature.parameters})
     except TypeError as error:
         raise PipelineError(
             f"{method}() calls its function with ({wanted}), but {describe(function)} takes {signature}"

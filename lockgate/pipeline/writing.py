@@ -145,14 +145,17 @@ class Writable(Tunable):
         """Shows at most `rows` rows of every batch on the task manager's own output."""
         return self._end("print", ConsoleSink(checks.whole("print()", "rows", rows, 1)))
 
-    def foreach_batch(self, function: Callable[[Any, int], object]) -> Sink:
+    def foreach_batch(self, function: Callable[..., object]) -> Sink:
         """Calls `function(df, checkpoint_id)` with the rows of each completed checkpoint that has any.
 
         After a failure it may be called again with the same id and rows: make it idempotent by that id. One subtask
         takes all rows. With `.parallelism(n)` each subtask calls it for its own rows, so that one id comes with
         several sets of rows: then the id alone does not tell what was done before.
+
+        A function with a parameter named `attempt` gets the number of the attempt that calls. It only rises; a call
+        with a lower one than was seen comes from a process that was replaced, and should change nothing.
         """
-        data = pickled("foreach_batch", function, ("df", "checkpoint_id"))
+        data = pickled("foreach_batch", function, ("df", "checkpoint_id"), optional=("attempt",))
         sink = self._end("foreach_batch", ForeachBatchSink(data, describe(function)))
         sink._node("foreach_batch").width = 1
         return sink

@@ -11,6 +11,7 @@ from lockgate_proto.messages import SinkTransaction
 from lockgate_proto.transactions import Transaction
 
 from taskmanager.spark.sinks.transaction import Pending, Sink, SinkContext
+from taskmanager.spark.sinks.turns import TURNS
 from taskmanager.spark.sources.custom import blamed, close_quietly
 from taskmanager.state.backend import SnapshotWriter
 from taskmanager.task.program import StateUnreadable
@@ -51,7 +52,7 @@ class CustomWriter(Sink):
         """See Sink. Then aborts what earlier attempts have staged and no snapshot will ever commit."""
         super().restore(transactions)
         where = self.context.where
-        with self._lock:
+        with TURNS.take(self.context), self._lock:
             self._connect()
             with blamed(where, "staged"):
                 names = list(self._connector.staged())
@@ -95,7 +96,7 @@ class CustomWriter(Sink):
         self._show(named)
 
     def _show(self, transaction: Transaction) -> None:
-        with self._lock:
+        with TURNS.take(self.context), self._lock:
             self._connect()
             with blamed(self.context.where, "commit"):
                 self._connector.commit(transaction)

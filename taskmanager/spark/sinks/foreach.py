@@ -3,13 +3,16 @@
 After a failure the function may be called again with the same checkpoint id and the same rows; it must take the
 second call as done. That tells all of it where one subtask runs the sink, which is what the pipeline builder makes;
 with several, each calls with the same id and rows of its own. What a job that was scaled down restores comes in one
-call. When the function raises, the job restarts: what it talks to may be away. What it raises of the rows themselves, a
-wrong query among it, ends the job when it comes again and again.
+call. No two calls of one subtask run at the same time, and a function with a parameter `attempt` gets the attempt's
+number, to fence calls of an older one in another process. When the function raises, the job restarts: what it talks to
+may be away. What it raises of the rows themselves, a wrong query among it, ends the job when it comes again and again.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +22,7 @@ from pyspark.errors import PySparkException
 
 from taskmanager.spark.errors import LASTING, explained, lost_session, on_data, sentence
 from taskmanager.spark.sinks.transaction import Pending, RowsPending, Sink, SinkContext, restored_rows
+from taskmanager.spark.sinks.turns import TURNS
 from taskmanager.task.program import DataError, UserCodeFailed
 
 
@@ -26,15 +30,22 @@ class FunctionFailed(UserCodeFailed):
     """The author's function raised; the same call may succeed after a restart."""
 
 
+def _with_attempt(function: Callable[..., Any], attempt: int) -> Callable[[Any, int], Any]:
+    """The function, handed the attempt's number if it has a parameter of that name."""
+    try:
+        wants = "attempt" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # written in C
+        wants = False
+    return partial(function, attempt=attempt) if wants else function
+
+
 class ForeachBatchSink(Sink):
     """See the module."""
 
-    def __init__(
-        self, context: SinkContext, function: Callable[[Any, int], Any], to_frame: Callable[[pa.Table], Any]
-    ) -> None:
+    def __init__(self, context: SinkContext, function: Callable[..., Any], to_frame: Callable[[pa.Table], Any]) -> None:
         """to_frame: makes a Spark DataFrame of a table."""
         super().__init__(context)
-        self._function = function
+        self._function = _with_attempt(function, context.attempt)
         self._to_frame = to_frame
         self._open: list[pa.Table] = []
 
@@ -69,7 +80,7 @@ class ForeachBatchSink(Sink):
 
     def _call(self, table: pa.Table, checkpoint_id: int) -> None:
         where = self.context.where
-        with explained(where, on_records=True):
+        with TURNS.take(self.context), explained(where, on_records=True):
             frame = self._to_frame(table.combine_chunks())
             try:
                 self._function(frame, checkpoint_id)

@@ -26,6 +26,8 @@ from taskmanager.state.backend import InlineBackend
 from taskmanager.task.program import DataError, Exhausted, Idle, StateUnreadable, UserError
 from tests.connectors import JsonFolder, Squares
 
+pytestmark = pytest.mark.usefixtures("processes_apart")
+
 SCHEMA = pa.schema([("split", pa.string()), ("n", pa.int64()), ("square", pa.int64())])
 WHERE = "operator 'orders'"
 

@@ -29,6 +29,8 @@ from tests.kafka_broker import KafkaBroker
 from tests.unit.taskmanager.spark.delta_tables import in_a_store, rows_of
 from tests.unit.taskmanager.spark.object_store import ObjectStore
 
+pytestmark = pytest.mark.usefixtures("processes_apart")
+
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 READERS: dict[FileFormat, tuple[str, Callable[[Path], pa.Table]]] = {
     FileFormat.PARQUET: ("parquet", pq.read_table),

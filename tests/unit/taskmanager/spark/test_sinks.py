@@ -33,6 +33,8 @@ from taskmanager.state.backend import FileBackend, InlineBackend
 from taskmanager.task.program import DataError, StateUnreadable, Unavailable, UserCodeFailed, UserError
 from tests.unit.taskmanager.spark.object_store import ObjectStore
 
+pytestmark = pytest.mark.usefixtures("processes_apart")
+
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
 
