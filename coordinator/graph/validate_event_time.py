@@ -13,6 +13,7 @@ from lockgate_proto.messages import (
     JobGraph,
     KeyedAggregate,
     Operator,
+    Partitioning,
     SessionWindow,
     SlidingWindow,
     TumblingWindow,
@@ -31,7 +32,7 @@ LATE = "late"
 def event_time_problems(graph: JobGraph) -> Iterator[str]:
     """Every problem of places and of what belongs together, as sentences. graph: normalized."""
     for vertex in graph.vertices:
-        yield from _place_problems(vertex)
+        yield from _place_problems(graph, vertex)
         if vertex.operators and _window_of(vertex) is not None:
             yield from _upstream_problems(graph, vertex, "Aggregate", "has windows", "none would ever close")
         elif vertex.operators and isinstance(vertex.operators[0].kind, IntervalJoin):
@@ -96,7 +97,7 @@ def _shape_problems(window: Window) -> Iterator[str]:
         yield f"has a window with an offset of {kind.offset_ms} ms: it has to be at least 0 and less than the period."
 
 
-def _place_problems(vertex: Vertex) -> Iterator[str]:
+def _place_problems(graph: JobGraph, vertex: Vertex) -> Iterator[str]:
     declared = [one for one in vertex.operators if isinstance(one.kind, EventTime)]
     if not declared:
         return
@@ -104,7 +105,7 @@ def _place_problems(vertex: Vertex) -> Iterator[str]:
     if not is_source(first):
         yield (
             f"Operator '{declared[0].id}' declares event time in vertex '{vertex.id}', which does not begin with a "
-            "source: declare it right behind the source, before records are partitioned anew."
+            f"source: {_why_apart(graph, vertex)}."
         )
     if len(declared) > 1:
         yield f"Vertex '{vertex.id}' declares event time {len(declared)} times: once is possible."
@@ -115,6 +116,20 @@ def _place_problems(vertex: Vertex) -> Iterator[str]:
             "idle_after_ms: a file that no longer grows would hold event time back for ever; say after how long it may "
             "be left out."
         )
+
+
+def _why_apart(graph: JobGraph, vertex: Vertex) -> str:
+    """Why an operator does not run together with the source, and where event time is to be declared instead."""
+    inputs = [edge for edge in graph.edges if edge.target == vertex.id]
+    if len({edge.source for edge in inputs}) > 1:
+        return "several streams meet in it; declare event time in each of them, right behind its source"
+    outputs = [edge for edge in graph.edges if edge.source == inputs[0].source] if inputs else []
+    if len(outputs) > 1 and inputs[0].partitioning is Partitioning.FORWARD:
+        return (
+            f"it is one of {len(outputs)} branches behind vertex '{inputs[0].source}'; declare event time once, right "
+            "behind the source and before the branches, which then all have it"
+        )
+    return "declare it right behind the source, before records are partitioned anew"
 
 
 def _is_continuous(operator: Operator) -> bool:

@@ -37,6 +37,7 @@ from taskmanager.spark.chain import named, transform
 from taskmanager.spark.event_time import Declaration
 from taskmanager.spark.leaf import Content, DataFrame, LeafSpec
 from taskmanager.spark.outputs import Transform
+from taskmanager.spark.partials import PartialAggregate
 from taskmanager.spark.plan import Plan
 from taskmanager.spark.sinks.transaction import Sink
 from taskmanager.spark.sources.reading import Source
@@ -60,9 +61,11 @@ class SparkStage:
         self._transforms = [transform(operator) for operator in operators]
         self._plan: Plan | None = None
         self._inputs: list[DataFrame] = []  # of each transform
+        self._tail: Transform | None = None
 
     def compile(self, spec: LeafSpec, tail: Transform | None) -> pa.Schema:
         """Makes the plan; returns the schema of its result. tail: computed behind the transforms. Raises UserError."""
+        self._tail = tail
         steps = [*self._transforms, *([tail] if tail else [])]
 
         def build(frame: DataFrame) -> DataFrame:
@@ -98,6 +101,10 @@ class SparkStage:
     def _blamed(self, error: DataError) -> DataError:
         """With the operator that it came of, where Spark's words tell which of those in its job it was."""
         found = [index for index, one in enumerate(self.operators) if error.query and error.query in _query_of(one)]
+        if not found and isinstance(self._tail, PartialAggregate):
+            blamed = self._tail.blamed(error)
+            if blamed is not error:
+                return blamed
         if not found and len(self.operators) == 1:
             found = [0]
         if not found:

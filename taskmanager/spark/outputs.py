@@ -27,7 +27,7 @@ from taskmanager.spark.plan import Plan
 from taskmanager.spark.workbench import Workbench
 from taskmanager.state.layout import HASH, ROWS
 from taskmanager.state.pieces import cut
-from taskmanager.task.program import Emission
+from taskmanager.task.program import DataError, Emission
 
 DEFAULT_MAX_PARALLELISM = 128
 LATE = "late"  # the side output of windowed aggregates
@@ -166,7 +166,7 @@ class Outputs:
         emissions: list[Emission] = []
         for edge in self._edges:
             if edge.prepare is not None:
-                emissions += self._routed(edge, self._prepared[edge.index].run(plain))
+                emissions += self._routed(edge, self._partial(edge, plain))
             elif edge.partitioning == Partitioning.HASH:
                 emissions += self._routed(edge, plain, table.column(edge.group_column))
             elif edge.partitioning == Partitioning.REBALANCE:
@@ -175,6 +175,13 @@ class Outputs:
                 emissions += [Emission(edge.index, target, plain) for target in self._targets(edge)]
         self._turn += 1
         return tuple(emissions), rows
+
+    def _partial(self, edge: OutEdge, table: pa.Table) -> pa.Table:
+        """A result as the keyed operator at the other end wants it."""
+        try:
+            return self._prepared[edge.index].run(table)
+        except DataError as error:
+            raise (edge.prepare.blamed(error) if isinstance(edge.prepare, PartialAggregate) else error) from error
 
     def _group_transform(self) -> Transform | None:
         hashed = [e for e in self._edges if e.partitioning == Partitioning.HASH and e.prepare is None]

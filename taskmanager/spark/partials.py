@@ -21,7 +21,7 @@ from taskmanager.spark.passable import refusal
 from taskmanager.spark.session import is_connect
 from taskmanager.state.layout import HASH, PANE, ROWS, Fold, Part, folds, parts, with_bounds
 from taskmanager.state.windows import WindowShape, shape_of
-from taskmanager.task.program import UserError
+from taskmanager.task.program import DataError, UserError
 
 _FUNCTIONS = {Fold.COUNT: sf.count, Fold.SUM: sf.sum, Fold.MIN: sf.min, Fold.MAX: sf.max}
 _ADDED_UP = frozenset({"Count", "Sum", "Min", "Max"})  # Spark's classes of these
@@ -48,8 +48,9 @@ class PartialAggregate:
             kind = with_bounds(kind)
         self._kind = kind
         self._shape: WindowShape | None = None if window is None else shape_of(window)
-        self._name = named(operator)
+        self._id, self._name = operator.id, named(operator)
         self._where = where
+        self._input: tuple[DataFrame, Sequence[Any]] | None = None  # of the plan made last, and what it is grouped by
 
     def __call__(self, frame: DataFrame) -> DataFrame:
         """Raises UserError for unknown columns, and for inputs that cannot be computed in parts."""
@@ -60,13 +61,14 @@ class PartialAggregate:
             frame = event_time.with_panes(frame, kind.window.event_time, self._shape, self._name)
             panes = [frame[PANE]]
         by = [*[frame[quoted(key)].alias(key) for key in keys], *panes]
-        computed = [part for part in parts(kind) if part.column != ROWS]
+        computed = self._computed()
         try:
             result = self._grouped(frame, by, computed)
         except UserError:
             for part in computed:
                 self._require_sound(frame, by, part)
             raise
+        self._input = frame, by
         self._require_passable(result, computed)
         with explained(self._name, frame.columns):
             names = [
@@ -76,6 +78,30 @@ class PartialAggregate:
             ]
             result = result.selectExpr(*names)
             return result if keys else result.where(f"{ROWS} > 0")
+
+    def blamed(self, error: DataError) -> DataError:
+        """With the aggregate that refuses the batch which is loaded, where it is one: each is tried alone."""
+        if self._input is None:
+            return error
+        frame, by = self._input
+        try:
+            with explained(self._name, on_records=True):
+                frame.toArrow()
+        except DataError:
+            return error  # it comes of what stands before
+        for part in self._computed():
+            try:
+                with explained(self._name, on_records=True):
+                    self._grouped(frame, by, [part]).toArrow()
+            except DataError as found:
+                one = self._kind.aggregates[part.aggregate]
+                called = f"{one.function.name.lower()} of '{one.input}'"
+                text = f"aggregate '{one.output}' ({called}): {found.text}"
+                return DataError(text, query=error.query, fragment=error.fragment).at(self._name, self._id)
+        return error
+
+    def _computed(self) -> list[Part]:
+        return [part for part in parts(self._kind) if part.column != ROWS]
 
     def _grouped(self, frame: DataFrame, by: Sequence[Any], computed: Sequence[Part]) -> DataFrame:
         with explained(self._name, frame.columns):

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lockgate_proto.codec import MalformedMessage, decode
 from lockgate_proto.messages import (
     FailurePlace,
+    Operator,
     OperatorCounters,
     OperatorState,
     SinkState,
@@ -176,7 +177,8 @@ class ChainProgram:
             batch = self._run(table, table.num_rows)
         else:
             assert self._state is not None
-            merged = self._state.merge(table)
+            with _blamed(self._layout.keyed):
+                merged = self._state.merge(table)
             self._counters.add((self._layout.keyed,), merged.records, merged.changed.num_rows)
             self._counters.add_late(self._layout.keyed, merged.dropped)
             prologue += self._late.emit(merged.late)[0] if merged.late is not None else ()
@@ -191,7 +193,9 @@ class ChainProgram:
         if not isinstance(self._state, Fires):
             return Batch()
         with self._interruptible():
-            return self._put_out(self._state, self._state.advance(watermark_ms))
+            with _blamed(self._layout.keyed):
+                fired = self._state.advance(watermark_ms)
+            return self._put_out(self._state, fired)
 
     def tick(self, unix_ms: int) -> Batch:
         """See SubtaskProgram."""
@@ -464,3 +468,14 @@ def _id_of(stage: Stage) -> str:
     if isinstance(stage, SinkStage):
         return stage.operator.id
     return stage.operators[0].id if len(stage.operators) == 1 else ""
+
+
+@contextmanager
+def _blamed(operator: Operator | None) -> Iterator[None]:
+    """What records do to keyed state is told with its operator."""
+    try:
+        yield
+    except DataError as error:
+        if operator is None or error.operator_id:
+            raise
+        raise error.at(named(operator), operator.id) from error

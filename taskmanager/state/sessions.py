@@ -31,9 +31,9 @@ from taskmanager.state.frozen_windows import FrozenWindows
 from taskmanager.state.growing import GrowingArray
 from taskmanager.state.intervals import joined_intervals
 from taskmanager.state.keys import KeyIndex
-from taskmanager.state.layout import HASH, LAST_TIME, PANE, ROWS, Fold, with_bounds
+from taskmanager.state.layout import HASH, LAST_TIME, ROWS, Fold, with_bounds
 from taskmanager.state.store import Merged
-from taskmanager.state.window_columns import WINDOW_FIELDS, window_columns
+from taskmanager.state.window_columns import WINDOW_FIELDS, apart, no_window, window_columns
 from taskmanager.state.windows import clamped
 
 Array = Any  # numpy.ndarray
@@ -92,15 +92,17 @@ class SessionState:
         """Folds a partial table. Costs by its rows and the sessions of their keys. Raises DataError on overflow.
 
         Changed are the sessions that event time has passed already and that are still kept. Records that belong to
-        none that is kept, and those without a time, are dropped, counted, and the former aggregated alone.
+        none that is kept, and those without a time, are dropped, counted, and aggregated alone: the latter
+        without a window.
         """
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
         batch = one_batch(partial)
         records = int(pc.sum(batch.column(ROWS)).as_py())
-        batch = batch.filter(pc.is_valid(batch.column(PANE)))
+        timeless, batch = apart(batch)
+        late = [] if timeless is None else [self._without_time(timeless)]
         if not batch.num_rows:
-            return Merged(records, self.schema.empty_table(), None, records)
+            return Merged(records, self.schema.empty_table(), late[0], records)
         keys = batch.select(self._keys.names)
         ids = self._index.rows_of(keys, numpy_of(batch, HASH))
         self._chains.extend_to(len(self._index))
@@ -114,7 +116,8 @@ class SessionState:
         )
         group_of_known, group_of_batch = groups[: len(known)], groups[len(known) :]
         is_late = self._is_gone(ends[group_of_batch], ids)
-        late = self._too_late(batch.filter(pa.array(is_late))) if is_late.any() else None
+        if is_late.any():
+            late.append(self._too_late(batch.filter(pa.array(is_late))))
         here = np.flatnonzero(~is_late)
         rows = self._placed(known, group_of_known, group_of_batch[here], ids[here], len(ends))
         self._changes.mark(ids[here], len(self._index))
@@ -122,7 +125,9 @@ class SessionState:
         batch = batch.take(pa.array(here))
         self._columns.fold(rows, batch)
         accepted = int(pc.sum(batch.column(ROWS)).as_py() or 0)
-        return Merged(records, self._filed(np.unique(rows)), late, records - accepted)
+        return Merged(
+            records, self._filed(np.unique(rows)), pa.concat_tables(late) if late else None, records - accepted
+        )
 
     def advance(self, watermark: int) -> pa.Table:
         """Event time has come to `watermark`: the sessions that are over and have not fired yet."""
@@ -287,11 +292,22 @@ class SessionState:
 
     def _too_late(self, batch: pa.RecordBatch) -> pa.Table:
         """The aggregates of a partial alone."""
+        alone, rows = self._alone(batch)
+        return self._with_times(batch.select(self._keys.names), alone, rows)
+
+    def _without_time(self, batch: pa.RecordBatch) -> pa.Table:
+        """The same of records without a time: they are in no session."""
+        alone, rows = self._alone(batch)
+        results = alone.results(rows)[: len(self._operator.aggregates)]
+        columns = [*batch.select(self._keys.names).columns, *no_window(len(rows)), *results]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _alone(self, batch: pa.RecordBatch) -> tuple[AggregateColumns, Array]:
         rows = np.arange(batch.num_rows)
         alone = AggregateColumns(self._bounded, self.partial_schema)
         alone.reserve(len(rows))
         alone.fold(rows, batch)
-        return self._with_times(batch.select(self._keys.names), alone, rows)
+        return alone, rows
 
     def _table(self, rows: Array) -> pa.Table:
         if not len(rows):

@@ -30,7 +30,7 @@ from taskmanager.state.keys import KeyIndex, same_keys
 from taskmanager.state.layout import HASH, PANE, ROWS, WINDOW_END
 from taskmanager.state.pane_rows import PaneRows
 from taskmanager.state.store import Merged
-from taskmanager.state.window_columns import WINDOW_FIELDS, window_columns
+from taskmanager.state.window_columns import WINDOW_FIELDS, apart, no_window, window_columns
 from taskmanager.state.windows import shape_of
 
 Array = Any  # numpy.ndarray
@@ -88,21 +88,21 @@ class WindowedState:
         """Folds a partial table. Costs by its rows, not by what is held. Raises DataError on overflow.
 
         Changed are the windows that have fired before and are still kept. Records for windows that are no longer kept
-        and those without a time are dropped, and counted; the former are also aggregated alone.
+        and those without a time are dropped, counted, and aggregated alone: the latter without a window.
         """
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
         batch = one_batch(partial)
         records = int(pc.sum(batch.column(ROWS)).as_py())
-        batch = batch.filter(pc.is_valid(batch.column(PANE)))
+        timeless, batch = apart(batch)
         is_late = self._shape.is_expired(numpy_of(batch, PANE), self.clock.kept.of(numpy_of(batch, HASH)))
-        late = None
+        late = [] if timeless is None else [self._without_time(timeless)]
         if is_late.any():
-            late = self._too_late(batch.filter(pa.array(is_late)))
+            late.append(self._too_late(batch.filter(pa.array(is_late))))
             batch = batch.filter(pa.array(~is_late))
         accepted = int(pc.sum(batch.column(ROWS)).as_py() or 0)
         changed = self._fold(batch) if batch.num_rows else self.schema.empty_table()
-        return Merged(records, changed, late, records - accepted)
+        return Merged(records, changed, pa.concat_tables(late) if late else None, records - accepted)
 
     def advance(self, watermark: int) -> pa.Table:
         """Event time has come to `watermark`: the windows that end at or before watermark + 1 and have not fired yet.
@@ -305,12 +305,21 @@ class WindowedState:
 
     def _too_late(self, batch: pa.RecordBatch) -> pa.Table:
         """The aggregates of a partial alone, each row for the last window that its pane is in."""
+        ends = self._shape.last_end(numpy_of(batch, PANE))
+        return self._with_times(batch.select(self._keys.names), ends, self._alone(batch))
+
+    def _without_time(self, batch: pa.RecordBatch) -> pa.Table:
+        """The aggregates of records without a time alone: they are in no window."""
+        columns = [*batch.select(self._keys.names).columns, *no_window(batch.num_rows), *self._alone(batch)]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _alone(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """The aggregates of each row of a partial."""
         rows = np.arange(batch.num_rows)
         alone = AggregateColumns(self._operator, self.partial_schema)
         alone.reserve(len(rows))
         alone.fold(rows, batch)
-        ends = self._shape.last_end(numpy_of(batch, PANE))
-        return self._with_times(batch.select(self._keys.names), ends, alone.results(rows))
+        return alone.results(rows)
 
     def _table(self, rows: Array, ends: Array, columns: AggregateColumns, at: Array) -> pa.Table:
         """Results. rows: of the keys; columns, at: where the aggregates are."""

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lockgate_proto.messages import AggregateFunction, Edge, FileFormat, FileSource, JobGraph, TumblingWindow, Window
+from lockgate_proto.messages import (
+    AggregateFunction,
+    Edge,
+    FileFormat,
+    FileSource,
+    JobGraph,
+    Partitioning,
+    TumblingWindow,
+    Window,
+)
 
-from taskmanager.task.program import UserError
+from taskmanager.task.program import DataError, UserError
 
 from .graphs import HASH, aggregate, graph, sql, vertex
 
@@ -90,3 +100,32 @@ def test_expressions_of_one_record_give_what_spark_gives(
     run = job(totals(tmp_path, x=(function, text)))
     run.to_end()
     assert run.rows("end")[-1] == {"k": "a", "x": pytest.approx(result)}
+
+
+@pytest.mark.parametrize("edges", [1, 2], ids=["in the job before", "in a job of its own"])
+@pytest.mark.parametrize(
+    ("text", "problem"), [("n + 9223372036854775000", "overflow"), ("CAST(k AS INT)", "cannot be cast|malformed")]
+)
+def test_what_fails_on_records_names_itself(job: Job, tmp_path: Path, edges: int, text: str, problem: str) -> None:
+    made = totals(tmp_path, m=(MAX, "n"), small=(SUM, "n"), big=(SUM, text))
+    if edges == 2:
+        more = vertex("more", sql("SELECT * FROM input"))
+        made = replace(
+            made,
+            vertices=(*made.vertices, more),
+            edges=(*made.edges, Edge("source", "more", Partitioning.REBALANCE)),
+        )
+    run = job(made)
+    with pytest.raises(
+        DataError, match=rf"operator 'totals0': aggregate 'big' \(sum of '.*'\): .*({problem})"
+    ) as failed:
+        run.to_end()
+    assert failed.value.operator_id == "totals0"
+    assert "\n" not in str(failed.value)
+
+
+def test_a_sum_that_overflows_in_state_names_itself(job: Job, tmp_path: Path) -> None:
+    run = job(totals(tmp_path, small=(SUM, "n"), big=(SUM, "n * 3074457345618258603")))
+    run.fix_batch_size("source", 10)
+    with pytest.raises(DataError, match=r"operator 'totals0': aggregate 'big'.*64-bit"):
+        run.to_end()

@@ -625,6 +625,27 @@ def test_event_time_is_declared_where_the_source_is() -> None:
     assert "does not begin with a source" in only_problem(replace(graph, vertices=(graph.vertices[0], right)))
 
 
+def test_event_time_of_one_of_several_branches_says_that_it_is_one() -> None:
+    timed = Vertex(
+        id="timed", operators=(Operator(id="time", kind=TIME), replace(SINK, id="timed-sink")), parallelism=1
+    )
+    plain = two(Edge("left", "right", Partitioning.FORWARD))
+    branch = Edge("left", "timed", Partitioning.FORWARD)
+    graph = replace(plain, vertices=(*plain.vertices, timed), edges=(*plain.edges, branch))
+    told = only_problem(graph)
+    assert "one of 2 branches behind vertex 'left'; declare event time once, right behind the source" in told
+    assert "partitioned" not in told
+
+
+def test_event_time_behind_a_union_says_so() -> None:
+    plain = two(Edge("left", "right", Partitioning.FORWARD))
+    other = replace(plain.vertices[0], id="other", operators=(replace(SOURCE, id="other-source"),))
+    right = replace(plain.vertices[1], operators=(Operator(id="time", kind=TIME), SINK))
+    edges = (*plain.edges, Edge("other", "right", Partitioning.FORWARD))
+    told = only_problem(replace(plain, vertices=(plain.vertices[0], other, right), edges=edges))
+    assert "several streams meet in it; declare event time in each of them" in told
+
+
 def test_late_records_alone_are_no_result() -> None:
     graph = with_side_output(windowed(Window(TUMBLING, "at")), "late")
     count = replace(graph.vertices[1], operators=graph.vertices[1].operators[:1])

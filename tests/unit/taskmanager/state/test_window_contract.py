@@ -33,7 +33,7 @@ def windowed(kind: str) -> KeyedAggregate:
     return KeyedAggregate(SUMS.keys, SUMS.aggregates, Window(KINDS[kind], "at"))
 
 
-def sums(*rows: tuple[int, int]) -> pa.Table:
+def sums(*rows: tuple[int, int | None]) -> pa.Table:
     """A record with the value 1 for each (key, time), as sessions and other windows want it."""
     keys, times = [key for key, _ in rows], [at for _, at in rows]
     names = ["k", "__hash", "__pane", "__rows", "__p1", "__p2", "__p3"]
@@ -192,3 +192,20 @@ def test_other_backends_say_that_they_do_not_read_a_databases_windows(tmp_path: 
     finally:
         rocks.close()
         other.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_without_a_time_are_told_with_the_late_ones(bench: Bench, kind: str) -> None:
+    store: Any = bench.fresh(windowed(kind), sums((0, 0)).schema)
+    alone = store.merge(sums((1, None), (2, None)))
+    store.merge(sums((1, OPEN)))
+    store.advance(500)
+    merged = store.merge(sums((1, None), (1, OPEN), (3, 0)))
+    found = []
+    for one in (alone, merged):
+        told = {(row["k"], row["window_start"] is None, row["n"]) for row in one.late.to_pylist()}
+        assert one.dropped == one.late.num_rows == len(told)
+        assert all((row["window_start"] is None) == (row["window_end"] is None) for row in one.late.to_pylist())
+        found.append(told)
+    assert found == [{("k1", True, 1), ("k2", True, 1)}, {("k1", True, 1), ("k3", False, 1)}]
+    assert {value for values in fired(store).values() for value in values} == {(2, 2)}
