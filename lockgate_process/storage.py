@@ -156,6 +156,14 @@ def _publish(location: Location, parts: Iterable[bytes | pa.Buffer]) -> None:
         fs.move(target, path)
 
 
+def prepare_folder(location: Location) -> None:
+    """Makes a folder, durable where it is local; one that is there is fine. Raises OSError."""
+    if location.is_local:
+        make_folder(location.path)
+    else:
+        location.fs.create_dir(location.path, recursive=True)
+
+
 def make_folder(path: str) -> None:
     """Makes a local folder; it and those above it that are new survive a crash of the machine."""
     new, at = [], path

@@ -76,7 +76,7 @@ class MetadataFiles:
         """Makes sure that a job's own storage, or the cluster's, can be reached. Raises StorageError."""
         base = self._base(storage)
         try:
-            base.fs.create_dir(base.path, recursive=True)
+            storages.prepare_folder(base)
         except _ERRORS as error:
             raise _failed("make the storage folder", base, error) from error
 

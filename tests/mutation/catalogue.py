@@ -302,6 +302,29 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "unsynced_files",
+        "the fsync of state, metadata and graphs",
+        (
+            "tests/unit/durability/test_power_loss.py::test_state_that_is_acknowledged_is_there",
+            "tests/unit/durability/test_power_loss.py::test_metadata_and_graphs_that_zookeeper_points_to_are_there",
+        ),
+        raises=("StateUnreadable", "StorageError"),
+    ),
+    Mutant(
+        "unsynced_staging",
+        "the fsync of what a file sink has staged",
+        (
+            "tests/unit/durability/test_power_loss.py"
+            "::test_rows_that_a_file_sink_has_staged_are_shown_by_the_next_attempt",
+        ),
+        raises=("UserError", "ArrowInvalid", "FileNotFoundError"),
+    ),
+    Mutant(
+        "greedy_sweep",
+        "that an attempt leaves what its successor has staged",
+        ("tests/unit/durability/test_staged_files_of_others.py",),
+    ),
+    Mutant(
         "hasty_loop_end",
         "the rounds that have to be quiet before a loop is over",
         (

@@ -54,10 +54,7 @@ class StagedSink(Sink):
     def prepare(self, schema: pa.Schema) -> None:  # noqa: ARG002
         """See Sink. Makes the folder."""
         try:
-            if self._folder.is_local:
-                filesystem.make_folder(self._folder.path)
-            else:
-                self._folder.fs.create_dir(self._folder.path, recursive=True)
+            filesystem.prepare_folder(self._folder)
             if self._folder.is_local and not os.access(self._folder.path, os.W_OK):
                 raise PermissionError("permission denied")
         except WRONG_PATH as error:
