@@ -53,6 +53,10 @@ class CompletedCheckpoints:
         """Of the newest one that is no savepoint, 0 when there is none: what increments may build on."""
         return next((one.checkpoint_id for one in self._all if one.kind is not CheckpointKind.SAVEPOINT), 0)
 
+    def answer_to(self, request_id: str) -> CompletedCheckpoint | None:
+        """The savepoint that a client was or should have been given for this request, also by a leader before."""
+        return next((one for one in self._all if request_id in one.request_ids), None)
+
     def bases(self) -> tuple[CheckpointMetadata, ...]:
         """What is in the checkpoints of this job that one under way may have taken bytes over from."""
         return tuple(self._bases.values())

@@ -11,7 +11,6 @@ it, except one whose record is being written: that one is waited for, because it
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, replace
 
 from lockgate_proto.messages import (
@@ -68,9 +67,9 @@ from coordinator.checkpoint.handles import (
     written_bytes,
 )
 from coordinator.checkpoint.pending import PendingCheckpoint, PendingState
+from coordinator.checkpoint.queue import MAX_QUEUED, SavepointQueue, Waiting
 
 FORMAT_VERSION = 1
-MAX_QUEUED_SAVEPOINTS = 16
 _RETRY_MS = 1_000
 
 
@@ -90,14 +89,6 @@ class CheckpointSetting:
     unix_offset_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Savepoint:
-    request_id: str
-    deadline_ms: int
-    kind: CheckpointKind
-    ends_for: Purpose | None
-
-
 class CheckpointCoordinator:
     """All checkpoints of one job under one leader."""
 
@@ -111,7 +102,7 @@ class CheckpointCoordinator:
         self._setting = setting
         self._next_id = next_checkpoint_id
         self._pending: list[PendingCheckpoint] = []  # oldest first
-        self._savepoints: deque[_Savepoint] = deque()
+        self._savepoints = SavepointQueue()
         self._attempt: AttemptId | None = None
         self._subtasks: frozenset[SubtaskKey] = frozenset()
         self._suspended = False
@@ -152,7 +143,8 @@ class CheckpointCoordinator:
 
     def next_wake_ms(self) -> int | None:
         """When a Tick is wanted, None when only events can change anything."""
-        times = [one.deadline_ms for one in self._savepoints]
+        deadline_ms = self._savepoints.next_deadline_ms()
+        times = [] if deadline_ms is None else [deadline_ms]
         if (doubt_ms := self._failures.next_wake_ms()) is not None:
             times.append(doubt_ms)
         for pending in self._pending:
@@ -182,7 +174,7 @@ class CheckpointCoordinator:
             effects = self._drained(now_ms)
         elif isinstance(event, LastOneDropped):
             self.final.dropped(now_ms)
-            self._savepoints = deque(one for one in self._savepoints if one.ends_for is None)  # it may not have begun
+            self._savepoints.drop_final()  # it may not have begun
         elif isinstance(event, InputExhausted):
             kind = CheckpointKind.SAVEPOINT if event.is_savepoint else CheckpointKind.CHECKPOINT
             self.final.input_ended(kind, now_ms)
@@ -215,9 +207,8 @@ class CheckpointCoordinator:
         effects: list[CheckpointEffect] = []
         for pending in [one for one in self._pending if one.state is not PendingState.PERSISTING]:
             effects += self._abort(pending, reason, now_ms)
-        while self._savepoints:
-            effects.append(AnswerSavepoint(self._savepoints.popleft().request_id, error=f"No savepoint: {reason}"))
-        return effects
+        error = f"No savepoint: {reason}"
+        return effects + [AnswerSavepoint(one.request_id, error=error) for one in self._savepoints.take_all()]
 
     def _drained(self, now_ms: int) -> list[CheckpointEffect]:
         """What is not triggered yet would find sources that have stopped; who waits for it waits on."""
@@ -226,19 +217,24 @@ class CheckpointCoordinator:
         effects: list[CheckpointEffect] = []
         for one in [one for one in self._pending if one.state is PendingState.RESERVING]:
             if one.request_id is not None and one.deadline_ms is not None:
-                self._savepoints.appendleft(_Savepoint(one.request_id, one.deadline_ms, one.kind, None))
+                self._savepoints.put_back(Waiting(one.request_id, one.deadline_ms, one.kind))
                 one.request_id = None
             effects += self._abort(one, "the sources stop reading", now_ms)
         return effects
 
     def _savepoint(self, event: SavepointRequested, now_ms: int) -> list[CheckpointEffect]:
+        name, is_clients = event.request_id, event.ends_for is None
+        if is_clients and (known := self.completed.answer_to(name)) is not None:
+            return [AnswerSavepoint(name, known)]
+        if is_clients and (self._savepoints.holds(name) or any(one.request_id == name for one in self._pending)):
+            return []  # it is asked for again, and answered once
         if self._attempt is None or self.final.ends_job:
-            return [AnswerSavepoint(event.request_id, error="A savepoint needs a running job; ask again once it runs.")]
-        if len(self._savepoints) >= MAX_QUEUED_SAVEPOINTS:
-            text = f"{MAX_QUEUED_SAVEPOINTS} savepoints of this job are waiting already; ask again later."
-            return [AnswerSavepoint(event.request_id, error=text)]
+            return [AnswerSavepoint(name, error="A savepoint needs a running job; ask again once it runs.")]
+        if self._savepoints.is_full:
+            text = f"{MAX_QUEUED} savepoints of this job are waiting already; ask again later."
+            return [AnswerSavepoint(name, error=text)]
         timeout_ms = event.timeout_ms or self._setting.options.timeout_ms
-        self._savepoints.append(_Savepoint(event.request_id, now_ms + timeout_ms, event.kind, event.ends_for))
+        self._savepoints.add(Waiting(name, now_ms + timeout_ms, event.kind, event.ends_for))
         if event.ends_for is not None:
             self.final.wanted(event.ends_for, now_ms)
         return []
@@ -250,8 +246,7 @@ class CheckpointCoordinator:
         kind, request = CheckpointKind.CHECKPOINT, None
         is_terminal = self.final.awaits_terminal
         ends_for = Purpose.END_OF_INPUT if is_terminal else None
-        if self._savepoints and not is_terminal:
-            request = self._savepoints.popleft()
+        if not is_terminal and (request := self._savepoints.take()) is not None:
             kind, ends_for = request.kind, request.ends_for
         elif now_ms >= max(self._due_ms, self._not_before_ms):
             kind = self.final.kind if is_terminal else kind
@@ -357,8 +352,7 @@ class CheckpointCoordinator:
 
     def _expire(self, now_ms: int) -> list[CheckpointEffect]:
         effects: list[CheckpointEffect] = []
-        for waiting in [one for one in self._savepoints if now_ms >= one.deadline_ms]:
-            self._savepoints.remove(waiting)
+        for waiting in self._savepoints.take_late(now_ms):
             if waiting.ends_for is not None and not self.final.holds_back:
                 self.final.dropped(now_ms)
             effects.append(AnswerSavepoint(waiting.request_id, error="The savepoint could not start in time."))
@@ -413,8 +407,17 @@ class CheckpointCoordinator:
             channel_state_bytes=pending.channel_state_bytes,
             diff_values=diff_values,
             diff_saved_bytes=diff_saved_bytes,
+            request_ids=self._answers(pending),
         )
         return [PersistCheckpoint(metadata, record)]
+
+    def _answers(self, pending: PendingCheckpoint) -> tuple[str, ...]:
+        """Ids of the clients' requests that it answers once it is complete."""
+        if pending.kind is not CheckpointKind.SAVEPOINT:
+            return ()
+        if pending.checkpoint_id == self.final.checkpoint_id:  # its own request is the JobMaster's
+            return self._savepoints.clients()
+        return (pending.request_id,) if pending.request_id is not None else ()
 
     def _metadata_of(self, pending: PendingCheckpoint) -> CheckpointMetadata:
         return CheckpointMetadata(
@@ -463,8 +466,7 @@ class CheckpointCoordinator:
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, newest))
         if self.final.ends_job and pending.kind is CheckpointKind.SAVEPOINT:  # none can follow it
-            effects += [AnswerSavepoint(one.request_id, newest) for one in self._savepoints]
-            self._savepoints.clear()
+            effects += [AnswerSavepoint(one.request_id, newest) for one in self._savepoints.take_all()]
         for older in [one for one in self._pending if one.checkpoint_id < pending.checkpoint_id]:
             effects += self._abort(older, f"checkpoint {pending.checkpoint_id} subsumes it", now_ms)
         subsumed = self.completed.take_subsumed(min((one.completed_id for one in self._pending), default=None))

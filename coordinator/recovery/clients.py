@@ -79,7 +79,9 @@ class Steered(ABC):
 
     def _answer_late(self, event: events.Event) -> None:
         """A client's wish that comes when the job has ended."""
-        if isinstance(event, events.SavepointRequested | events.StopRequested):
+        if isinstance(event, events.SavepointRequested):
+            self._answer_savepoint(event.request_id, "The job has ended.")
+        elif isinstance(event, events.StopRequested):
             self._out.append(effects.AnswerSavepoint(event.request_id, error="The job has ended."))
         elif isinstance(event, events.RescaleRequested):
             self._out.append(effects.AnswerRescale(event.request_id, error="The job has ended."))
@@ -95,10 +97,14 @@ class Steered(ABC):
 
     def _on_savepoint(self, event: events.SavepointRequested, now_ms: int) -> None:
         if self._snapshots is None or self._ending is not None:
-            text = "A savepoint needs a running job; ask again once it runs."
-            self._out.append(effects.AnswerSavepoint(event.request_id, error=text))
+            self._answer_savepoint(event.request_id, "A savepoint needs a running job; ask again once it runs.")
         else:
             self._to_snapshots(event, now_ms)
+
+    def _answer_savepoint(self, request_id: str, error: str) -> None:
+        """Of a job that takes no more savepoints: the one that there is for the request, or why there is none."""
+        known = self._snapshots.completed.answer_to(request_id) if self._snapshots is not None else None
+        self._out.append(effects.AnswerSavepoint(request_id, known, "" if known is not None else error))
 
     def _on_rescale(self, event: events.RescaleRequested, now_ms: int) -> None:
         if self._snapshots is None or self._ending is not None:

@@ -40,8 +40,8 @@ from coordinator.recovery.events import RescaleRequested, StopRequested
 from coordinator.recovery.record_writer import RecordWriter
 from coordinator.recovery.reshape_size import deploy_problem
 
-OWN_SNAPSHOT = "order"
-"""Request id of the snapshots that are taken for an order."""
+OWN_SNAPSHOT = "(order)"
+"""Request id of the snapshots that are taken for an order; no client may choose it."""
 
 
 FRESH_MS = 2_000

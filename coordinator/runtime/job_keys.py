@@ -1,4 +1,7 @@
-"""What a job key may look like. Every request that names a job is held to it before anything is looked up."""
+"""What a job key may look like, and a request id.
+
+Every request that names a job is held to it before anything is looked up.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,13 @@ def check_named(key: str) -> None:
         raise Refused(
             "INVALID_ARGUMENT", f"{_shown(key)} is not a job key: it has {len(key)} characters, the most is {_LONGEST}"
         )
+
+
+def check_request_id(request_id: str) -> None:
+    """Raises Refused for what cannot name a request; none at all is fine."""
+    if request_id and not _JOB_KEY.fullmatch(request_id):
+        text = f"{_shown(request_id)} is not a request id; use 1 to 128 of A-Z a-z 0-9 . _ -"
+        raise Refused("INVALID_ARGUMENT", text)
 
 
 def _shown(key: str) -> str:

@@ -440,9 +440,9 @@ class JobRunner:
             self.hub.finish(WatchEnd.JOB_ENDED)
         return watcher
 
-    def savepoint(self, timeout_ms: int) -> Future[CompletedCheckpoint]:
-        """Asks for a savepoint. Fails with Refused, Busy or Stopped."""
-        return self._request(lambda name: ev.SavepointRequested(name, timeout_ms))
+    def savepoint(self, timeout_ms: int, request_id: str = "") -> Future[CompletedCheckpoint]:
+        """Asks for a savepoint; the same request id again is the same one. Fails with Refused, Busy or Stopped."""
+        return self._request(lambda name: ev.SavepointRequested(name, timeout_ms), request_id)
 
     def stop(self, drain: bool, timeout_ms: int) -> Future[CompletedCheckpoint]:
         """Asks for the end of the job with a savepoint. Fails as `savepoint`."""
@@ -453,7 +453,7 @@ class JobRunner:
         slots = self._tools.surroundings.available_slots(self.key)
         return self._request(lambda name: ev.RescaleRequested(name, wanted, slots, timeout_ms))
 
-    def _request(self, event: Callable[[str], ev.Event]) -> Future[Any]:
+    def _request(self, event: Callable[[str], ev.Event], request_id: str = "") -> Future[Any]:
         answer: Future[Any] = Future()
         if self.is_held:
             answer.set_exception(Refused("FAILED_PRECONDITION", self._trouble))
@@ -462,7 +462,7 @@ class JobRunner:
         elif self.stage is not Stage.RUNNING:
             answer.set_exception(Refused("FAILED_PRECONDITION", f"job {self.key} has ended"))
         else:
-            self.handle(event(self._requests.add(answer)))
+            self.handle(event(self._requests.add(answer, request_id)))
         return answer
 
     def dispose(self, savepoint: CompletedCheckpoint) -> Future[None]:

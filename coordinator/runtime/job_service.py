@@ -28,7 +28,7 @@ from coordinator.recovery.restore import misfits
 from coordinator.runtime.dispatcher import Dispatcher, writable
 from coordinator.runtime.disposal import dispose
 from coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
-from coordinator.runtime.job_keys import check_new
+from coordinator.runtime.job_keys import check_new, check_request_id
 from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.metadata_files import MetadataFiles, graph_checksum, storage_uri
 from coordinator.runtime.settings import CoordinatorSettings
@@ -171,11 +171,15 @@ class JobService:
     def TriggerSavepoint(
         self, request: m.TriggerSavepointRequest, context: grpc.ServicerContext
     ) -> m.TriggerSavepointResponse:
-        """Returns when the savepoint is complete."""
+        """Returns when the savepoint is complete. The same request id again is the same savepoint, whoever leads."""
         _check_timeout(request.timeout_ms)
-        answer = self._order(request.job_key, lambda runner: runner.savepoint(request.timeout_ms))
+        name = request.request_id
+        check_request_id(name)
+        answer = self._order(request.job_key, lambda runner: runner.savepoint(request.timeout_ms, name))
         if answer is None:
-            self._ended(request.job_key)
+            for one in self._result(request.job_key).retained:
+                if name in one.request_ids:
+                    return m.TriggerSavepointResponse(one)
             raise Refused("FAILED_PRECONDITION", f"job {request.job_key} has ended")
         return m.TriggerSavepointResponse(_outcome(answer, context, "the savepoint did not complete in time", None))
 

@@ -7,7 +7,7 @@ import uuid
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from lockgate_proto.messages import CompletedCheckpoint, JobState, RescaleResponse
+from lockgate_proto.messages import JobState, RescaleResponse
 
 from coordinator.recovery.effects import AnswerRescale, AnswerSavepoint
 from coordinator.runtime.errors import Busy, Refused
@@ -19,41 +19,38 @@ class Requests:
     """Those of one job. A future fails with Refused, Busy, or with what `fail_all` is given."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Future[Any]] = {}
+        self._waiting: dict[str, list[Future[Any]]] = {}
 
-    def add(self, answer: Future[Any]) -> str:
-        """The request id under which its answer comes."""
-        name = uuid.uuid4().hex
-        self._waiting[name] = answer
+    def add(self, answer: Future[Any], request_id: str = "") -> str:
+        """The request id under which its answer comes: the client's own, where it has chosen one."""
+        name = request_id or uuid.uuid4().hex
+        self._waiting.setdefault(name, []).append(answer)
         return name
 
     def savepoint(self, effect: AnswerSavepoint) -> None:
         """A savepoint is complete, or there will be none. One that nobody waits for any more is fine."""
-        answer: Future[CompletedCheckpoint] | None = self._waiting.pop(effect.request_id, None)
-        if answer is None:
-            return
-        if effect.savepoint is not None:
-            answer.set_result(dataclasses.replace(effect.savepoint, metadata=b""))
-        else:
-            answer.set_exception(Refused("ABORTED", effect.error or "the savepoint failed"))
+        for answer in self._waiting.pop(effect.request_id, ()):
+            if effect.savepoint is not None:
+                answer.set_result(dataclasses.replace(effect.savepoint, metadata=b""))
+            else:
+                answer.set_exception(Refused("ABORTED", effect.error or "the savepoint failed"))
 
     def rescale(self, effect: AnswerRescale) -> None:
         """The new parallelism is durable, or it was refused."""
-        answer: Future[RescaleResponse] | None = self._waiting.pop(effect.request_id, None)
-        if answer is None:
-            return
-        if effect.busy:
-            answer.set_exception(Busy(effect.error))
-        elif effect.error:
-            answer.set_exception(Refused("FAILED_PRECONDITION", effect.error))
-        else:
-            answer.set_result(RescaleResponse(effect.parallelism, effect.after))
+        for answer in self._waiting.pop(effect.request_id, ()):
+            if effect.busy:
+                answer.set_exception(Busy(effect.error))
+            elif effect.error:
+                answer.set_exception(Refused("FAILED_PRECONDITION", effect.error))
+            else:
+                answer.set_result(RescaleResponse(effect.parallelism, effect.after))
 
     def fail_all(self, error: Exception) -> None:
         """Nothing more will be answered."""
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            answer.set_exception(error)
+        for answers in waiting.values():
+            for answer in answers:
+                answer.set_exception(error)
 
 
 def settle(answer: Future[JobState], written: Future[T], state: JobState) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -137,9 +138,13 @@ class Client:
         state: JobState = self._call("Release", ReleaseRequest(job_key), job_key).state
         return state
 
-    def savepoint(self, job_key: str, timeout_ms: int = 0) -> CompletedCheckpoint:
-        """Takes a savepoint and waits until it is complete; `pointer` is what `submit` takes as `restore_from`."""
-        request = TriggerSavepointRequest(job_key, timeout_ms)
+    def savepoint(self, job_key: str, timeout_ms: int = 0, *, request_id: str = "") -> CompletedCheckpoint:
+        """Takes a savepoint and waits until it is complete; `pointer` is what `submit` takes as `restore_from`.
+
+        request_id: 1 to 128 of A-Z a-z 0-9 . _ - that name this savepoint for the job: who asks again under the same
+        one, after an error perhaps, gets the same savepoint if it was taken. Each call has its own unless told.
+        """
+        request = TriggerSavepointRequest(job_key, timeout_ms, request_id or uuid.uuid4().hex)
         savepoint: CompletedCheckpoint | None = self._long_call(
             "TriggerSavepoint", request, job_key, timeout_ms
         ).savepoint

@@ -370,6 +370,7 @@ class CompletedCheckpoint:
     channel_state_bytes: int = 0  # of size_bytes: what they overtook
     diff_values: int = 0  # values that this checkpoint itself has written as differences
     diff_saved_bytes: int = 0  # by so much written_bytes is smaller for that
+    request_ids: tuple[str, ...] = ()  # of the TriggerSavepoint calls that this savepoint answers, also when repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -1272,6 +1273,7 @@ class TriggerSavepointRequest:
 
     job_key: str = ""
     timeout_ms: int = 0  # 0 means the job's checkpoint timeout
+    request_id: str = ""  # [A-Za-z0-9._-]{1,128}, chosen by the client: the same id again is the same savepoint
 
 
 @dataclass(frozen=True, slots=True)

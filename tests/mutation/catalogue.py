@@ -209,6 +209,15 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "savepoint_twice",
+        "knowing a savepoint by the request that asked for it",
+        (
+            "tests/unit/coordinator/test_checkpoint_coordinator.py"
+            "::test_a_savepoint_that_is_asked_for_again_is_the_same_while_it_is_taken_and_after",
+            f"{_SIMULATION}::test_a_savepoint_that_is_asked_for_again_is_the_same_under_every_leader",
+        ),
+    ),
+    Mutant(
         "ack_before_upload",
         "waiting for the upload before the acknowledgement",
         (f"{_MACHINE}::test_no_ack_before_the_upload_and_none_without_it", _CRASH),

@@ -60,7 +60,7 @@ class Oracle:
         self._shape: dict[str, Counter[str]] = {}  # job key to vertex to parallelism, as deployed last
         self.rescales = 0
         self._stops: dict[str, int] = {}  # job key to savepoint
-        self._savepoints: dict[str, set[int]] = {key: set() for key in jobs}
+        self._savepoints: dict[str, dict[str, int]] = {key: {} for key in jobs}  # job key to request id to savepoint
         self._cancelled: set[str] = set()
         self._shown: dict[tuple[str, int], Seen] = {}  # (job key, checkpoint) to what has come out by then
         self._epoch_path = PATHS.epoch
@@ -283,9 +283,11 @@ class Oracle:
         """A client was told that the job ends with this savepoint."""
         self._stops[key] = savepoint
 
-    def acknowledged_savepoint(self, key: str, savepoint: int) -> None:
-        """A client was told that it has this savepoint."""
-        self._savepoints[key].add(savepoint)
+    def acknowledged_savepoint(self, key: str, savepoint: int, request_id: str) -> None:
+        """A client was told that it has this savepoint: it is the same however often it asks, whoever leads."""
+        known = self._savepoints[key].setdefault(request_id, savepoint)
+        if known != savepoint:
+            self._world.violate(f"[4] {request_id} of {key} was answered with savepoints {known} and {savepoint}")
 
     def may_be_cancelled(self, key: str) -> None:
         """A client wants the job to end at once."""
@@ -310,8 +312,11 @@ class Oracle:
     def _check_kept(self, key: str, result: JobResult) -> list[str]:
         """The folders that outlive the job: every savepoint that somebody knows of is there, whole [6]."""
         kept = {one.checkpoint_id for one in result.retained}
-        if missing := self._savepoints[key] - kept:
+        if missing := set(self._savepoints[key].values()) - kept:
             self._world.violate(f"[6] savepoints {missing} of {key} are not in its result: {kept}")
+        answers = Counter(name for one in result.retained for name in one.request_ids)
+        if twice := [name for name, number in answers.items() if number > 1]:
+            self._world.violate(f"[4] {twice} of {key} have more than one savepoint each")
         for number in kept:
             self._metadata_of(key, self.completed[key][number])
         return [f"/chk-{number}/" for number in kept]

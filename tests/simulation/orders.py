@@ -43,7 +43,10 @@ class OrderingClient:
         order: Order,
         oracle: Oracle,
         leader: Callable[[], SimulatedCoordinator | None],
+        name: str,
     ) -> None:
+        """name: request id of a savepoint."""
+        self._name = name
         self._world, self._key, self._order, self._oracle, self._leader = world, key, order, oracle, leader
         self._is_answered = False
 
@@ -70,7 +73,7 @@ class OrderingClient:
             self._oracle.asked_for(self._key, self._order.widths)
             answer = runner.rescale(tuple(VertexParallelism(*one) for one in self._order.widths), 0)
         elif self._order.savepoint:
-            answer = runner.savepoint(0)
+            answer = runner.savepoint(0, self._name)
         else:
             answer = runner.stop(self._order.drain, 0)
         answer.add_done_callback(self._answered)
@@ -91,7 +94,8 @@ class OrderingClient:
             self._world.note("client", f"{self._key} is {found.name}")
         elif self._order.savepoint:
             self._world.note("client", f"{self._key} has savepoint {found.checkpoint_id}")
-            self._oracle.acknowledged_savepoint(self._key, found.checkpoint_id)
+            self._oracle.acknowledged_savepoint(self._key, found.checkpoint_id, self._name)
+            self._is_answered = self._world.chance(0.5)  # some ask again although they know
         else:
             assert isinstance(found, CompletedCheckpoint)
             self._world.note("client", f"{self._key} is stopped with savepoint {found.checkpoint_id}")

@@ -127,9 +127,9 @@ class Run:
             self._start_task_manager(f"tm-{number}")
         for key in self.jobs:
             world.schedule(world.delay(0, 300), self._submitter(key))
-        for at, order in scenario.orders:
+        for number, (at, order) in enumerate(scenario.orders):
             for key in self.jobs:
-                client = OrderingClient(world, key, order, self.oracle, self._leader)
+                client = OrderingClient(world, key, order, self.oracle, self._leader, f"request-{number}")
                 world.schedule(at, client.ask)
         for at, name in scenario.faults:
             world.schedule(at, getattr(self, name))

@@ -183,6 +183,13 @@ def test_a_stop_while_a_user_takes_a_savepoint_ends_with_its_own_once_that_is_sh
             _hold(Scenario(seed, orders=orders))
 
 
+def test_a_savepoint_that_is_asked_for_again_is_the_same_under_every_leader() -> None:
+    for seed in range(SEEDS // 4):
+        at = 80.0 + 7 * (seed % 20)
+        faults = ((at + 10 * (seed % 9), "kill_leader"),) if seed % 2 else ()
+        _hold(Scenario(seed, orders=((at, Order(savepoint=True)),), faults=faults))
+
+
 def test_a_cancelled_job_has_shown_its_newest_checkpoint_whole() -> None:
     for seed in range(SEEDS // 2):
         _hold(cancelled_scenario(seed))

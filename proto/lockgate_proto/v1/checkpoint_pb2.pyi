@@ -220,7 +220,7 @@ class CheckpointMetadata(_message.Message):
     def __init__(self, format_version: _Optional[int] = ..., job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., token: _Optional[int] = ..., attempt: _Optional[int] = ..., triggered_unix_ms: _Optional[int] = ..., completed_unix_ms: _Optional[int] = ..., vertices: _Optional[_Iterable[_Union[VertexShape, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskState, _Mapping]]] = ..., terminal: _Optional[bool] = ...) -> None: ...
 
 class CompletedCheckpoint(_message.Message):
-    __slots__ = ("checkpoint_id", "pointer", "checksum", "size_bytes", "token", "kind", "triggered_unix_ms", "duration_ms", "longest_sync_us", "longest_alignment_ms", "metadata", "incremental", "written_bytes", "unaligned", "channel_state_bytes", "diff_values", "diff_saved_bytes")
+    __slots__ = ("checkpoint_id", "pointer", "checksum", "size_bytes", "token", "kind", "triggered_unix_ms", "duration_ms", "longest_sync_us", "longest_alignment_ms", "metadata", "incremental", "written_bytes", "unaligned", "channel_state_bytes", "diff_values", "diff_saved_bytes", "request_ids")
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     POINTER_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
@@ -238,6 +238,7 @@ class CompletedCheckpoint(_message.Message):
     CHANNEL_STATE_BYTES_FIELD_NUMBER: _ClassVar[int]
     DIFF_VALUES_FIELD_NUMBER: _ClassVar[int]
     DIFF_SAVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
     checkpoint_id: int
     pointer: str
     checksum: str
@@ -255,7 +256,8 @@ class CompletedCheckpoint(_message.Message):
     channel_state_bytes: int
     diff_values: int
     diff_saved_bytes: int
-    def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ..., incremental: _Optional[bool] = ..., written_bytes: _Optional[int] = ..., unaligned: _Optional[bool] = ..., channel_state_bytes: _Optional[int] = ..., diff_values: _Optional[int] = ..., diff_saved_bytes: _Optional[int] = ...) -> None: ...
+    request_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ..., incremental: _Optional[bool] = ..., written_bytes: _Optional[int] = ..., unaligned: _Optional[bool] = ..., channel_state_bytes: _Optional[int] = ..., diff_values: _Optional[int] = ..., diff_saved_bytes: _Optional[int] = ..., request_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobRecord(_message.Message):
     __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested", "allow_unmatched_state")

@@ -137,12 +137,14 @@ class ReleaseResponse(_message.Message):
     def __init__(self, state: _Optional[_Union[JobState, str]] = ...) -> None: ...
 
 class TriggerSavepointRequest(_message.Message):
-    __slots__ = ("job_key", "timeout_ms")
+    __slots__ = ("job_key", "timeout_ms", "request_id")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     timeout_ms: int
-    def __init__(self, job_key: _Optional[str] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    request_id: str
+    def __init__(self, job_key: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class TriggerSavepointResponse(_message.Message):
     __slots__ = ("savepoint",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -12,7 +13,15 @@ from lockgate_proto.messages import JobState
 
 from coordinator.recovery.deploy_size import check_size
 from coordinator.runtime.process import Coordinator
-from tests.integration.coordinator.conftest import Caller, NewCaller, NewCoordinator, NewTaskManager, graph, leading
+from tests.integration.coordinator.conftest import (
+    Caller,
+    NewCaller,
+    NewCoordinator,
+    NewTaskManager,
+    Running,
+    graph,
+    leading,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -95,6 +104,31 @@ def test_a_start_that_could_not_be_sent_to_the_task_managers_is_refused_at_once(
     assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert refused.details().startswith(f"cannot start from {pointer} on this cluster: What one task manager has to be")
     assert api.fails("Get", m.GetRequest("next")).code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_savepoint_that_is_asked_for_again_is_the_same_for_every_leader_and_after_the_end(
+    running: Callable[..., Running], new_coordinator: NewCoordinator, caller: NewCaller
+) -> None:
+    leader, api, one, _ = running(checkpoints=1)
+    request = m.TriggerSavepointRequest("job", request_id="mine")
+    taken = api("TriggerSavepoint", request).savepoint
+    assert taken.request_ids == ("mine",)
+    assert api("TriggerSavepoint", request).savepoint == taken
+    leader.stop()
+    successor = leading(new_coordinator())
+    after = caller(successor)
+    assert after("TriggerSavepoint", request).savepoint == taken, "also before the job runs again"
+    one.connect(successor.address)
+    after.state("job", JobState.RUNNING)
+    other = after("TriggerSavepoint", m.TriggerSavepointRequest("job", request_id="other")).savepoint
+    assert other.checkpoint_id > taken.checkpoint_id
+    after("Cancel", m.CancelRequest("job"))
+    after.state("job", JobState.CANCELED)
+    assert after("TriggerSavepoint", request).savepoint == taken
+    refused = after.fails("TriggerSavepoint", m.TriggerSavepointRequest("job", request_id="late"))
+    assert refused.code() is grpc.StatusCode.FAILED_PRECONDITION
+    bad = after.fails("TriggerSavepoint", m.TriggerSavepointRequest("job", request_id="(order)"))
+    assert bad.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_a_savepoint_goes_when_nothing_needs_it_any_more(

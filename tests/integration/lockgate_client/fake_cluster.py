@@ -28,6 +28,7 @@ class Cluster:
     jobs: dict[str, tuple[m.JobGraph, m.JobStatus]] = field(default_factory=dict)
     submissions: list[m.SubmitRequest] = field(default_factory=list)
     warnings: tuple[str, ...] = ()  # of every submission
+    savepoints: list[str] = field(default_factory=list)  # request ids
     first_state: m.JobState = m.JobState.RUNNING
 
     @property
@@ -161,6 +162,7 @@ class FakeCoordinator:
     def TriggerSavepoint(
         self, request: m.TriggerSavepointRequest, context: grpc.ServicerContext
     ) -> m.TriggerSavepointResponse:
+        self.cluster.savepoints.append(request.request_id)
         self._enter("TriggerSavepoint", context)
         self._job(request.job_key, context)
         return m.TriggerSavepointResponse(checkpoint(9, m.CheckpointKind.SAVEPOINT))

@@ -324,6 +324,26 @@ def test_wait_has_a_limit(client: Client) -> None:
         JobHandle(client, "k").wait(0.1)
 
 
+def test_the_repeats_of_a_savepoint_carry_one_request_id_and_two_savepoints_two(
+    cluster: Cluster, client: Client
+) -> None:
+    client.submit("k", m.JobGraph())
+
+    def refuse_once(method: str, context: grpc.ServicerContext) -> None:
+        if method == "TriggerSavepoint" and len(cluster.savepoints) == 1:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "a takeover is under way")
+
+    for one in cluster.coordinators:
+        one.fail = refuse_once
+    client.savepoint("k")
+    first, repeated = cluster.savepoints
+    assert first == repeated != ""
+    client.savepoint("k")
+    client.savepoint("k", request_id="mine")
+    assert cluster.savepoints[2] not in ("", first)
+    assert cluster.savepoints[3] == "mine"
+
+
 def test_cancel_savepoint_and_checkpoints(client: Client) -> None:
     client.submit("k", GRAPH)
     handle = JobHandle(client, "k")

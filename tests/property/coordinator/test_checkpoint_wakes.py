@@ -27,7 +27,6 @@ from tests.unit.coordinator.checkpoint_bench import Bench
 from tests.unit.coordinator.jobs import SUBTASKS, attempt
 
 EVENTS = {
-    "savepoint": SavepointRequested("s", 30_000),
     "rescale": SavepointRequested("order", 30_000, CheckpointKind.CHECKPOINT, Purpose.RESCALE),
     "draining": Draining(),
     "exhausted": InputExhausted(),
@@ -41,7 +40,7 @@ ANSWERS = ("reserved", "refused", "acknowledged", "declined", "written")
 
 def drawn(choice: random.Random) -> list[int | str]:
     """A long plan. What ends an attempt or the input is rare; Hypothesis likes short plans too much."""
-    rare = [name for name in EVENTS if name != "savepoint"]
+    rare = [*EVENTS]
     plan: list[int | str] = []
     for _ in range(60):
         kind = choice.random()
@@ -57,6 +56,7 @@ class Player:
 
     def __init__(self, **options: int) -> None:
         self.bench = Bench(tolerable_failures=3, **options)
+        self.asked = 0
         self.ids: list[int] = []
         self.triggered: list[int] = []
         self.writes: list[PersistCheckpoint] = []
@@ -71,7 +71,10 @@ class Player:
         self.writes += self.bench.of(PersistCheckpoint)
 
     def play(self, step: str) -> None:
-        if step in EVENTS:
+        if step == "savepoint":
+            self.asked += 1
+            self.give(SavepointRequested(f"s{self.asked}", 30_000))
+        elif step in EVENTS:
             self.give(EVENTS[step])
         elif step == "reserved" and self.ids:
             self.give(CheckpointIdPersisted(self.ids.pop(0)))

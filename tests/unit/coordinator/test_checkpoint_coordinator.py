@@ -8,13 +8,14 @@ import pytest
 from lockgate_proto.messages import (
     CheckpointKind,
     CheckpointMode,
+    CompletedCheckpoint,
     OperatorState,
     StateHandle,
     StateKind,
     SubtaskState,
 )
 
-from coordinator.checkpoint.coordinator import MAX_QUEUED_SAVEPOINTS
+from coordinator.checkpoint.completed import CompletedCheckpoints
 from coordinator.checkpoint.effects import (
     AnswerSavepoint,
     CheckpointAborted,
@@ -41,6 +42,8 @@ from coordinator.checkpoint.events import (
     Tick,
 )
 from coordinator.checkpoint.failures import Fault
+from coordinator.checkpoint.final import Purpose
+from coordinator.checkpoint.queue import MAX_QUEUED
 from tests.unit.coordinator.checkpoint_bench import Bench
 from tests.unit.coordinator.jobs import SUBTASKS, ack, attempt
 
@@ -276,7 +279,7 @@ def test_a_savepoint_being_written_when_the_attempt_ends_is_answered_with_its_ou
 def test_the_queue_of_savepoints_is_bounded() -> None:
     bench = Bench()
     bench.trigger()
-    for number in range(MAX_QUEUED_SAVEPOINTS):
+    for number in range(MAX_QUEUED):
         assert not bench.give(SavepointRequested(str(number)))
     bench.give(SavepointRequested("one more"))
     assert [one.request_id for one in bench.of(AnswerSavepoint)] == ["one more"]
@@ -302,6 +305,75 @@ def test_suspended_holds_a_collected_checkpoint_back() -> None:
     assert not bench.machine.settling
     bench.give(Resumed())
     assert bench.persist().metadata.checkpoint_id == number
+
+
+# savepoints that are asked for again
+
+
+def completed_savepoint(bench: Bench) -> CompletedCheckpoint:
+    """The one that the newest batch begins is carried to its end; what stands in its record."""
+    (reserve,) = bench.of(PersistCheckpointId)
+    bench.give(CheckpointIdPersisted(reserve.checkpoint_id))
+    bench.acknowledge(reserve.checkpoint_id)
+    record = bench.persist().record
+    bench.give(CheckpointPersisted(record))
+    return record
+
+
+def test_a_savepoint_that_is_asked_for_again_is_the_same_while_it_is_taken_and_after() -> None:
+    bench = Bench()
+    bench.give(SavepointRequested("mine"))
+    begun = bench.last
+    assert not bench.give(SavepointRequested("mine")), "it is under way"
+    bench.last = begun
+    record = completed_savepoint(bench)
+    assert record.request_ids == ("mine",)
+    assert [one.request_id for one in bench.of(AnswerSavepoint)] == ["mine"]
+    bench.give(SavepointRequested("mine"))
+    assert not bench.of(PersistCheckpointId)
+    assert [one.savepoint and one.savepoint.checkpoint_id for one in bench.of(AnswerSavepoint)] == [1]
+    bench.give(SavepointRequested("another"))
+    assert bench.of(PersistCheckpointId)
+
+
+def test_one_that_waits_is_not_put_into_the_queue_again() -> None:
+    bench = Bench()
+    bench.give(SavepointRequested("first"))
+    begun = bench.last
+    bench.give(SavepointRequested("second"))
+    bench.give(SavepointRequested("second"))
+    bench.last = begun
+    completed_savepoint(bench)
+    assert completed_savepoint(bench).request_ids == ("second",)
+    assert not bench.of(PersistCheckpointId)
+
+
+def test_one_that_has_failed_is_taken_when_it_is_asked_for_again() -> None:
+    bench = Bench()
+    bench.give(SavepointRequested("mine"))
+    bench.give(CheckpointIdPersisted(1))
+    bench.decline(1)
+    assert bench.of(AnswerSavepoint)[0].error
+    bench.give(SavepointRequested("mine"))
+    assert bench.of(PersistCheckpointId)
+
+
+def test_a_new_leader_knows_what_was_asked_for_and_answers_before_the_job_runs() -> None:
+    bench = Bench(running=False)
+    record = CompletedCheckpoint(3, kind=CheckpointKind.SAVEPOINT, request_ids=("mine",))
+    bench.machine.completed = CompletedCheckpoints(1, (record,), None)
+    bench.give(SavepointRequested("mine"))
+    assert bench.of(AnswerSavepoint) == [AnswerSavepoint("mine", record)]
+
+
+def test_the_savepoint_of_a_stop_names_whom_else_it_answers_and_not_the_stop_itself() -> None:
+    bench = Bench()
+    bench.give(SavepointRequested("(order)", ends_for=Purpose.STOP))
+    begun = bench.last
+    bench.give(SavepointRequested("mine"))
+    bench.last = begun
+    assert completed_savepoint(bench).request_ids == ("mine",)
+    assert {one.request_id for one in bench.of(AnswerSavepoint)} == {"(order)", "mine"}
 
 
 # terminal

@@ -514,6 +514,24 @@ def test_an_attempt_that_dies_before_it_has_shown_the_stops_savepoint_is_followe
     assert driver.result().stopped_with == savepoint.checkpoint_id
 
 
+def test_a_savepoint_is_given_again_also_while_the_job_ends_and_after() -> None:
+    driver = Driver().run()
+    driver.give(events.SavepointRequested("mine"))
+    savepoint, _ = snapshot(driver)
+    driver.commit(savepoint.checkpoint_id)
+    for event in (events.CancelRequested(), events.ResultPersisted()):
+        driver.give(event)
+        if isinstance(event, events.CancelRequested):
+            for name in ("tm-a", "tm-b"):
+                driver.gone(name)
+        driver.give(events.SavepointRequested("mine"))
+        answer = driver.one(effects.AnswerSavepoint)
+        assert answer.savepoint is not None
+        assert answer.savepoint.checkpoint_id == savepoint.checkpoint_id
+        driver.give(events.SavepointRequested("other"))
+        assert driver.one(effects.AnswerSavepoint).error
+
+
 def test_orders_that_come_when_the_job_has_ended_are_refused() -> None:
     driver = Driver().run()
     driver.give(events.CancelRequested())
