@@ -159,6 +159,10 @@ class FakeCoordinator:
         self._job(request.job_key, context)
         return m.CancelResponse(m.JobState.CANCELING)
 
+    def Release(self, request: m.ReleaseRequest, context: grpc.ServicerContext) -> m.ReleaseResponse:
+        self._enter("Release", context)
+        return m.ReleaseResponse(self._job(request.job_key, context).state)
+
     def TriggerSavepoint(
         self, request: m.TriggerSavepointRequest, context: grpc.ServicerContext
     ) -> m.TriggerSavepointResponse:
