@@ -9,13 +9,15 @@ LONGEST_MS = 30_000
 class Backoff:
     """Doubles from FIRST_MS to LONGEST_MS."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_ms: int = 0) -> None:
+        """first_ms: instead of FIRST_MS."""
+        self._first_ms = first_ms or FIRST_MS
         self._failures = 0
         self._at_ms: int | None = None
 
     def failed(self, now_ms: int) -> int:
         """Another try has failed; returns the pause in ms."""
-        pause_ms = min(FIRST_MS << min(self._failures, 10), LONGEST_MS)
+        pause_ms = min(self._first_ms << min(self._failures, 10), LONGEST_MS)
         self._failures += 1
         self._at_ms = now_ms + pause_ms
         return pause_ms

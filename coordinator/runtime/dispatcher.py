@@ -31,6 +31,10 @@ T = TypeVar("T")
 
 GRANT_WAIT_S = 0.5  # others see a new leader in ZooKeeper at the same moment as the leader itself
 RECOVERY_WAIT_S = 2.0
+_JOB_THREADS = 32
+_SLOW_S = 0.1  # a write to ZooKeeper takes milliseconds; who takes longer holds up nobody else
+_DELETION_THREADS = 8
+_HANGS_S = 10.0
 _ANSWER_S = 10.0  # the actor answers in milliseconds; longer means that it is stuck
 
 
@@ -53,7 +57,8 @@ class Dispatcher:
             settings,
             address,
             self._actor,
-            KeyedWorkers("job-worker"),
+            KeyedWorkers("job-worker", _JOB_THREADS, patience_s=_SLOW_S),
+            KeyedWorkers("deletion", _DELETION_THREADS, patience_s=_HANGS_S),
             KeyedWorkers("probe", threads=4),
             store,
             files,
@@ -74,6 +79,7 @@ class Dispatcher:
         self.revoked("this coordinator is shutting down")
         self._actor.stop()
         self._shared.workers.close()
+        self._shared.deletions.close()
         self._shared.probes.close()
 
     @property

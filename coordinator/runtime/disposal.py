@@ -12,6 +12,7 @@ from coordinator.runtime.dispatcher import writable
 from coordinator.runtime.errors import Refused
 from coordinator.runtime.metadata_files import metadata_uri
 from coordinator.runtime.term import LeaderTerm
+from coordinator.runtime.views import not_read
 
 
 def dispose(
@@ -42,9 +43,11 @@ def dispose(
 
 
 def _require_unused(term: LeaderTerm, savepoint: CompletedCheckpoint) -> None:
-    """A job that started from it and has no snapshot of its own yet would be lost with it."""
+    """A job that started from it and has no snapshot of its own yet would be lost with it. Raises Refused, Busy."""
     pointer = metadata_uri(savepoint.pointer)
     for other in term.jobs.values():
+        if not other.is_read:  # it may start from there
+            raise not_read(other.key, other.trouble)
         start = other.record.restore_from
         if start and metadata_uri(start) == pointer and not other.checkpoints():
             text = f"job {other.key} starts from this savepoint and has no checkpoint of its own yet; try again later"

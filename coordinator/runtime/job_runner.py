@@ -13,7 +13,6 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-from enum import Enum, auto
 from functools import partial
 from typing import Any, TypeVar
 
@@ -42,27 +41,20 @@ from coordinator.recovery.job_master import JobMaster
 from coordinator.recovery.job_state import OUTCOMES
 from coordinator.runtime.actor import Timer, monotonic_ms, unix_us
 from coordinator.runtime.deletions import Deletions
+from coordinator.runtime.early_events import EarlyEvents
 from coordinator.runtime.errors import Busy, Refused, Stopped, StorageError
 from coordinator.runtime.metadata_files import run_of
 from coordinator.runtime.requests import Requests, settle
 from coordinator.runtime.shown import Shown
+from coordinator.runtime.stage import Stage
 from coordinator.runtime.surroundings import Tools
-from coordinator.runtime.views import given_up
+from coordinator.runtime.views import given_up, not_read, status_without_master
 from coordinator.runtime.watch import WatchEnd, Watcher
 from ha.errors import CorruptRecord
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class Stage(Enum):
-    """Where a runner stands."""
-
-    LOADING = auto()
-    RUNNING = auto()
-    ENDED = auto()
-    BROKEN = auto()
 
 
 class JobRunner:
@@ -76,13 +68,14 @@ class JobRunner:
         self._tools = tools
         self._master: JobMaster | None = None
         self._is_fresh = False  # there is no checkpoint yet
-        self._before_load: list[ev.Event] = []
+        self.is_read = True  # False: only the key is known so far
+        self._early = EarlyEvents()
         self._requests = Requests()
         self._wake: Timer | None = None
         self._deletions = Deletions(self.key, lambda: run_of(self.record), tools)
         self._backoff = Backoff()
-        self._trouble = ""  # why the records cannot be read for now
         self.is_held = False  # LOADING, and told to wait for a client
+        self.trouble = ""  # why the records cannot be read for now
         self._given_up: Future[JobState] | None = None
         self.attempt: AttemptId | None = None
         self._placed_on: set[str] = set()
@@ -93,6 +86,27 @@ class JobRunner:
         self.hub = self._shown.hub
 
     # -- life ---------------------------------------------------------------------------------------------------------
+
+    def wait(self, trouble: str) -> None:
+        """Its record cannot be read for now, and why."""
+        self.trouble = trouble
+        self._shown.changed(at_once=True)
+
+    def read(self, record: JobRecord) -> None:
+        """Its record is read at last; the caller loads it."""
+        self.record, self.is_read, self.trouble = record, True, ""
+
+    def had_ended(self, status: JobStatus) -> None:
+        """There is a result of it already."""
+        self._ended(**{one.name: getattr(status, one.name) for one in dataclasses.fields(status)})
+        self._take_early()
+        self._shown.changed(at_once=True)
+
+    def _take_early(self) -> list[ev.Event]:
+        events, others = self._early.take(self.record.run_id)
+        for one in others:
+            self._tools.surroundings.send(one.task_manager_id, CancelAttempt(one.attempt, "its run has ended"))
+        return events
 
     def load(self, *, fresh: bool) -> None:
         """Reads the job's records and starts its JobMaster. fresh: it was submitted a moment ago."""
@@ -119,15 +133,14 @@ class JobRunner:
             checkpoint_directory=self._tools.directory(run_of(self.record)),
             unix_offset_ms=unix_us() // 1_000 - monotonic_ms(),
         )
-        self.stage, self._trouble = Stage.RUNNING, ""
+        self.stage, self.trouble = Stage.RUNNING, ""
         self.handle(event)
-        waiting, self._before_load = self._before_load, []
-        for one in waiting:
+        for one in self._take_early():
             self.handle(one)
 
     def hold_back(self, reason: str) -> None:
         """Nothing of the job is looked at until `load`, which comes when a client releases it. It can be cancelled."""
-        self.is_held, self._trouble = True, reason
+        self.is_held, self.trouble = True, reason
         self._stop_tasks()
         self.hub.status(self.status())
         if self.record.cancel_requested:
@@ -139,8 +152,8 @@ class JobRunner:
         if isinstance(error, StorageError) and error.retryable:
             now_ms = monotonic_ms()
             pause_ms = self._backoff.failed(now_ms)
-            self._trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
-            log.warning("job %s: %s", self.key, self._trouble)
+            self.trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
+            log.warning("job %s: %s", self.key, self.trouble)
             self._wake = self._tools.actor.at(now_ms + pause_ms, lambda: self.load(fresh=fresh))
             return
         self.break_off(f"The job cannot be recovered: {error}")
@@ -155,6 +168,7 @@ class JobRunner:
         )
         self.stage, self._error = Stage.BROKEN, reason
         self._deletions.close()
+        self.is_read = True  # as far as it can be
         self._requests.fail_all(Refused("ABORTED", f"the job failed: {reason}"))
         self._stop_tasks()
         self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))
@@ -166,17 +180,15 @@ class JobRunner:
         """What this leader has deployed, and what task managers have said that they run from before."""
         for name in self._placed_on:
             self._tools.surroundings.send(name, CancelAttempt(self.attempt, "the job failed"))
-        waiting, self._before_load = self._before_load, []
-        for one in waiting:
+        for one in self._take_early():
             self.handle(one)
         self._tools.surroundings.slots(SlotsReleased(self.key))
 
     def cancel(self) -> Future[JobState]:
-        """Begins the end of the job; answers with its state when that is certain, whoever leads next.
-
-        Fails with StoreError or Stopped: ask again.
-        """
-        if self.stage is Stage.BROKEN or self._trouble:
+        """Ends the job; answers with its state when that is certain. Fails with StoreError, Stopped. Raises Busy."""
+        if not self.is_read:
+            raise not_read(self.key, self.trouble)
+        if self.stage is Stage.BROKEN or self.trouble:
             return self._give_up()
         answer: Future[JobState] = Future()
         mark = partial(self._tools.persistence.request_cancel, self.record)
@@ -209,7 +221,7 @@ class JobRunner:
             return self._given_up
         answer = self._given_up = Future[JobState]()
         if self.stage is Stage.LOADING:
-            self._error = self._trouble if self.is_held else f"cancelled while {self._trouble}"
+            self._error = self.trouble if self.is_held else f"cancelled while {self.trouble}"
             self.stage, self.is_held = Stage.BROKEN, False
             self._stop_tasks()
         result = given_up(self.record, self._error, unix_us() // 1_000, self._token)
@@ -232,11 +244,16 @@ class JobRunner:
             return
         self.result = done.result()
         ended_ms = self.result.ended_unix_ms
-        self._shown.end(state=JobState.CANCELED, ended_unix_ms=ended_ms)
-        self.stage = Stage.ENDED
-        self._deletions.close()
+        self._ended(state=JobState.CANCELED, ended_unix_ms=ended_ms)
         self._shown.changed(at_once=True)
         self._tools.surroundings.ended_job(self)
+
+    def _ended(self, **changes: Any) -> None:
+        """What is kept from now on is small, however large the job's graph and snapshots were. changes: see Shown."""
+        self._shown.end(**changes)
+        self.stage, self.is_read = Stage.ENDED, True
+        self.record, self._master = dataclasses.replace(self.record, graph=b""), None
+        self._deletions.close()
 
     def close(self, end: WatchEnd) -> None:
         """Drops everything: the term is over. Nothing is sent or written any more."""
@@ -259,7 +276,7 @@ class JobRunner:
                 self._tools.surroundings.send(event.task_manager_id, body)
             return
         if self.stage is Stage.LOADING or self._master is None:
-            self._before_load.append(event)
+            self._early.add(event)
             return
         self._guarded(f"handling {type(event).__name__}", partial(self._decide, self._master, event))
 
@@ -279,6 +296,13 @@ class JobRunner:
     def _mistake(self, what: str, error: BaseException) -> None:
         log.error("job %s: the coordinator made a mistake while %s", self.key, what, exc_info=error)
         self.break_off(f"An internal fault of the coordinator, see its log: {type(error).__name__}: {error}")
+
+    def handle_of(self, run_id: str, event: ev.Event) -> None:
+        """`handle`, unless the event is of another run of this key."""
+        if not self.is_read:
+            self._early.add(event, run_id)
+        elif run_id == self.record.run_id:
+            self.handle(event)
 
     def tell(self, event: ev.Event) -> None:
         """`handle`, behind what is queued already."""
@@ -345,25 +369,19 @@ class JobRunner:
 
     def _end(self) -> None:
         ended = {"state": OUTCOMES[self.result.outcome]} if self.result is not None else {}
-        self._shown.end(**ended)
-        self.stage = Stage.ENDED
+        self._ended(**ended)
         self._requests.fail_all(Refused("FAILED_PRECONDITION", "the job has ended"))
         if self._wake is not None:
             self._wake.cancel()
-        self._deletions.close()
         self._tools.surroundings.ended_job(self)
 
     def _work(
-        self,
-        call: Callable[[], T],
-        then: Callable[[T], None] | None = None,
-        failed: Callable[[BaseException], None] | None = None,
+        self, call: Callable[[], T], then: Callable[[T], None], failed: Callable[[BaseException], None] | None = None
     ) -> None:
         def answered(answer: Future[T]) -> None:
             error = answer.exception()
             if error is None:
-                if then is not None:
-                    self._tools.actor.tell(lambda: self._work_done(partial(then, answer.result())))
+                self._tools.actor.tell(lambda: self._work_done(partial(then, answer.result())))
             elif not isinstance(error, Stopped):
                 self._tools.actor.tell(lambda: self._work_failed(error, failed))
 
@@ -409,18 +427,11 @@ class JobRunner:
     def _view(self) -> JobStatus:
         if self.stage is Stage.BROKEN or self._master is None:
             loading = JobState.HELD_BACK if self.is_held else JobState.WAITING_FOR_SLOTS
-            return JobStatus(
-                job_key=self.key,
-                run_id=self.record.run_id,
-                state=JobState.FAILED if self.stage is Stage.BROKEN else loading,
-                message="" if self._error else self._trouble or "its records are being read",
-                error=self._error,
-                submitted_unix_ms=self.record.submitted_unix_ms,
-                attempt=self.attempt.attempt if self.attempt else 0,
-                token=self._token,
-                leader_address=self._tools.leader_address,
-            )
-        return dataclasses.replace(self._master.status(), leader_address=self._tools.leader_address)
+            state = JobState.FAILED if self.stage is Stage.BROKEN else loading
+            status = status_without_master(self.record, state, self.attempt, self._token, self._error, self.trouble)
+        else:
+            status = self._master.status()
+        return dataclasses.replace(status, leader_address=self._tools.leader_address)
 
     def checkpoints(self) -> tuple[CompletedCheckpoint, ...]:
         """Completed ones, newest first. Raises Busy while they are being read, Refused when they cannot be."""
@@ -430,7 +441,7 @@ class JobRunner:
             return ()
         if self.stage in (Stage.LOADING, Stage.RUNNING) and not self.is_held:
             raise Busy(f"the records of job {self.key} are being read; try again")
-        text = f"the checkpoints of job {self.key} cannot be read: {self._error or self._trouble}"
+        text = f"the checkpoints of job {self.key} cannot be read: {self._error or self.trouble}"
         raise Refused("FAILED_PRECONDITION", text)
 
     def watch(self) -> Watcher:
@@ -456,7 +467,7 @@ class JobRunner:
     def _request(self, event: Callable[[str], ev.Event], request_id: str = "") -> Future[Any]:
         answer: Future[Any] = Future()
         if self.is_held:
-            answer.set_exception(Refused("FAILED_PRECONDITION", self._trouble))
+            answer.set_exception(Refused("FAILED_PRECONDITION", self.trouble))
         elif self.stage is Stage.LOADING:
             answer.set_exception(Busy("the job's records are being read; try again"))
         elif self.stage is not Stage.RUNNING:

@@ -102,9 +102,9 @@ class Persistence:
         return self._records.result(key)
 
     def load(self, key: str) -> tuple[JobRecord | None, JobResult | None] | CorruptRecord:
-        """The job's record and its result, whichever exist, or what is wrong with them. Raises Stopped."""
+        """The job's record and its result, whichever exist, or what is wrong with them. Raises StoreUnavailable."""
         try:
-            return self._reading(lambda: (self._records.job(key), self._records.result(key)))
+            return self._records.job(key), self._records.result(key)
         except CorruptRecord as error:
             return error
 

@@ -23,6 +23,7 @@ class Shared:
     address: str
     actor: Actor
     workers: KeyedWorkers  # by job key
+    deletions: KeyedWorkers  # of files, by job key
     probes: KeyedWorkers  # by task manager id
     store: CoordinationStore
     files: MetadataFiles

@@ -8,10 +8,10 @@ from functools import partial
 
 from lockgate_proto.messages import JobRecord, JobResult, SubmitResponse
 
-from coordinator.runtime.errors import Refused
+from coordinator.runtime.errors import Busy, Refused
 from coordinator.runtime.metadata_files import metadata_uri
 from coordinator.runtime.term import LeaderTerm
-from coordinator.runtime.views import other_job, other_start
+from coordinator.runtime.views import not_read, other_job, other_start
 
 
 class Submissions:
@@ -24,10 +24,13 @@ class Submissions:
     def known(self, wanted: JobRecord) -> SubmitResponse | None:
         """The answer for a key that is known already, None for a new one.
 
-        Raises Refused when the key belongs to another graph, or to a job with another start.
+        Raises Refused when the key belongs to another graph, or to a job with another start; Busy when that is not
+        known yet.
         """
         key = wanted.job_key
         runner = self._term.jobs.get(key) or self._term.ended.get(key)
+        if runner is not None and not runner.is_read:
+            raise not_read(key, runner.trouble)
         found: JobRecord | JobResult | None = runner.record if runner is not None else self._term.results.get(key)
         return None if found is None else _same(found, wanted)
 
@@ -43,7 +46,7 @@ class Submissions:
             running = self._open.get(key)
             if running is not None:
                 _same(running[0], record)
-        except Refused as error:
+        except (Refused, Busy) as error:
             answer.set_exception(error)
             return answer
         if known is not None:

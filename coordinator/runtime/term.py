@@ -48,12 +48,14 @@ from coordinator.recovery.effects import ControlBody
 from coordinator.runtime.actor import Timer, monotonic_ms, unix_us
 from coordinator.runtime.clean_ups import CleanUps
 from coordinator.runtime.errors import Stopped
+from coordinator.runtime.job_reading import Found, JobReading
 from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.persistence import Persistence, Tenure
 from coordinator.runtime.recovery_line import RecoveryLine
 from coordinator.runtime.shared import Shared
 from coordinator.runtime.surroundings import Tools
 from coordinator.runtime.task_managers import TaskManager, TaskManagers
+from coordinator.runtime.views import status_of
 from coordinator.runtime.watch import WatchEnd
 from ha.errors import CorruptRecord
 from ha.grant import LeadershipGrant
@@ -62,6 +64,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_RETRY_MS = 500
 _ENDED_KEPT = 200  # runners of ended jobs, kept for their events
 
 
@@ -84,16 +87,16 @@ class LeaderTerm:
         self.shared = shared
         self._granted_unix_us = unix_us()
         self._detected_unix_us = detected_unix_us
-        self._unread: set[str] = set()
         self._forgotten: set[str] = set()  # results that were given up while they were still being read
         self._pool = SlotPool()
         self._pool_timer: Timer | None = None
         self.task_managers = TaskManagers(grant.token, shared.settings, shared.actor, shared.probes, self)
         # What still hangs from an earlier term of this process is fenced, and no reason to wait.
         self.workers = shared.workers.group(f"term {grant.token}")
-        self.deletions = shared.workers.group(f"term {grant.token}, deletions")
+        self.deletions = shared.deletions.group(f"term {grant.token}")
         self._clean_ups = CleanUps(tenure, shared.actor, self.deletions, self.persistence)
         self.line = RecoveryLine(tenure, shared.actor, self.workers, self.persistence)
+        self._reading = JobReading(tenure, shared.actor, self.workers, self.persistence, self)
         self._tools = Tools(
             shared.actor,
             self.workers,
@@ -118,33 +121,39 @@ class LeaderTerm:
 
     def _recover(self, keys: tuple[str, ...]) -> None:
         log.info("leading under token %s: %s jobs to recover", self.token, len(keys))
-        self._unread = set(keys)
         for key in keys:
-            self.background(key, partial(self.persistence.load, key), partial(self._recover_job, key))
-        self._when_all_read()
+            self.add(JobRecord(job_key=key), recovered=True).is_read = False
+        self._reading.begin(keys)
 
-    def _recover_job(self, key: str, found: tuple[JobRecord | None, JobResult | None] | CorruptRecord) -> None:
-        self._unread.discard(key)
+    def job_read(self, key: str, found: Found) -> None:
+        """See job_reading.Reader."""
+        runner = self.jobs[key]
         if isinstance(found, CorruptRecord):
-            self.add(JobRecord(job_key=key), recovered=True).break_off(f"Its record in ZooKeeper is corrupt: {found}")
+            runner.break_off(f"Its record in ZooKeeper is corrupt: {found}")
         elif found[1] is not None:
             result = found[1]
             log.info("job %s has ended (%s); finishing its clean-up", key, result.outcome)
             self.results[key] = result
+            del self.jobs[key]
+            runner.had_ended(status_of(result, self.shared.address))
             self._clean_ups.begin(key, result.run_id)
         elif found[0] is not None:
-            self.line.enter(self.add(found[0], recovered=True))
+            runner.read(found[0])
+            self.line.enter(runner)
         else:
-            self.add(JobRecord(job_key=key), recovered=True).break_off("Its job graph is missing in ZooKeeper.")
-        self._when_all_read()
+            runner.break_off("Its job graph is missing in ZooKeeper.")
 
-    def _when_all_read(self) -> None:
-        if self.recovering and not self._unread:
-            self.recovering = False
-            self.jobs_known.set_result(None)
-            for one in self.task_managers.all():
-                self._settle_running(one)
-            self.background("(results)", self.persistence.results, self._keep_results)
+    def job_unreadable(self, key: str, reason: str) -> None:
+        """See job_reading.Reader."""
+        self.jobs[key].wait(reason)
+
+    def jobs_looked_at(self) -> None:
+        """See job_reading.Reader."""
+        self.recovering = False
+        self.jobs_known.set_result(None)
+        for one in self.task_managers.all():
+            self._settle_running(one)
+        self.background("(results)", self.persistence.results, self._keep_results)
 
     def _keep_results(self, results: tuple[JobResult, ...]) -> None:
         for one in results:
@@ -174,6 +183,7 @@ class LeaderTerm:
     def resume(self) -> None:
         """ZooKeeper is back and the grant still stands."""
         self.suspended = False
+        self._reading.hurry()
         for one in list(self.jobs.values()):
             one.handle(ev.Resumed())
 
@@ -189,18 +199,23 @@ class LeaderTerm:
             if not known.done():
                 known.set_exception(Stopped("this coordinator no longer leads"))
 
-    def background(self, key: str, call: Callable[[], T], then: Callable[[T], None] | None = None) -> None:
-        """Runs `call` on the ordered worker of `key` and `then` with its result here, unless the term is over."""
+    def background(self, key: str, call: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Runs `call` on the ordered worker of `key` and `then` with its result here, unless the term is over.
+
+        Without `call` the term is of no use, so it is tried until it succeeds.
+        """
 
         def answered(answer: Future[T]) -> None:
             error = answer.exception()
+            if self.tenure.over.is_set() or isinstance(error, Stopped):
+                return
             if error is None:
-                if then is not None:
-                    self.shared.actor.tell(lambda: None if self.tenure.over.is_set() else then(answer.result()))
-            elif not isinstance(error, Stopped):
-                log.error("work for %s failed", key, exc_info=error)
+                then(answer.result())
+                return
+            log.error("work for %s failed; it is tried again", key, exc_info=error)
+            self.shared.actor.at(monotonic_ms() + _RETRY_MS, lambda: self.background(key, call, then))
 
-        self.workers.submit(key, call).add_done_callback(answered)
+        self.workers.submit(key, call).add_done_callback(lambda done: self.shared.actor.tell(partial(answered, done)))
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -261,9 +276,10 @@ class LeaderTerm:
         """What still runs there: its job's master decides; of jobs that have ended it is cancelled at once."""
         for attempt in list(one.running):
             runner = self.jobs.get(attempt.job_key)
-            if runner is not None and runner.record.run_id == attempt.run_id:
-                runner.tell(ev.StillRunning(one.task_manager_id, attempt))
-            elif not self.recovering:  # before, the job may only not have been read yet
+            if runner is not None and (not runner.is_read or runner.record.run_id == attempt.run_id):
+                still = ev.StillRunning(one.task_manager_id, attempt)
+                self.shared.actor.tell(partial(runner.handle_of, attempt.run_id, still))
+            elif not self.recovering:  # before, the job may only not have been listed yet
                 self.send(one.task_manager_id, CancelAttempt(attempt, "the job has ended"))
 
     def task_manager_added(self, task_manager: TaskManager, forgotten: frozenset[AttemptId]) -> None:
@@ -309,8 +325,8 @@ class LeaderTerm:
 
     def _to(self, attempt: AttemptId | None, task_manager_id: str, report: ev.Report) -> None:
         runner = self.jobs.get(attempt.job_key) if attempt is not None else None
-        if runner is not None and attempt is not None and runner.record.run_id == attempt.run_id:
-            runner.handle(ev.Said(task_manager_id, report))
+        if runner is not None and attempt is not None:
+            runner.handle_of(attempt.run_id, ev.Said(task_manager_id, report))
 
     def _count(self, task_manager_id: str, counters: tuple[SubtaskCounters, ...]) -> None:
         by_job: dict[AttemptId, list[SubtaskCounters]] = {}

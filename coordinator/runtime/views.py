@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lockgate_proto.messages import JobRecord, JobResult, JobState, JobStatus, OperatorStatus
+from lockgate_proto.messages import AttemptId, JobRecord, JobResult, JobState, JobStatus, OperatorStatus
 
-from coordinator.runtime.errors import Refused
+from coordinator.runtime.errors import Busy, Refused
 
 
 def status_of(result: JobResult, leader_address: str) -> JobStatus:
@@ -33,6 +33,27 @@ def status_of(result: JobResult, leader_address: str) -> JobStatus:
         token=result.token,
         leader_address=leader_address,
     )
+
+
+def status_without_master(
+    record: JobRecord, state: JobState, attempt: AttemptId | None, token: int, error: str, trouble: str
+) -> JobStatus:
+    """The status of a job that cannot run, or not yet. trouble: why its records cannot be read for now."""
+    return JobStatus(
+        job_key=record.job_key,
+        run_id=record.run_id,
+        state=state,
+        message="" if error else trouble or "its records are being read",
+        error=error,
+        submitted_unix_ms=record.submitted_unix_ms,
+        attempt=attempt.attempt if attempt is not None else 0,
+        token=token,
+    )
+
+
+def not_read(key: str, trouble: str) -> Busy:
+    """The error for a job of which the leader does not know enough yet. trouble: why, "" while it is being read."""
+    return Busy(f"job {key}: {trouble or 'its records are being read'}; try again")
 
 
 def no_such_job(key: str) -> Refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from ha.embedded import EmbeddedZooKeeper
 from ha.errors import StoreUnavailable
 from ha.paths import Paths
 from ha.records import JobRecords
-from tests.integration.coordinator.conftest import NewCaller, NewCoordinator, Running, leading, poll
+from tests.integration.coordinator.conftest import NewCaller, NewCoordinator, Running, graph, leading, poll
 from tests.integration.coordinator.fake_task_manager import WAIT_S
 
 pytestmark = pytest.mark.integration
@@ -106,3 +107,20 @@ def _fail_twice(patch: pytest.MonkeyPatch, where: str) -> threading.Event:
 
     patch.setattr(JobRecords if where == "records" else MetadataFiles, whole.__name__, fail)
     return failed
+
+
+def test_of_a_job_that_has_ended_the_leader_keeps_no_snapshot_and_no_graph(running: Start) -> None:
+    leader, api, _, run_id = running(checkpoints=1)
+
+    def kept() -> bool:
+        gc.collect()
+        found = [one for one in gc.get_objects() if isinstance(one, m.CheckpointMetadata) and one.run_id == run_id]
+        return bool(found)
+
+    assert kept()
+    api("Cancel", m.CancelRequest("job"))
+    api.state("job", JobState.CANCELED)
+    poll(lambda: not kept())
+    records = leader.leadership.dispatcher.call(lambda term: [one.record for one in term.ended.values()])
+    assert [(one.run_id, one.graph) for one in records] == [(run_id, b"")]
+    assert not api("Submit", m.SubmitRequest("job", graph())).created  # it still answers for its key

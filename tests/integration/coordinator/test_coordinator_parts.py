@@ -157,6 +157,64 @@ def test_with_a_bound_the_keys_beyond_it_wait_and_keep_their_order() -> None:
     workers.close()
 
 
+def test_calls_that_hang_leave_the_bound_to_the_others() -> None:
+    workers = KeyedWorkers("test-worker", threads=2, patience_s=0.05)
+    gate, seen = threading.Event(), []
+    try:
+        hung = [workers.submit(f"hung-{n}", lambda: gate.wait(WAIT_S)) for n in range(7)]
+        behind = workers.submit("hung-0", lambda: seen.append("behind"))
+        rest = [workers.submit(key, lambda k=key, n=n: seen.append((k, n))) for n in range(9) for key in "abc"]  # type: ignore[misc]
+        for one in rest:
+            one.result(WAIT_S)
+        for key in "abc":
+            assert [n for k, n in seen if k == key] == list(range(9))
+        assert "behind" not in seen
+        gate.set()
+        behind.result(WAIT_S)
+        assert all(one.result(WAIT_S) for one in hung)
+        assert workers.submit("a", lambda: "after").result(WAIT_S) == "after"
+    finally:
+        gate.set()
+        workers.close()
+
+
+def test_no_more_keys_than_the_bound_are_served_at_the_same_time() -> None:
+    workers, lock, done = KeyedWorkers("test-worker", threads=3, patience_s=WAIT_S), threading.Lock(), []
+    now, most = [0], [0]
+
+    def work(number: int) -> None:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        if number < 3:
+            together.wait(WAIT_S)  # so many do run at once
+        with lock:
+            now[0] -= 1
+            done.append(number)
+
+    together = threading.Barrier(3)
+    for one in [workers.submit(f"key-{n}", lambda n=n: work(n)) for n in range(200)]:  # type: ignore[misc]
+        one.result(WAIT_S)
+    assert (most[0], sorted(done)) == (3, list(range(200)))
+    workers.close()
+
+
+def test_a_key_that_gets_no_thread_waits_for_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers, gate = KeyedWorkers("test-worker"), threading.Event()
+    first = workers.submit("first", lambda: gate.wait(WAIT_S))
+
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        second = workers.submit("second", lambda: "done")
+    gate.set()
+    assert second.result(WAIT_S) == "done"
+    assert first.result(WAIT_S)
+    workers.close()
+
+
 def test_without_a_thread_to_be_had_one_call_fails_and_the_next_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = KeyedWorkers("test-worker")
 

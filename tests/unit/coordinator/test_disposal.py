@@ -24,9 +24,10 @@ from lockgate_proto.messages import (
 from coordinator.checkpoint.coordinator import FORMAT_VERSION
 from coordinator.runtime.disposal import dispose
 from coordinator.runtime.errors import Busy, Refused
-from coordinator.runtime.job_runner import JobRunner, Stage
+from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.metadata_files import MetadataFiles, run_of
 from coordinator.runtime.persistence import Persistence
+from coordinator.runtime.stage import Stage
 
 RESULT = JobResult(job_key="job", run_id="run")
 
