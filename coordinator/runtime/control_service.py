@@ -90,8 +90,13 @@ class ControlService:
         if problem := register_problem(message.task_manager_id, said):
             raise Refused("INVALID_ARGUMENT", problem)
         registration = Registration(message.task_manager_id, message.token, said, link)
-        if not self._dispatcher.tell(term, lambda: term.task_managers.register(registration)):
-            raise Refused("UNAVAILABLE", "this coordinator no longer leads")
+        over = "this coordinator no longer leads"
+        if not self._dispatcher.tell(
+            term,
+            lambda: term.task_managers.register(registration),
+            lambda: link.close(grpc.StatusCode.UNAVAILABLE, over),  # the term closes only those that it has admitted
+        ):
+            raise Refused("UNAVAILABLE", over)
         return message.task_manager_id
 
     def _received(self, term: LeaderTerm, link: TaskManagerLink, name: str, message: TaskManagerMessage) -> None:

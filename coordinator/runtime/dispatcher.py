@@ -189,9 +189,16 @@ class Dispatcher:
 
         return _wait(self._actor.ask(run))
 
-    def tell(self, term: LeaderTerm, call: Callable[[], None]) -> bool:
-        """Runs `call` on the actor thread unless the term is over. False when it will certainly not run."""
-        return self._term is term and self._actor.tell(lambda: None if term.tenure.over.is_set() else call())
+    def tell(self, term: LeaderTerm, call: Callable[[], None], too_late: Callable[[], None] | None = None) -> bool:
+        """Runs `call` on the actor thread, or `too_late` when the term is over by then. False: neither will run."""
+
+        def run() -> None:
+            if not term.tenure.over.is_set():
+                call()
+            elif too_late is not None:
+                too_late()
+
+        return self._term is term and self._actor.tell(run)
 
     def forget(self, runner: JobRunner, watcher: Watcher) -> None:
         """A watcher has gone."""

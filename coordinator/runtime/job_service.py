@@ -100,13 +100,13 @@ class JobService:
         known = self._dispatcher.submissions(lambda submissions: submissions.known(record))
         if known is not None:
             return replace(known, warnings=warnings(graph))
-        self._check(graph, request)
-        log.info("job %s submitted as run %s", key, record.run_id)
-        answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data))
+        check = self._check(graph, request)
+        answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data, check))
         done = _outcome(answer, context, "nobody knows yet whether the job was submitted; submit it again as it is")
         return replace(done, warnings=warnings(graph))
 
-    def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> None:
+    def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> Callable[[], None]:
+        """What can be said at once; returns what takes a look at the storage. Both raise Refused."""
         problems = list(validate(graph))
         if unfit := text_problem(request.restore_from, MAX_PATH):
             problems.append(f"The request has a restore_from {unfit}.")
@@ -119,13 +119,18 @@ class JobService:
         if shortage:
             raise Refused("INVALID_ARGUMENT", shortage)
         storage = _own_storage(graph)
-        if storage:
-            try:
-                self._files.prepare(storage)
-            except StorageError as error:
-                raise Refused("INVALID_ARGUMENT", f"the job's filesystem backend cannot be used: {error}") from error
-        if request.restore_from:
-            self._check_start(full, request.restore_from, request.allow_unmatched_state, slots)
+
+        def check() -> None:
+            if storage:
+                try:
+                    self._files.prepare(storage)
+                except StorageError as error:
+                    text = f"the job's filesystem backend cannot be used: {error}"
+                    raise Refused("INVALID_ARGUMENT", text) from error
+            if request.restore_from:
+                self._check_start(full, request.restore_from, request.allow_unmatched_state, slots)
+
+        return check
 
     def _check_start(self, full: m.JobGraph, restore_from: str, allow: bool, slots: tuple[int, ...]) -> None:
         """full: normalized. allow: state that matches no operator is left behind."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from lockgate_proto.codec import MalformedMessage, decode
@@ -112,6 +112,12 @@ class MetadataFiles:
     def read_graph(self, pointer: str, checksum: str) -> bytes:
         """The serialized JobGraph at `pointer`. Raises StorageError."""
         return _read(_locate(pointer), checksum)
+
+    def runs_of_only_a_graph(self, run: Run) -> tuple[Run, ...]:
+        """Other runs of the same job of which nothing but a graph is stored. Raises StorageError."""
+        job = self._folder(run).parent()
+        others = [name for name in _names(job) if name != run.run_id]
+        return tuple(replace(run, run_id=name) for name in others if _names(job.child(name)) == ["graph"])
 
     def checkpoint_ids(self, run: Run) -> tuple[int, ...]:
         """Ids of the `chk-<id>` folders that exist for a run, rising. Raises StorageError."""

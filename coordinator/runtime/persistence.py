@@ -194,12 +194,30 @@ class Persistence:
             record = dataclasses.replace(record, graph=graph)
         try:
             self._fenced(lambda: self._records.submit(self._tenure.grant, record))
-        except Conflict:
+        except StoreError as error:  # so nothing was written, and the next try is another run
+            if record.graph_pointer:
+                self._delete_unsubmitted(run_of(record))
+            if not isinstance(error, Conflict):
+                raise
             other = self._records.result(record.job_key) or self._records.job(record.job_key)
             if other is None:
                 raise
             return other
         return record
+
+    def _delete_unsubmitted(self, run: Run) -> None:
+        try:
+            self._files.delete_run(run)
+        except StorageError as error:
+            log.warning("job %s: the graph of run %s is left behind: %s", run.job_key, run.run_id, error)
+
+    def delete_unsubmitted(self, record: JobRecord) -> None:
+        """Deletes the graphs that failed submissions of this job have left, now that it is known which run counts."""
+        try:
+            for run in self._files.runs_of_only_a_graph(run_of(record)):
+                self._delete_unsubmitted(run)
+        except StorageError as error:
+            log.warning("job %s: could not look for graphs that were never submitted: %s", record.job_key, error)
 
     def write_attempt(self, key: str, record: AttemptRecord) -> AttemptPersisted | PersistFailed:
         """Carries out PersistAttempt. Raises CorruptRecord, Stopped."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
@@ -12,6 +14,8 @@ from coordinator.runtime.errors import Busy, Refused
 from coordinator.runtime.metadata_files import metadata_uri
 from coordinator.runtime.term import LeaderTerm
 from coordinator.runtime.views import not_read, other_job, other_start
+
+log = logging.getLogger(__name__)
 
 
 class Submissions:
@@ -34,10 +38,13 @@ class Submissions:
         found: JobRecord | JobResult | None = runner.record if runner is not None else self._term.results.get(key)
         return None if found is None else _same(found, wanted)
 
-    def submit(self, record: JobRecord, graph: bytes) -> Future[SubmitResponse]:
-        """Writes a new job; the answer comes when it is durable.
+    def submit(
+        self, record: JobRecord, graph: bytes, check: Callable[[], None] | None = None
+    ) -> Future[SubmitResponse]:
+        """Writes a new job; the answer comes when it is durable. Who asks again meanwhile gets the same answer.
 
-        Fails with Refused, StoreError, StorageError, or Stopped (outcome unknown: submit again).
+        check: made before that on a worker's thread, as it may take long; raises Refused.
+        Fails with Refused, Busy, StoreError, StorageError, or Stopped (outcome unknown: submit again).
         """
         key = record.job_key
         answer: Future[SubmitResponse] = Future()
@@ -46,6 +53,8 @@ class Submissions:
             running = self._open.get(key)
             if running is not None:
                 _same(running[0], record)
+                if running[0].allow_unmatched_state != record.allow_unmatched_state:
+                    raise Busy(f"job {key} is being submitted with another choice for unmatched state; try again")
         except (Refused, Busy) as error:
             answer.set_exception(error)
             return answer
@@ -57,9 +66,15 @@ class Submissions:
             return answer
         self._open[key] = (record, answer)
         record = dataclasses.replace(record, token=self._term.token)
-        written = self._term.workers.submit(key, partial(self._term.persistence.submit, record, graph))
+        written = self._term.workers.submit(key, partial(self._write, record, graph, check))
         written.add_done_callback(partial(self._written, record, answer))
         return answer
+
+    def _write(self, record: JobRecord, graph: bytes, check: Callable[[], None] | None) -> JobRecord | JobResult:
+        """On a worker's thread."""
+        if check is not None:
+            check()
+        return self._term.persistence.submit(record, graph)
 
     def _written(
         self, record: JobRecord, answer: Future[SubmitResponse], written: Future[JobRecord | JobResult]
@@ -84,6 +99,9 @@ class Submissions:
             return
         if isinstance(found, JobRecord) and not self._term.tenure.over.is_set():
             self._term.add(found, recovered=False).load(fresh=True)
+            if found.graph_pointer:
+                self._term.deletions.submit(found.job_key, partial(self._term.persistence.delete_unsubmitted, found))
+        log.info("job %s submitted as run %s", record.job_key, record.run_id)
         answer.set_result(SubmitResponse(record.job_key, record.run_id, created=True))
 
 
