@@ -135,9 +135,11 @@ class Closing(Replacing):
     def _left_unshown(self, ending: Ending, completed: CompletedCheckpoints) -> str:
         """What may not be shown of a job that ends between two attempts, as a sentence; else "".
 
-        A job that has never run owes nothing of the snapshot that it was to start from.
+        It owes nothing of the snapshot of another job that it was to start from.
         """
         known = (completed.restore_point, completed.newest)
+        if completed.newest is None and known[0] is not None and known[0].run_id != self._record.run_id:
+            return ""
         newest_id = max((one.checkpoint_id for one in known if one is not None), default=0)
         is_shown = newest_id == self._shown_id or not committers(self._graph)
         if is_shown or ending.has_complaint or not self._attempt_number:

@@ -73,6 +73,8 @@ class LastCommit:
         missing = [f"{key[0]}-{key[1]} on {self._place(key)}" for key in self._missing()]
         if not self._attempt.sinks or (self._is_settled and not missing):
             return ""
+        if self._snapshot is not None and self._snapshot.run_id != self._attempt.id.run_id:
+            return ""  # what it was to start from: the job that has taken it has shown it, or its result says what not
         if self._snapshot is None:
             return "A checkpoint was being written when the job ended; what it holds may not be shown."
         who = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")

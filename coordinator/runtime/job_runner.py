@@ -33,6 +33,7 @@ from lockgate_proto.messages import (
     VertexParallelism,
 )
 
+from coordinator.graph.destinations import Destination, destinations
 from coordinator.graph.slots import SlotsReleased, SlotsRequested
 from coordinator.recovery import effects as do
 from coordinator.recovery import events as ev
@@ -77,6 +78,7 @@ class JobRunner:
         self.is_held = False  # LOADING, and told to wait for a client
         self.trouble = ""  # why the records cannot be read for now
         self._given_up: Future[JobState] | None = None
+        self.destinations: tuple[Destination, ...] | None = None  # where its sinks write; None: not known yet
         self.attempt: AttemptId | None = None
         self._placed_on: set[str] = set()
         self._error = ""
@@ -113,19 +115,13 @@ class JobRunner:
         if self.stage is not Stage.LOADING:
             return  # it was given up meanwhile
         self._is_fresh, self.is_held = fresh, False
-
-        def read() -> tuple[JobGraph, ev.Recovered | ev.RecoveryFailed]:
-            persistence = self._tools.persistence
-            graph = persistence.graph(self.record)
-            if fresh and not self.record.restore_from:
-                return graph, ev.Recovered(None, (), None, 1)
-            return graph, persistence.recover(self.record)
-
+        read = partial(self._tools.persistence.start, self.record, fresh=fresh)
         self._work(read, lambda found: self._start(*found), lambda error: self._load_failed(error, fresh=fresh))
 
     def _start(self, graph: JobGraph, event: ev.Recovered | ev.RecoveryFailed) -> None:
         if self.stage is not Stage.LOADING:
             return  # it was given up meanwhile
+        self.destinations = destinations(graph)
         self._master = JobMaster(
             self.record,
             graph,

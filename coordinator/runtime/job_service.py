@@ -19,6 +19,7 @@ from lockgate_proto.rpc import call
 from lockgate_proto.security import Credentials
 
 from coordinator.graph.bounds import MAX_DURATION_MS, MAX_PATH, text_problem
+from coordinator.graph.destinations import destinations
 from coordinator.graph.normalize import normalize
 from coordinator.graph.slots import slot_shortage
 from coordinator.graph.validate import validate
@@ -100,8 +101,8 @@ class JobService:
         known = self._dispatcher.submissions(lambda submissions: submissions.known(record))
         if known is not None:
             return replace(known, warnings=warnings(graph))
-        check = self._check(graph, request)
-        answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data, check))
+        check, writes = self._check(graph, request), destinations(graph)
+        answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data, check, writes))
         done = _outcome(answer, context, "nobody knows yet whether the job was submitted; submit it again as it is")
         return replace(done, warnings=warnings(graph))
 

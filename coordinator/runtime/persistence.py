@@ -127,6 +127,16 @@ class Persistence:
         """The job's recovery got through, or is to be tried again. Raises StoreError, Stopped."""
         self._fenced(lambda: self._records.forget_deaths(self._tenure.grant, key))
 
+    def start(self, record: JobRecord, *, fresh: bool) -> tuple[JobGraph, Recovered | RecoveryFailed]:
+        """The job's graph, and what a JobMaster starts from. fresh: it has only just been submitted.
+
+        Raises StorageError, Stopped.
+        """
+        graph = self.graph(record)
+        if fresh and not record.restore_from:
+            return graph, Recovered(None, (), None, 1)
+        return graph, self.recover(record)
+
     def graph(self, record: JobRecord) -> JobGraph:
         """The job's graph, from the record or from the storage. Raises StorageError."""
         data = record.graph or self._files.read_graph(record.graph_pointer, record.graph_checksum)

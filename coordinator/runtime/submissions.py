@@ -8,8 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
-from lockgate_proto.messages import JobRecord, JobResult, SubmitResponse
+from lockgate_proto.codec import MalformedMessage, decode
+from lockgate_proto.messages import JobGraph, JobRecord, JobResult, SubmitResponse
 
+from coordinator.graph.destinations import Destination, clashes, destinations
 from coordinator.runtime.errors import Busy, Refused
 from coordinator.runtime.metadata_files import metadata_uri
 from coordinator.runtime.term import LeaderTerm
@@ -18,12 +20,21 @@ from coordinator.runtime.views import not_read, other_job, other_start
 log = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Open:
+    """A submission that is being written: what was asked, and the answer."""
+
+    record: JobRecord
+    answer: Future[SubmitResponse]
+    writes: tuple[Destination, ...]
+
+
 class Submissions:
     """Those of one term that are being written."""
 
     def __init__(self, term: LeaderTerm) -> None:
         self._term = term
-        self._open: dict[str, tuple[JobRecord, Future[SubmitResponse]]] = {}  # by key: what was asked, and the answer
+        self._open: dict[str, _Open] = {}  # by key
 
     def known(self, wanted: JobRecord) -> SubmitResponse | None:
         """The answer for a key that is known already, None for a new one.
@@ -39,11 +50,15 @@ class Submissions:
         return None if found is None else _same(found, wanted)
 
     def submit(
-        self, record: JobRecord, graph: bytes, check: Callable[[], None] | None = None
+        self,
+        record: JobRecord,
+        graph: bytes,
+        check: Callable[[], None] | None = None,
+        writes: tuple[Destination, ...] = (),
     ) -> Future[SubmitResponse]:
         """Writes a new job; the answer comes when it is durable. Who asks again meanwhile gets the same answer.
 
-        check: made before that on a worker's thread, as it may take long; raises Refused.
+        check: made before that on a worker's thread, as it may take long; raises Refused. writes: where its sinks do.
         Fails with Refused, Busy, StoreError, StorageError, or Stopped (outcome unknown: submit again).
         """
         key = record.job_key
@@ -52,9 +67,11 @@ class Submissions:
             known = self.known(record)
             running = self._open.get(key)
             if running is not None:
-                _same(running[0], record)
-                if running[0].allow_unmatched_state != record.allow_unmatched_state:
+                _same(running.record, record)
+                if running.record.allow_unmatched_state != record.allow_unmatched_state:
                     raise Busy(f"job {key} is being submitted with another choice for unmatched state; try again")
+            elif known is None and (problems := clashes(writes, self._taken())):
+                raise Refused("INVALID_ARGUMENT", "\n".join(problems))
         except (Refused, Busy) as error:
             answer.set_exception(error)
             return answer
@@ -62,13 +79,21 @@ class Submissions:
             answer.set_result(known)
             return answer
         if running is not None:
-            _follow(running[1], answer)
+            _follow(running.answer, answer)
             return answer
-        self._open[key] = (record, answer)
+        self._open[key] = _Open(record, answer, writes)
         record = dataclasses.replace(record, token=self._term.token)
         written = self._term.workers.submit(key, partial(self._write, record, graph, check))
         written.add_done_callback(partial(self._written, record, answer))
         return answer
+
+    def _taken(self) -> dict[str, tuple[Destination, ...]]:
+        """Where the jobs that have not ended write, those too that are just being submitted."""
+        found = {key: one.writes for key, one in self._open.items()}
+        for key, runner in self._term.jobs.items():
+            known = runner.destinations
+            found[key] = known if known is not None else _inline_destinations(runner.record)
+        return found
 
     def _write(self, record: JobRecord, graph: bytes, check: Callable[[], None] | None) -> JobRecord | JobResult:
         """On a worker's thread."""
@@ -103,6 +128,14 @@ class Submissions:
                 self._term.deletions.submit(found.job_key, partial(self._term.persistence.delete_unsubmitted, found))
         log.info("job %s submitted as run %s", record.job_key, record.run_id)
         answer.set_result(SubmitResponse(record.job_key, record.run_id, created=True))
+
+
+def _inline_destinations(record: JobRecord) -> tuple[Destination, ...]:
+    """Of a job that is not loaded: what its record alone tells; nothing where the graph is in the storage."""
+    try:
+        return destinations(decode(JobGraph, record.graph))
+    except MalformedMessage:
+        return ()
 
 
 def _same(found: JobRecord | JobResult, wanted: JobRecord) -> SubmitResponse:

@@ -130,7 +130,7 @@ def release(key: str, as_json: bool, **target: str | None) -> None:
     """Try a job again that is held back, because leaders have died while they recovered it.
 
     \b
-    Example:
+    Examples:
       lockgate release wordcount-1f2e3d4c
     """
     with connect(target) as client:

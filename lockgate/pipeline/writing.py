@@ -79,13 +79,14 @@ class Writable(Tunable):
         key: str | Iterable[str] | None = None,
         *,
         mode: Literal["upsert", "append"] = "upsert",
+        shared: bool = False,
     ) -> Sink:
         """Writes rows into a database table, committed with each checkpoint, exactly once.
 
         url: an SQLAlchemy URL, `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`; table: `name` or
         `schema.name`, made when it is missing. mode: "upsert" puts a row in the place of the one with the same `key`
         (one column or several, those of the aggregate before it unless given); "append" inserts every row and takes
-        no key.
+        no key. shared: other jobs may write the table at the same time; without it such a job is refused.
         """
         how = checks.one_of("write_sql()", "mode", mode, _WRITE_MODES)
         if how is SqlWriteMode.APPEND:
@@ -97,7 +98,7 @@ class Writable(Tunable):
         else:
             names = checks.columns("write_sql", (key,) if isinstance(key, str) else key)
         plain = checks.text("write_sql", "a table name", table, "counts")
-        return self._end("write_sql", SqlSink(checks.database_url(url), plain, names, how))
+        return self._end("write_sql", SqlSink(checks.database_url(url), plain, names, how, bool(shared)))
 
     def write_kafka(
         self,
@@ -118,28 +119,33 @@ class Writable(Tunable):
         """
         return self._end("write_kafka", kafka.sink(servers, topic, key, value, mode, commits_topic, options))
 
-    def write_parquet(self, path: str | os.PathLike[str]) -> Sink:
-        """Writes Parquet files into a folder; a file is seen when its checkpoint is complete, and only then."""
-        return self._files("write_parquet", path, FileFormat.PARQUET)
+    def write_parquet(self, path: str | os.PathLike[str], *, shared: bool = False) -> Sink:
+        """Writes Parquet files into a folder; a file is seen when its checkpoint is complete, and only then.
 
-    def write_csv(self, path: str | os.PathLike[str]) -> Sink:
+        shared: other jobs may write the folder at the same time; without it such a job is refused.
+        """
+        return self._files("write_parquet", path, FileFormat.PARQUET, shared)
+
+    def write_csv(self, path: str | os.PathLike[str], *, shared: bool = False) -> Sink:
         """Writes CSV files into a folder, exactly once as `write_parquet`."""
-        return self._files("write_csv", path, FileFormat.CSV)
+        return self._files("write_csv", path, FileFormat.CSV, shared)
 
-    def write_json(self, path: str | os.PathLike[str]) -> Sink:
+    def write_json(self, path: str | os.PathLike[str], *, shared: bool = False) -> Sink:
         """Writes files of JSON lines into a folder, exactly once as `write_parquet`."""
-        return self._files("write_json", path, FileFormat.JSON_LINES)
+        return self._files("write_json", path, FileFormat.JSON_LINES, shared)
 
-    def write_delta(self, uri: str | os.PathLike[str], *, options: Mapping[str, Any] | None = None) -> Sink:
+    def write_delta(
+        self, uri: str | os.PathLike[str], *, options: Mapping[str, Any] | None = None, shared: bool = False
+    ) -> Sink:
         """Appends every row to a Delta table, once: with each checkpoint one transaction of each subtask.
 
         uri: a folder, or a URI of an object store, such as "s3://bucket/orders"; a table that is missing is made, one
         that exists must have the rows' columns. options: of delta-rs's object store, such as {"AWS_REGION":
         "eu-north-1"}; a value "${NAME}" comes from the task manager's environment. Task managers need the extra
-        `lockgate[delta]`.
+        `lockgate[delta]`. shared: as for `write_parquet`.
         """
         settings = checks.settings("write_delta", options, '{"AWS_REGION": "eu-north-1"}')
-        return self._end("write_delta", DeltaSink(checks.location("write_delta", uri), settings))
+        return self._end("write_delta", DeltaSink(checks.location("write_delta", uri), settings, bool(shared)))
 
     def print(self, rows: int = 20) -> Sink:
         """Shows at most `rows` rows of every batch on the task manager's own output."""
@@ -167,8 +173,8 @@ class Writable(Tunable):
     def _end(self, method: str, kind: Any) -> Sink:
         return Sink(self._job, (Input(self._job._add(method, kind, self._inputs, is_sink=True)),))
 
-    def _files(self, method: str, path: str | os.PathLike[str], file_format: FileFormat) -> Sink:
-        return self._end(method, FileSink(checks.location(method, path), file_format))
+    def _files(self, method: str, path: str | os.PathLike[str], file_format: FileFormat, shared: bool) -> Sink:
+        return self._end(method, FileSink(checks.location(method, path), file_format, bool(shared)))
 
     def _keys_of_aggregate(self) -> tuple[str, ...]:
         for one in self._inputs:

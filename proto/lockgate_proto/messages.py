@@ -675,6 +675,7 @@ class FileSink:
 
     path: str = ""
     format: FileFormat = FileFormat(0)  # PARQUET, CSV or JSON_LINES
+    shared: bool = False  # other jobs may write the folder at the same time: else such a job is refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -685,6 +686,7 @@ class SqlSink:
     table: str = ""
     keys: tuple[str, ...] = ()  # UPSERT only
     mode: SqlWriteMode = SqlWriteMode(0)
+    shared: bool = False  # as in FileSink, of the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -760,6 +762,7 @@ class DeltaSink:
 
     uri: str = ""  # of the table: a local path, or a URI that delta-rs knows (s3://, az://, gs://, ...)
     options: Mapping[str, str] = field(default_factory=dict)  # Of delta-rs's object store. A value ${NAME} is taken from the task manager's environment.
+    shared: bool = False  # as in FileSink, of the table
 
 
 @dataclass(frozen=True, slots=True)

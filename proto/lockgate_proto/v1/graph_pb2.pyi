@@ -382,24 +382,28 @@ class Deduplicate(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ...) -> None: ...
 
 class FileSink(_message.Message):
-    __slots__ = ("path", "format")
+    __slots__ = ("path", "format", "shared")
     PATH_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: FileFormat
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[_Union[FileFormat, str]] = ...) -> None: ...
+    shared: bool
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[_Union[FileFormat, str]] = ..., shared: _Optional[bool] = ...) -> None: ...
 
 class SqlSink(_message.Message):
-    __slots__ = ("url", "table", "keys", "mode")
+    __slots__ = ("url", "table", "keys", "mode", "shared")
     URL_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
     url: str
     table: str
     keys: _containers.RepeatedScalarFieldContainer[str]
     mode: SqlWriteMode
-    def __init__(self, url: _Optional[str] = ..., table: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., mode: _Optional[_Union[SqlWriteMode, str]] = ...) -> None: ...
+    shared: bool
+    def __init__(self, url: _Optional[str] = ..., table: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., mode: _Optional[_Union[SqlWriteMode, str]] = ..., shared: _Optional[bool] = ...) -> None: ...
 
 class ConsoleSink(_message.Message):
     __slots__ = ("rows",)
@@ -494,7 +498,7 @@ class KafkaSink(_message.Message):
     def __init__(self, servers: _Optional[str] = ..., topic: _Optional[str] = ..., key: _Optional[str] = ..., value: _Optional[str] = ..., mode: _Optional[_Union[KafkaWriteMode, str]] = ..., commits_topic: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class DeltaSink(_message.Message):
-    __slots__ = ("uri", "options")
+    __slots__ = ("uri", "options", "shared")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -504,9 +508,11 @@ class DeltaSink(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     URI_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
     uri: str
     options: _containers.ScalarMap[str, str]
-    def __init__(self, uri: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    shared: bool
+    def __init__(self, uri: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., shared: _Optional[bool] = ...) -> None: ...
 
 class CheckpointOptions(_message.Message):
     __slots__ = ("interval_ms", "timeout_ms", "min_pause_ms", "tolerable_failures", "retained", "retain_after_end", "mode", "aligned_timeout_ms", "max_concurrent")

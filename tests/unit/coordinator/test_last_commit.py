@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from lockgate_proto.messages import (
+    AttemptId,
     AttemptRecord,
     CancelAttempt,
     CheckpointCommitted,
@@ -16,7 +17,9 @@ from lockgate_proto.messages import (
     JobState,
     NotifyCheckpointComplete,
     RestartStrategy,
+    SubtaskId,
     SubtaskPhase,
+    SubtaskReport,
 )
 
 from coordinator.recovery import effects, events
@@ -301,3 +304,34 @@ def test_a_job_that_has_never_run_misses_nothing_of_the_savepoint_that_it_was_to
     driver.recover(metadata=metadata)
     driver.give(events.CancelRequested())
     assert driver.one(effects.PersistResult).result.error == ""
+
+
+@pytest.mark.parametrize("cause", [FailureCause.USER_ERROR, FailureCause.STATE_UNREADABLE, FailureCause.FAULT])
+def test_a_job_that_cannot_start_from_the_savepoint_of_another_says_nothing_of_what_that_one_has_shown(
+    cause: FailureCause,
+) -> None:
+    _, metadata = Driver().run().complete()
+    record = replace(RECORD, run_id="run-2", restore_from="/old/chk-1/_metadata")
+    driver = Driver(word_count(restart=ONCE), record=record)
+    driver.deploy(driver.recover(metadata=metadata).request)
+    for _ in range(2 if cause is FailureCause.FAULT else 1):
+        attempt = AttemptId("words", "run-2", driver.number)
+        report = SubtaskReport(SubtaskId(attempt, "count", 0), SubtaskPhase.SUBTASK_FAILED, cause, "unfit state")
+        driver.give(events.Reported(report))
+        driver.tick(100)
+        if driver.of(effects.RequestSlots):
+            driver.deploy(driver.one(effects.RequestSlots).request)
+    driver.tick(COMMIT_TIMEOUT_MS)
+    error = driver.result().error
+    assert "unfit state" in error
+    assert "shown" not in error
+
+
+def test_nor_does_one_that_is_cancelled_between_its_attempts() -> None:
+    _, metadata = Driver().run().complete()
+    record = replace(RECORD, run_id="run-2", restore_from="/old/chk-1/_metadata")
+    driver = Driver(word_count(restart=ONCE), record=record)
+    driver.deploy(driver.recover(metadata=metadata).request)
+    driver.give(events.TaskManagerLost("tm-a", "it is gone"))
+    driver.give(events.CancelRequested())
+    assert driver.result().error == ""

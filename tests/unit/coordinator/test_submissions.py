@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from lockgate_proto.messages import JobRecord
 
+from coordinator.graph.destinations import Destination
 from coordinator.runtime.errors import Refused
 from coordinator.runtime.submissions import Submissions
 
@@ -54,3 +56,13 @@ def test_a_start_for_a_job_that_had_none_is_refused(submissions: Submissions) ->
     submissions.submit(_asked(), b"")
     error = submissions.submit(_asked("/s/chk-1"), b"").exception(0)
     assert "without a snapshot to start from" in str(error)
+
+
+def test_two_that_write_one_place_are_told_while_the_first_is_still_being_written(submissions: Submissions) -> None:
+    place = (Destination("out", "folder /out", "the folder /out", False),)
+    submissions.submit(_asked(), b"", writes=place)
+    second = JobRecord("other", "run", graph_checksum="sha256:2")
+    error = submissions.submit(second, b"", writes=place).exception(0)
+    assert isinstance(error, Refused)
+    assert "sink 'out' of job 'job', which has not ended" in str(error)
+    assert not submissions.submit(second, b"", writes=(dataclasses.replace(place[0], shared=True),)).done()
