@@ -38,6 +38,7 @@ from taskmanager.exchange.peers import PeerChannels
 from taskmanager.exchange.registry import GateRegistry
 from taskmanager.runtime import faults
 from taskmanager.runtime.background import BackgroundThreads
+from taskmanager.runtime.ending import end_in_background
 from taskmanager.runtime.failures import cause_of, text_of
 from taskmanager.runtime.subtask_task import SubtaskTask
 from taskmanager.runtime.wiring import Wiring
@@ -61,6 +62,7 @@ class DeployedAttempt:
         self.live: set[SubtaskId] = set()
         self.uploads = BackgroundThreads(max(2, subtask_count), "upload")
         self.discoveries = BackgroundThreads(2, "discover")
+        self._is_canceled = False
 
     def release(self) -> None:
         """Gives the background threads back; what has not begun never will."""
@@ -68,9 +70,12 @@ class DeployedAttempt:
         self.discoveries.shutdown(wait=False, cancel_futures=True)
 
     def cancel(self) -> None:
-        """Ends every subtask; returns at once."""
+        """Ends every subtask; returns at once. Idempotent."""
         for task in self.tasks.values():
             task.cancel()
+        if not self._is_canceled:
+            self._is_canceled = True
+            end_in_background(tuple(self.tasks.values()), f"{self.attempt.job_key}@{self.attempt.attempt}")
 
 
 class Deployments:

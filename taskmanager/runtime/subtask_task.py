@@ -172,7 +172,7 @@ class SubtaskTask:
         self._canceled.set()
         self.gate.close()
         self._outputs.cancel()
-        self._interrupt()
+        self.interrupt()
 
     def join(self, timeout_s: float) -> bool:
         """Waits for the thread. False when it is still there."""
@@ -180,7 +180,8 @@ class SubtaskTask:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def _interrupt(self) -> None:
+    def interrupt(self) -> None:
+        """Stops what the program runs at this moment."""
         program = self._program
         if program is not None:
             try:

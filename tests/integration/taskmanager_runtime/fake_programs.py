@@ -94,6 +94,7 @@ class World:
     # by subtask, when there are any: each call of process() with records needs one
     permits: dict[int, threading.Semaphore] = field(default_factory=dict)
     ignores_cancel: bool = False
+    lost_interrupts: int = 0  # so many calls of cancel() come when nothing runs yet that they could stop
     fail_process: Exception | None = None
     fail_open: Exception | None = None
     fail_persist: Exception | None = None
@@ -164,7 +165,10 @@ class FakeProgram:
 
     def cancel(self) -> None:
         """See SubtaskProgram."""
-        self._canceled.set()
+        if self._world.lost_interrupts > 0:
+            self._world.lost_interrupts -= 1
+        else:
+            self._canceled.set()
 
     def close(self) -> None:
         """See SubtaskProgram."""

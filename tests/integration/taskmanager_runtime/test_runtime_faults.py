@@ -129,6 +129,17 @@ def test_what_depends_on_records_is_told_apart_from_what_is_wrong_without_any(
     assert (report.cause, report.error) == (cause, str(error))
 
 
+def test_an_interruption_that_comes_before_the_work_it_would_stop_is_repeated(bench: Bench) -> None:
+    bench.world.process_gate.clear()
+    bench.leader.deploy(1)
+    bench.leader.assign(1_000_000)
+    bench.coordinator.wait_for(SubtaskReport, 2, lambda one: one.phase is RUNNING)
+    bench.world.lost_interrupts = 8  # of each of four subtasks the first
+    bench.cancel()
+    bench.wait_gone(bench.leader.attempt, 2)
+    assert bench.world.lost_interrupts == 0
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SnapshotTooLarge("17 MiB, at most 16")])
 def test_a_failed_upload_declines_the_checkpoint_and_the_stream_goes_on(bench: Bench, error: Exception) -> None:
     bench.world.fail_persist = error
