@@ -49,9 +49,8 @@ from taskmanager.runtime.loop_part import loop_part_of
 from taskmanager.runtime.messages import Message, PeerLost
 from taskmanager.runtime.output_set import OutputSet
 from taskmanager.runtime.pace import BatchPace
-from taskmanager.runtime.uploads import SnapshotUploads
+from taskmanager.runtime.uploads import SnapshotUploads, discarder
 from taskmanager.runtime.wall_clock import unix_ms, wait_until
-from taskmanager.state.backend import remove_checkpoint
 from taskmanager.task import effects as do
 from taskmanager.task import events as on
 from taskmanager.task.machine import SubtaskMachine
@@ -120,7 +119,7 @@ class SubtaskTask:
         self._machine = SubtaskMachine(context.subtask.attempt, self._is_source, stops_world)
         self._watermarks = ChannelWatermarks(len(channels))
         self._barriers = None if self._is_source else barriers_for(self._mode, len(channels), feedback)
-        self._uploads = SnapshotUploads(uploads, self._handle, self._discard)
+        self._uploads = SnapshotUploads(uploads, self._handle, discarder(context.checkpoint_directory))
         self._in_flight = in_flight_of(context, self.gate, self._is_elastic)
         self._pace = BatchPace(POLL_BYTES)
         self._deliveries = Deliveries()
@@ -439,13 +438,6 @@ class SubtaskTask:
             self._flights.overtake(self._outputs, barrier)
         else:
             self._outputs.broadcast(barrier)
-
-    def _discard(self, checkpoint_id: int) -> None:
-        """Removes what a checkpoint that was given up has left; ids are never used again."""
-        try:
-            remove_checkpoint(self._context.checkpoint_directory, checkpoint_id)
-        except (OSError, ValueError) as error:
-            log.info("%s: checkpoint %d was given up, and its files stay: %s", self._name, checkpoint_id, error)
 
     def _drop(self, checkpoint_id: int) -> None:
         self._uploads.drop(checkpoint_id)

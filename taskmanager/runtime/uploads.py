@@ -11,6 +11,7 @@ from dataclasses import replace
 from taskmanager.runtime import faults
 from taskmanager.runtime.failures import text_of
 from taskmanager.runtime.in_flight import FrozenChannels
+from taskmanager.state.backend import remove_checkpoint
 from taskmanager.task.events import UploadDone, UploadFailed
 from taskmanager.task.program import ProgramError, Snapshot
 
@@ -105,3 +106,15 @@ class SnapshotUploads:
             self._done(UploadFailed(checkpoint_id, text_of(error)))
         else:
             self._done(UploadDone(checkpoint_id, state, round((time.monotonic() - started) * 1000)))
+
+
+def discarder(directory: str) -> Callable[[int], None]:
+    """Removes what a checkpoint that was given up has left in a job's folder; ids are never used again."""
+
+    def discard(checkpoint_id: int) -> None:
+        try:
+            remove_checkpoint(directory, checkpoint_id)
+        except (OSError, ValueError) as error:
+            log.info("%s: checkpoint %d was given up, and its files stay: %s", directory, checkpoint_id, error)
+
+    return discard
