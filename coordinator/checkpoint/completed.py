@@ -29,6 +29,7 @@ class CompletedCheckpoints:
         self._retained = retained
         self._all = sorted((replace(one, metadata=b"") for one in completed), key=lambda one: -one.checkpoint_id)
         self._metadata = metadata
+        self._disposing: set[int] = set()
         self._shared = SharedFiles()
         self._bases: dict[int, CheckpointMetadata] = {}
         for one in completed:
@@ -55,7 +56,7 @@ class CompletedCheckpoints:
 
     def answer_to(self, request_id: str) -> CompletedCheckpoint | None:
         """The savepoint that a client was or should have been given for this request, also by a leader before."""
-        return next((one for one in self._all if request_id in one.request_ids), None)
+        return next((one for one in self.lasting() if request_id in one.request_ids), None)
 
     def bases(self) -> tuple[CheckpointMetadata, ...]:
         """What is in the checkpoints of this job that one under way may have taken bytes over from."""
@@ -64,6 +65,14 @@ class CompletedCheckpoints:
     def all(self) -> tuple[CompletedCheckpoint, ...]:
         """Every one, newest first, `metadata` empty."""
         return tuple(self._all)
+
+    def lasting(self) -> tuple[CompletedCheckpoint, ...]:
+        """As `all`, without what a client wants deleted: nobody may be given it any more, whether it is gone or not."""
+        return tuple(one for one in self._all if one.checkpoint_id not in self._disposing)
+
+    def dispose(self, checkpoint_id: int) -> None:
+        """A client wants this savepoint deleted; `forget` follows when its record is gone."""
+        self._disposing.add(checkpoint_id)
 
     def add(self, checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata) -> None:
         """A checkpoint has become durable. Ids only rise."""

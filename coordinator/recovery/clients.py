@@ -74,8 +74,14 @@ class Steered(ABC):
             events.RescaleRequested: self._on_rescale,
             events.StopRequested: self._on_stop,
             events.OrdersPersisted: self._on_orders_persisted,
+            events.DisposalBegun: self._on_disposal,
             events.SavepointDisposed: self._on_disposed,
         }
+
+    @property
+    def is_ending(self) -> bool:
+        """Its end is decided, and what outlives it may be, too."""
+        return self._ending is not None
 
     def _answer_late(self, event: events.Event) -> None:
         """A client's wish that comes when the job has ended."""
@@ -126,6 +132,10 @@ class Steered(ABC):
         assert answer.request_id == OWN_SNAPSHOT
         lives = self._attempt is not None
         self._obey(self._orders.snapshot_answered(answer, lives, self._situation(now_ms), now_ms), now_ms)
+
+    def _on_disposal(self, event: events.DisposalBegun, _now_ms: int) -> None:
+        if self._snapshots is not None:
+            self._snapshots.completed.dispose(event.checkpoint_id)
 
     def _on_disposed(self, event: events.SavepointDisposed, _now_ms: int) -> None:
         if self._snapshots is not None:

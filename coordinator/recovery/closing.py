@@ -126,9 +126,15 @@ class Closing(Replacing):
         elif complaint := self._left_unshown(ending, completed):
             self._error = ending.add(complaint)
         ended_unix_ms = now_ms + self._unix_offset_ms
-        counters = self._counters.totals()
+        counters, lasting = self._counters.totals(), completed.lasting()
         result = ending.result(
-            self._record, self._graph, self._attempt_record(), completed.all(), counters, ended_unix_ms, self._failure
+            self._record,
+            self._graph,
+            self._attempt_record(),
+            lasting,
+            counters,
+            ended_unix_ms,
+            self._failure,
         )
         self._writer.want(effects.PersistResult(result), now_ms)
 

@@ -157,6 +157,16 @@ class StopRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class DisposalBegun:
+    """A client wants this savepoint deleted; it is not the newest snapshot. From now on nobody may rely on it.
+
+    The result of the job does not list it, however the deletion comes out: the clean-up deletes what is left of it.
+    """
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class SavepointDisposed:
     """The record of this savepoint is deleted, because a client wanted it."""
 
@@ -287,6 +297,7 @@ Event = (
     | RescaleRequested
     | StopRequested
     | OrdersPersisted
+    | DisposalBegun
     | SavepointDisposed
     | Suspended
     | Resumed
@@ -304,6 +315,7 @@ __all__ = [
     "Committed",
     "CountersReported",
     "Declined",
+    "DisposalBegun",
     "Event",
     "FirstRecordSeen",
     "Gone",

@@ -9,7 +9,7 @@ from functools import partial
 from lockgate_proto.messages import CheckpointKind, CompletedCheckpoint, JobResult
 
 from coordinator.runtime.dispatcher import writable
-from coordinator.runtime.errors import Refused
+from coordinator.runtime.errors import Busy, Refused
 from coordinator.runtime.metadata_files import metadata_uri
 from coordinator.runtime.term import LeaderTerm
 from coordinator.runtime.views import not_read
@@ -18,12 +18,14 @@ from coordinator.runtime.views import not_read
 def dispose(
     term: LeaderTerm, key: str, checkpoint_id: int, retained: Sequence[CompletedCheckpoint] | None
 ) -> Future[None] | None:
-    """Begins it; None when there is nothing to delete. retained: of a job that has ended, None for one that runs.
+    """Begins it; None when there is nothing to delete. retained: of a job that has ended, None for one that ran.
 
     Raises Refused when it is none of those that may be deleted, Busy.
     """
     writable(term)
     runner = term.jobs.get(key)
+    if runner is None and retained is None:
+        raise Busy(f"job {key} has ended a moment ago; dispose of its savepoint again")
     found = runner.checkpoints() if runner is not None else retained or ()
     savepoint = next((one for one in found if one.checkpoint_id == checkpoint_id), None)
     if savepoint is None:

@@ -475,11 +475,14 @@ class JobRunner:
     def dispose(self, savepoint: CompletedCheckpoint) -> Future[None]:
         """Deletes a savepoint that is not what the job would restart from. Fails with StoreError or StorageError.
 
-        Raises Refused when the job is broken off: then no file is ever deleted.
+        Raises Refused when the job is broken off: then no file is ever deleted. Raises Busy while the job ends.
         """
         if self.stage is Stage.BROKEN:
             text = f"job {self.key} is broken off and its files stay; cancel it, then dispose of the savepoint"
             raise Refused("FAILED_PRECONDITION", text)
+        if self._asked(lambda master: master.is_ending):
+            raise Busy(f"job {self.key} is about to end; dispose of the savepoint when it has")
+        self.handle(ev.DisposalBegun(savepoint.checkpoint_id))
         return self._deletions.dispose(savepoint, lambda: self.tell(ev.SavepointDisposed(savepoint.checkpoint_id)))
 
     # -- watchers -----------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -12,6 +14,7 @@ from lockgate_proto import messages as m
 from lockgate_proto.messages import JobState
 
 from coordinator.recovery.deploy_size import check_size
+from coordinator.runtime.persistence import Persistence
 from coordinator.runtime.process import Coordinator
 from tests.integration.coordinator.conftest import (
     Caller,
@@ -21,7 +24,9 @@ from tests.integration.coordinator.conftest import (
     Running,
     graph,
     leading,
+    poll,
 )
+from tests.integration.coordinator.fake_task_manager import WAIT_S
 
 pytestmark = pytest.mark.integration
 
@@ -149,6 +154,38 @@ def test_a_savepoint_goes_when_nothing_needs_it_any_more(
         api("DisposeSavepoint", m.DisposeSavepointRequest("job", old.checkpoint_id))
         assert api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints == (newest,)
         assert not folder.exists()
+
+
+def test_a_result_lists_no_savepoint_that_is_being_deleted(
+    running: Callable[..., Running], storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, api, _, _ = running(checkpoints=1)
+    gone, kept = (api("TriggerSavepoint", m.TriggerSavepointRequest("job")).savepoint for _ in range(2))
+    api.until("job", lambda one: one.last_checkpoint.checkpoint_id > kept.checkpoint_id)
+    whole, asked, may_go = Persistence.forget_checkpoint, threading.Event(), threading.Event()
+
+    def slowly(self: Persistence, key: str, number: int) -> None:
+        if number == gone.checkpoint_id:
+            asked.set()
+            assert may_go.wait(WAIT_S)
+        whole(self, key, number)
+
+    monkeypatch.setattr(Persistence, "forget_checkpoint", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        disposed = pool.submit(api, "DisposeSavepoint", m.DisposeSavepointRequest("job", gone.checkpoint_id))
+        assert asked.wait(WAIT_S)
+        api("Cancel", m.CancelRequest("job"))
+        late = api.fails("DisposeSavepoint", m.DisposeSavepointRequest("job", kept.checkpoint_id))
+        assert late.code() is grpc.StatusCode.UNAVAILABLE
+        assert "about to end" in (late.details() or "")
+        jobs = leader.leadership.dispatcher.call(lambda term: term.jobs)
+        poll(lambda: jobs["job"].result)  # it is about to be written, behind the deletion
+        may_go.set()
+        disposed.result(WAIT_S)
+    api.state("job", JobState.CANCELED)
+    listed = api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
+    assert [one.checkpoint_id for one in listed] == [kept.checkpoint_id]
+    poll(lambda: [one.parent.name for one in storage.rglob("_metadata")] == [f"chk-{kept.checkpoint_id}"])
 
 
 def test_a_checkpoint_is_not_disposed_of(leader: Coordinator, api: Caller, new_task_manager: NewTaskManager) -> None:

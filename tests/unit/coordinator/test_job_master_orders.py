@@ -565,6 +565,25 @@ def test_a_savepoint_that_was_disposed_of_is_not_listed_and_the_newest_never_goe
     assert [one.checkpoint_id for one in driver.master.checkpoints()] == [newest.checkpoint_id]
 
 
+def test_a_savepoint_that_is_being_deleted_is_in_no_result_and_answers_nobody() -> None:
+    driver = Driver().run()
+    for name in ("mine", "other"):
+        driver.give(events.SavepointRequested(name))
+        savepoint, _ = snapshot(driver)
+        driver.commit(savepoint.checkpoint_id)
+    newest, _ = driver.complete()
+    driver.commit(newest.checkpoint_id)
+    driver.give(events.DisposalBegun(1))
+    assert [one.checkpoint_id for one in driver.master.checkpoints()] == [3, 2, 1], "it is there yet"
+    driver.give(events.SavepointRequested("mine"))
+    assert driver.of(effects.PersistCheckpointId), "what goes is no answer"
+    driver.give(events.CancelRequested())
+    for name in ("tm-a", "tm-b"):
+        driver.gone(name)
+    assert [one.checkpoint_id for one in driver.result().retained] == [2]
+    assert driver.master.is_ending
+
+
 def test_a_job_that_ends_by_itself_before_a_stop_is_recorded_was_not_stopped() -> None:
     driver = Driver().run()
     driver.all_report(SubtaskPhase.SUBTASK_EXHAUSTED)
