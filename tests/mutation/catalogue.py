@@ -20,6 +20,7 @@ _WINDOWS = "tests/unit/taskmanager/state/test_window_store.py"
 _RECURRENCE = "tests/unit/coordinator/test_recurrence.py"
 _SPARK_ERRORS = "tests/unit/taskmanager/spark/test_spark_errors.py"
 _MACHINE = "tests/unit/taskmanager/task/test_subtask_machine.py"
+_STREAMS = "tests/unit/coordinator/test_task_managers.py"
 
 
 @dataclass(frozen=True)
@@ -372,6 +373,61 @@ MUTANTS = (
         (
             f"{_RECURRENCE}::test_the_same_records_that_are_refused_again_and_again_end_the_job",
             f"{_RECURRENCE}::test_ranges_that_overlap_are_the_same_records",
+        ),
+    ),
+    Mutant(
+        "unknown_outcome",
+        "waiting until it is known whether a write to ZooKeeper was done",
+        (
+            "tests/unit/coordinator/test_persistence.py"
+            "::test_a_write_of_unknown_outcome_is_never_called_failed_however_long_zookeeper_is_away",
+        ),
+    ),
+    Mutant(
+        "undiscarded_ignored",
+        "keeping shared files while a record that may refer to them is there",
+        (
+            "tests/unit/coordinator/test_deletions.py"
+            "::test_shared_files_stay_while_a_record_that_may_refer_to_them_cannot_be_deleted",
+        ),
+    ),
+    Mutant(
+        "deletions_in_line",
+        "deleting files apart from what a job waits for",
+        (
+            "tests/unit/coordinator/test_deletions.py::test_files_go_on_a_worker_of_their_own_when_the_record_is_gone",
+            "tests/integration/coordinator/test_coordinator_deletions.py"
+            "::test_a_storage_that_hangs_on_a_delete_delays_no_restart_no_checkpoint_and_no_end",
+        ),
+    ),
+    Mutant(
+        "older_token_heard",
+        "the leader's deafness to what was said under older tokens",
+        (f"{_STREAMS}::test_what_was_said_to_a_former_leader_is_a_sign_of_life_and_no_more",),
+    ),
+    Mutant(
+        "taken_after_term",
+        "leaving a submission that becomes durable after the term to the next leader",
+        (
+            "tests/unit/coordinator/test_submissions.py"
+            "::test_a_submission_that_becomes_durable_as_the_term_ends_is_left_to_the_next_leader[True]",
+        ),
+    ),
+    Mutant(
+        "nothing_forgotten",
+        "missing what a task manager does not run any more when it comes back",
+        (
+            f"{_STREAMS}::test_an_attempt_that_does_not_come_back_with_its_task_manager_is_told",
+            f"{_STREAMS}::test_a_deploy_that_is_known_to_have_arrived_is_not_sent_again",
+        ),
+    ),
+    Mutant(
+        "handed_is_delivered",
+        "saying again what was handed over shortly before a stream broke",
+        (
+            "tests/integration/coordinator/test_coordinator_parts.py"
+            "::test_what_was_handed_over_shortly_before_the_break_is_said_again",
+            f"{_STREAMS}::test_a_deploy_that_was_on_its_way_when_the_stream_broke_is_sent_again_and_not_missed",
         ),
     ),
 )

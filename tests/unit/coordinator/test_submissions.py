@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from concurrent.futures import Future
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lockgate_proto.messages import JobRecord
+from lockgate_proto.messages import JobRecord, SubmitResponse
 
 from coordinator.graph.destinations import Destination
 from coordinator.runtime.errors import Refused
@@ -66,3 +67,33 @@ def test_two_that_write_one_place_are_told_while_the_first_is_still_being_writte
     assert isinstance(error, Refused)
     assert "sink 'out' of job 'job', which has not ended" in str(error)
     assert not submissions.submit(second, b"", writes=(dataclasses.replace(place[0], shared=True),)).done()
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_submission_that_becomes_durable_as_the_term_ends_is_left_to_the_next_leader(is_over: bool) -> None:
+    """It counts all the same, and is answered so."""
+    over, begun, durable = Event(), [], _asked()
+
+    def add(record: JobRecord, *, recovered: bool) -> Any:
+        assert not recovered
+        return SimpleNamespace(load=lambda *, fresh: begun.append((record, fresh)))
+
+    actor = SimpleNamespace(tell=lambda call: call() or True)
+    written: Future[Any] = Future()
+    term: Any = SimpleNamespace(
+        jobs={},
+        ended={},
+        results={},
+        token=0,
+        add=add,
+        tenure=SimpleNamespace(over=over),
+        shared=SimpleNamespace(actor=actor),
+        persistence=None,
+        workers=SimpleNamespace(submit=lambda *_: written),
+    )
+    answer = Submissions(term).submit(durable, b"")
+    if is_over:
+        over.set()
+    written.set_result(durable)
+    assert answer.result(0) == SubmitResponse("job", "run", created=True)
+    assert begun == ([] if is_over else [(durable, True)])

@@ -1,0 +1,19 @@
+"""A leader hears what was said to the leaders before it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from lockgate_proto.messages import TaskManagerMessage
+
+from coordinator.runtime.link import TaskManagerLink
+from coordinator.runtime.task_managers import TaskManagers
+
+_received = TaskManagers.received
+
+
+def _whatever_token(self: TaskManagers, link: TaskManagerLink, message: TaskManagerMessage) -> None:
+    _received(self, link, dataclasses.replace(message, token=max(message.token, self._token)))
+
+
+TaskManagers.received = _whatever_token  # type: ignore[method-assign]

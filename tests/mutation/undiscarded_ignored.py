@@ -1,0 +1,20 @@
+"""Shared files are deleted though a record that may refer to them could not be."""
+
+from __future__ import annotations
+
+from coordinator.recovery.effects import DiscardCheckpoint
+from coordinator.runtime.deletions import Deletions
+
+_forgot = Deletions._forgot
+
+
+def _careless(self: Deletions, effect: DiscardCheckpoint, error: BaseException | None) -> None:
+    kept, self._undiscarded = self._undiscarded, {}
+    _forgot(self, effect, error)
+    kept.update(self._undiscarded)
+    if error is None:
+        kept.pop(effect.checkpoint.checkpoint_id, None)
+    self._undiscarded = kept
+
+
+Deletions._forgot = _careless  # type: ignore[method-assign]
