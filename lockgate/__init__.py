@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from lockgate.client import Client, ClientError, JobFailed, JobHandle
     from lockgate.connectors import CustomSink, CustomSource, Transaction
     from lockgate.pipeline import Job, PipelineError, Restart
+    from lockgate.pipeline.csv_options import CSV_OPTIONS
     from lockgate.pipeline.functions import avg, count, max_, min_, sum_
     from lockgate.pipeline.processing import ListState, MapState, ProcessFunction, ValueState
     from lockgate.pipeline.stragglers import stragglers
     from lockgate.pipeline.windows import session, sliding, tumbling
 
 __all__ = [
+    "CSV_OPTIONS",
     "Client",
     "ClientError",
     "CustomSink",
@@ -49,6 +51,7 @@ __all__ = [
 
 # Imported when asked for, so that `lockgate --help` need not wait for gRPC and protobuf.
 _HOMES = {
+    "CSV_OPTIONS": "lockgate.pipeline.csv_options",
     "Client": "lockgate.client",
     "ClientError": "lockgate.client",
     "JobFailed": "lockgate.client",

@@ -138,7 +138,7 @@ class Job:
         """Rows of CSV files. schema: Spark DDL or a StructType.
 
         options: `include`, `continuous` and `poll_interval_ms` as for `read_text`, and Spark's own, such as
-        header=True, sep=";".
+        header=True, sep=";"; with multiLine=True newlines inside quotes belong to the value.
         """
         return self._read_rows("read_csv", FileFormat.CSV, path, schema, **options)
 

@@ -127,7 +127,7 @@ class Writable(Tunable):
         return self._files("write_parquet", path, FileFormat.PARQUET, shared)
 
     def write_csv(self, path: str | os.PathLike[str], *, shared: bool = False) -> Sink:
-        """Writes CSV files into a folder, exactly once as `write_parquet`."""
+        """Writes CSV files with a header into a folder, once as `write_parquet`; read them with `CSV_OPTIONS`."""
         return self._files("write_csv", path, FileFormat.CSV, shared)
 
     def write_json(self, path: str | os.PathLike[str], *, shared: bool = False) -> Sink:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from taskmanager.spark.framing import quoted_records
 from taskmanager.spark.passable import require_passable
 
 DataFrame = Any  # pyspark.sql.DataFrame, classic or Connect
@@ -178,12 +179,9 @@ class TableLeaf:
         """See Leaf."""
         spec = self._spec
         if isinstance(self._content, pa.Table):
-            table = self._content.combine_chunks()  # many small chunks make createDataFrame very slow
+            table = _whole(self._content.combine_chunks())  # many small chunks make createDataFrame very slow
             return self._session.createDataFrame(table, schema=from_arrow_schema(spec.table)).coalesce(1)
-        text = b"".join(self._content).decode("utf-8", "replace")
-        whole = pa.table({"value": pa.array([text.removesuffix("\n")] if text else [], pa.string())})
-        lines = self._session.createDataFrame(whole, schema="value STRING").coalesce(1)  # it may hold nothing
-        lines = lines.selectExpr("explode(split(value, '\\r\\n|\\n|\\r')) AS value")
+        lines = self._lines()
         if spec.form is Form.TEXT:
             return lines
         if spec.form is Form.RANGES:
@@ -192,6 +190,17 @@ class TableLeaf:
         parse = sf.from_csv if spec.form is Form.CSV else sf.from_json
         filled = lines.where("trim(value) <> ''")
         return filled.select(parse("value", sf.lit(spec.ddl), options).alias("r")).select("r.*")
+
+    def _lines(self) -> DataFrame:
+        """Each record's text, as one column `value`."""
+        text = b"".join(self._content)
+        quoted = quoted_records(dict(self._spec.options)) if self._spec.form is Form.CSV else None
+        if quoted:
+            records = pa.table({"value": quoted.split(text).cast(pa.string())})
+            return self._session.createDataFrame(records, schema="value STRING").coalesce(1)
+        whole = pa.table({"value": pa.array([text.decode().removesuffix("\n")] if text else [], pa.string())})
+        lines = self._session.createDataFrame(whole, schema="value STRING").coalesce(1)  # it may hold nothing
+        return lines.selectExpr("explode(split(value, '\\r\\n|\\n|\\r')) AS value")
 
     def close(self) -> None:
         """See Leaf."""
@@ -207,6 +216,15 @@ def passable_schema(frame: DataFrame, where: str) -> pa.Schema:
     schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
     # Every column may be NULL: what another vertex of a union sends is not known here
     return pa.schema([pa.field(field_.name, field_.type) for field_ in schema])
+
+
+def _whole(table: pa.Table) -> pa.Table:
+    """The rows of a slice in arrays of their own where they are nested: PySpark fails at slices with NULL in them."""
+    nested = [position for position, field_ in enumerate(table.schema) if pa.types.is_nested(field_.type)]
+    every = pa.array(range(table.num_rows), pa.int64())
+    for position in nested:
+        table = table.set_column(position, table.schema.field(position), table.column(position).take(every))
+    return table
 
 
 def _nothing(spec: LeafSpec) -> Content:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from taskmanager.spark.errors import explained
 from taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
+from taskmanager.spark.valid_text import require_valid
 
 LOG = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class Plan:
             table: pa.Table = frame.toArrow()
             if self._highest is not None:
                 self.max_event_time_ms = self._highest(frame)
-        return pa.Table.from_arrays(table.columns, schema=self.schema)
+        return require_valid(pa.Table.from_arrays(table.columns, schema=self.schema), self._where)
 
     def close(self) -> None:
         """Releases the leaf."""

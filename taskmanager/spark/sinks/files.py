@@ -8,14 +8,14 @@ that was done.
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from lockgate_proto.messages import FileFormat, SinkTransaction
 from lockgate_proto.messages import FileSink as FileOptions
 
 from lockgate_process import storage as filesystem
 from lockgate_process.storage import Location
-from taskmanager.spark.sinks import jsonlines
+from taskmanager.spark.sinks import csvlines, jsonlines
+from taskmanager.spark.sinks.file_types import require_types
 from taskmanager.spark.sinks.staged import FileKind, StagedSink, staged_by
 from taskmanager.spark.sinks.transaction import SinkContext
 from taskmanager.task.program import UserError
@@ -28,6 +28,7 @@ class FileSink(StagedSink):
         """Raises UserError for a format or path that cannot be written."""
         try:
             super().__init__(context, filesystem.locate(options.path), _KINDS[options.format])
+            self._format = options.format
         except KeyError as error:
             name = FileFormat(options.format).name
             raise UserError(f"{context.where}: a file sink writes PARQUET, CSV or JSON_LINES, not {name}") from error
@@ -36,10 +37,7 @@ class FileSink(StagedSink):
 
     def prepare(self, schema: pa.Schema) -> None:
         """See Sink."""
-        if self._kind.extension == "csv":
-            nested = [field.name for field in schema if pa.types.is_nested(field.type)]
-            if nested:
-                raise UserError(f"{self.context.where}: CSV cannot hold column '{nested[0]}'; it is not a plain value")
+        require_types(schema, self._format, self.context.where)
         super().prepare(schema)
 
     def _commit_restored(self, transaction: SinkTransaction) -> None:
@@ -100,6 +98,6 @@ def _mark(marker: Location, checkpoint_id: int) -> None:
 
 _KINDS = {
     FileFormat.PARQUET: FileKind("parquet", lambda table, stream: pq.write_table(table, stream)),
-    FileFormat.CSV: FileKind("csv", lambda table, stream: pacsv.write_csv(table, stream)),
+    FileFormat.CSV: FileKind("csv", csvlines.write),
     FileFormat.JSON_LINES: FileKind("json", jsonlines.write),
 }

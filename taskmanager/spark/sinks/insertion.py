@@ -10,6 +10,8 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from taskmanager.spark.sinks.sqlite_values import sqlite_values
+
 INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 _CHUNK_ROWS = 10_000
 
@@ -56,9 +58,7 @@ class Insertion:
             connection.execute(self._statement, chunk)
 
     def _values(self, rows: pa.Table, name: str) -> list[Any]:
-        values: list[Any] = rows.column(name).to_pylist()
-        convert = self._converters[name]
-        return values if convert is None else [convert(value) for value in values]
+        return sqlite_values(rows.column(name), self._converters[name])
 
 
 def _arrays(rows: pa.Table) -> dict[str, list[Any]]:

@@ -1,36 +1,47 @@
-"""JSON lines with Arrow kernels: exact numbers, no Python per row, other threads run meanwhile.
+"""JSON lines with Arrow kernels, nested values too: exact numbers, no Python per row, other threads run meanwhile.
 
-NULL is `null`; NaN and infinities are strings as Spark writes them; dates and timestamps are ISO 8601 strings; binary
-is hexadecimal. Nested values go through Python's json.
+NULL is `null`; NaN and infinities are strings as Spark writes them; dates and timestamps are ISO 8601 strings; BINARY
+is base64; a map is an object. A value is the same text wherever it stands, and Spark reads it back equal.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taskmanager.spark.sinks.base64_text import base64_text
+from taskmanager.spark.sinks.value_text import date_text, float_text, is_special, timestamp_text
+
 _CONTROL = {chr(code): f"\\u{code:04x}" for code in range(0x20)} | {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_SPECIAL = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+_PIECE_BYTES = 16 << 20  # of Arrow; its text, whatever has to be escaped, stays far below 2 GiB
 
 
 def to_lines(table: pa.Table) -> bytes:
     """One line a row, each ending in a newline."""
-    if not table.num_rows:
-        return b""
-    pieces: list[Any] = []
-    for index, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
-        opening = ("{" if index == 0 else ",") + json.dumps(name, ensure_ascii=False) + ":"
-        pieces += [pa.scalar(opening), pc.fill_null(_values(column), "null")]
-    lines = pc.binary_join_element_wise(*pieces, pa.scalar("}\n"), pa.scalar(""))
-    return "".join(lines.to_pylist()).encode() if lines.num_chunks != 1 else _bytes(lines.chunk(0))
+    return b"".join(_lines(batch) for batch in _pieces(table))
 
 
 def write(table: pa.Table, stream: pa.NativeFile) -> None:
     """Writes the lines of `table`."""
-    stream.write(to_lines(table))
+    for batch in _pieces(table):
+        stream.write(_lines(batch))
+
+
+def _pieces(table: pa.Table) -> Sequence[pa.RecordBatch]:
+    rows = max(1, table.num_rows * _PIECE_BYTES // max(1, table.nbytes))
+    pieces: Sequence[pa.RecordBatch] = table.to_batches(max_chunksize=rows)
+    return pieces
+
+
+def _lines(batch: pa.RecordBatch) -> bytes:
+    if not batch.num_rows:
+        return b""
+    return _bytes(_joined(_object(batch.schema.names, batch.columns, batch.num_rows), pa.scalar("\n")))
 
 
 def _bytes(lines: pa.Array) -> bytes:
@@ -41,28 +52,63 @@ def _bytes(lines: pa.Array) -> bytes:
     return bytes(wide.buffers()[2].slice(start, end - start))
 
 
-def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _object(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> pa.Array:
+    """An object a row; names in the order of columns."""
+    if not names:
+        return pa.repeat(pa.scalar("{}"), rows)
+    pieces: list[Any] = []
+    for index, (name, column) in enumerate(zip(names, columns, strict=True)):
+        opening = ("{" if index == 0 else ",") + json.dumps(name, ensure_ascii=False) + ":"
+        pieces += [pa.scalar(opening), pc.fill_null(_values(column), "null")]
+    return _joined(*pieces, pa.scalar("}"))
+
+
+def _values(column: pa.Array) -> pa.Array:
+    """The JSON text of each value, as string; NULL where it is NULL."""
     kind = column.type
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.string())
     if pa.types.is_floating(kind):
-        text = column.cast(pa.string())
-        for found, written in _SPECIAL.items():
-            text = pc.if_else(pc.equal(text, found), written, text)
-        return text
-    if pa.types.is_decimal(kind):
-        return column.cast(pa.string())
+        text = float_text(column)
+        special = is_special(column)
+        return pc.if_else(special, _quoted(text), text) if pc.any(special).as_py() else text
     if pa.types.is_timestamp(kind):
-        return _quoted(pc.replace_substring(column.cast(pa.string()), " ", "T"))
+        return _quoted(timestamp_text(column))
     if pa.types.is_date(kind):
-        return _quoted(column.cast(pa.string()))
+        return _quoted(date_text(column))
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return _quoted(base64_text(column).cast(pa.string()))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _quoted(_escaped(column.cast(pa.string())))
-    texts = [None if value is None else json.dumps(value, default=_plain) for value in column.to_pylist()]
-    return pa.chunked_array([pa.array(texts, pa.string())])
+    if pa.types.is_struct(kind):
+        return _nulled(column, _object([field.name for field in kind], column.flatten(), len(column)))
+    if pa.types.is_map(kind):
+        return _map(column)
+    assert pa.types.is_list(kind), f"{kind} is refused before anything is written"
+    return _nulled(column, _enclosed("[", column, pc.fill_null(_values(column.flatten()), "null"), "]"))
 
 
-def _escaped(text: pa.ChunkedArray) -> pa.ChunkedArray:
+def _map(column: pa.MapArray) -> pa.Array:
+    entries = column.cast(pa.list_(pa.struct([("key", column.type.key_type), ("value", column.type.item_type)])))
+    keys, values = entries.flatten().flatten()
+    texts = _joined(_values(keys), pa.scalar(":"), pc.fill_null(_values(values), "null"))
+    return _nulled(column, _enclosed("{", entries, texts, "}"))
+
+
+def _enclosed(opening: str, lists: pa.ListArray, elements: pa.Array, closing: str) -> pa.Array:
+    """The texts of all elements of the lists, back to back, as one text a list."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
+    inside = pc.binary_join(pa.ListArray.from_arrays(offsets, elements), ",")
+    return _joined(pa.scalar(opening), inside, pa.scalar(closing))
+
+
+def _nulled(column: pa.Array, text: pa.Array) -> pa.Array:
+    """NULL where the column is."""
+    return pc.if_else(column.is_valid(), text, pa.scalar(None, text.type)) if column.null_count else text
+
+
+def _escaped(text: pa.Array) -> pa.Array:
     text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
     if pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py():
         for found, written in _CONTROL.items():
@@ -70,9 +116,9 @@ def _escaped(text: pa.ChunkedArray) -> pa.ChunkedArray:
     return text
 
 
-def _quoted(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise(pa.scalar('"'), text, pa.scalar('"'), pa.scalar(""))
+def _quoted(text: pa.Array) -> pa.Array:
+    return _joined(pa.scalar('"'), text, pa.scalar('"'))
 
 
-def _plain(value: object) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+def _joined(*pieces: Any) -> pa.Array:
+    return pc.binary_join_element_wise(*pieces, pa.scalar(""))

@@ -19,6 +19,7 @@ from lockgate_proto.messages import SqlSink as SqlOptions
 from taskmanager.spark.sinks import tables
 from taskmanager.spark.sinks.database import Database
 from taskmanager.spark.sinks.insertion import INSERTS, Insertion
+from taskmanager.spark.sinks.sql_values import comparable_keys, require_storable
 from taskmanager.spark.sinks.transaction import Owner, Pending, RowsPending, Sink, SinkContext, restored_rows
 from taskmanager.state.backend import SnapshotWriter
 from taskmanager.task.program import DataError, UserError
@@ -64,7 +65,9 @@ class SqlSink(Sink):
                 raise DataError(f"{self.context.where}: a row has NULL in key column '{key}'; filter such rows out")
         if not table.num_rows:
             return
-        self._open.append(table)
+        if self._database.is_postgresql:
+            require_storable(table, self.context.where)
+        self._open.append(comparable_keys(table, self._keys))
         self._open_rows += table.num_rows
         if self._keys and self._open_rows >= self._compact_at:
             self._open = [last_per_key(pa.concat_tables(self._open), self._keys)]

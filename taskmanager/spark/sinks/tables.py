@@ -13,6 +13,8 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from taskmanager.task.program import UserError
 
 _LEDGER = "lockgate_commits"
+SQLITE_DIGITS = 15
+"""Of a DECIMAL that SQLite's numbers keep apart and give back; longer ones are kept as text there."""
 
 
 def split(name: str) -> tuple[str | None, str]:
@@ -52,18 +54,20 @@ def target(engine: sa.Engine, name: str, schema: pa.Schema, keys: Sequence[str],
         columns = ", ".join(schema.names)
         raise UserError(f"{where}: unknown key column '{missing[0]}'; the columns are: {columns}")
     namespace, plain = split(name)
-    wanted = sa.Table(plain, sa.MetaData(), *_columns(schema, keys, where), schema=namespace)
+    dialect = engine.dialect.name
+    wanted = sa.Table(plain, sa.MetaData(), *_columns(schema, keys, where, dialect), schema=namespace)
     ensure(engine, wanted)
     found = sa.Table(plain, sa.MetaData(), schema=namespace, autoload_with=engine)
+    _check_digits(dialect, schema, found, f"{where}: the table {wanted.fullname}")
     _check(engine, wanted, found, keys, where)
     return wanted
 
 
-def _columns(schema: pa.Schema, keys: Sequence[str], where: str) -> list[sa.Column[Any]]:
+def _columns(schema: pa.Schema, keys: Sequence[str], where: str, dialect: str) -> list[sa.Column[Any]]:
     return [
         sa.Column(
             field.name,
-            _sql_type(field, where),
+            _sql_type(field, where, dialect),
             primary_key=field.name in keys,
             autoincrement=False,
             nullable=field.name not in keys,
@@ -72,7 +76,7 @@ def _columns(schema: pa.Schema, keys: Sequence[str], where: str) -> list[sa.Colu
     ]
 
 
-def _sql_type(field: pa.Field, where: str) -> Any:
+def _sql_type(field: pa.Field, where: str, dialect: str) -> Any:
     kind = field.type
     simple: Sequence[tuple[Any, Any]] = (
         (pa.types.is_boolean, sa.Boolean()),
@@ -88,6 +92,8 @@ def _sql_type(field: pa.Field, where: str) -> Any:
         if test(kind):
             return column_type
     if pa.types.is_decimal(kind):
+        if dialect == "sqlite" and kind.precision > SQLITE_DIGITS:
+            return sa.Text()
         return sa.Numeric(kind.precision, kind.scale)
     if pa.types.is_timestamp(kind):
         return sa.DateTime(timezone=kind.tz is not None)
@@ -114,6 +120,26 @@ def _check(engine: sa.Engine, wanted: sa.Table, found: sa.Table, keys: Sequence[
         )
 
 
+def _check_digits(dialect: str, schema: pa.Schema, found: sa.Table, title: str) -> None:
+    """Raises UserError when a column would round DECIMAL: two keys might become one."""
+    for field in schema:
+        if field.name not in found.columns or not pa.types.is_decimal(field.type):
+            continue
+        theirs, digits, scale = found.columns[field.name].type, field.type.precision, field.type.scale
+        if dialect == "sqlite":
+            rounds = digits > SQLITE_DIGITS and not isinstance(theirs, sa.String | sa.types.NullType)
+        elif isinstance(theirs, sa.Float):
+            rounds = digits > SQLITE_DIGITS
+        else:
+            rounds = isinstance(theirs, sa.Numeric) and theirs.scale is not None and theirs.scale < scale
+        if rounds:
+            wanted = "TEXT" if dialect == "sqlite" else f"NUMERIC({digits}, {scale})"
+            raise UserError(
+                f"{title} has column '{field.name}' as {theirs}, which rounds the rows' DECIMAL({digits},{scale}):"
+                f" make the column {wanted}, or cast to DECIMAL with fewer digits"
+            )
+
+
 def _unique_sets(engine: sa.Engine, table: sa.Table) -> list[set[str]]:
     inspector = sa.inspect(engine)
     sets = [{column.name for column in table.primary_key.columns}]
@@ -134,7 +160,7 @@ def _is_demanded(dialect: str, column: sa.Column[Any]) -> bool:
 
 # Pairs of (ours, theirs) that the database converts without loss, or refuses with a sentence where a value does not fit
 _NUMBERS = (sa.Integer, sa.Numeric, sa.Float)
-_LOOSE = (  # SQLite keeps every value as it is, whatever the column is declared as
+_LOOSE = (  # SQLite keeps nearly every value as it is, whatever the column is declared as
     ((*_NUMBERS, sa.Boolean), (*_NUMBERS, sa.Boolean)),
     ((sa.String,), (sa.String,)),
     ((sa.Date, sa.DateTime), (sa.Date, sa.DateTime)),

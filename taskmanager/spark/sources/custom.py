@@ -17,6 +17,7 @@ from taskmanager.spark.chain import loaded
 from taskmanager.spark.errors import LASTING, explained
 from taskmanager.spark.leaf import Form, LeafSpec
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
+from taskmanager.spark.valid_text import require_valid
 from taskmanager.task.program import DataError, Exhausted, Idle, ProgramError, UserCodeFailed, UserError
 
 LOG = logging.getLogger(__name__)
@@ -184,9 +185,10 @@ class CustomReader:
                 f" columns are: {found}"
             )
         try:
-            return table.select(self._schema.names).cast(self._schema)
+            fitted = table.select(self._schema.names).cast(self._schema)
         except (pa.ArrowException, ValueError) as error:
             raise DataError(f"{self._where}: split {split!r} does not fit the source's schema: {error}") from error
+        return require_valid(fitted, f"{self._where}: split {split!r}")
 
 
 def discover(source: PythonSource, known: Sequence[str], where: str) -> tuple[tuple[SplitState, ...], bool]:

@@ -1,6 +1,6 @@
-"""Text, CSV and JSON lines: byte ranges of files that end at line ends, from many files at once.
+"""Text, CSV and JSON lines: byte ranges of files that end at the ends of records, from many files at once.
 
-Offsets are bytes. A batch is a list of pieces that end in a newline each; Spark splits them into lines.
+Offsets are bytes. A batch is a list of pieces that end in a newline each; Spark splits them into records.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ import pyarrow.fs as pafs
 from lockgate_proto.messages import FileFormat, FileSource, SplitRange, SplitState
 
 from lockgate_process.storage import Location
+from taskmanager.spark.framing import Framing, Lines, csv_options, quoted_records
 from taskmanager.spark.leaf import Form, LeafSpec
 from taskmanager.spark.sources.listing import base_of, vanished
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
+from taskmanager.spark.valid_text import made_valid
 from taskmanager.task.program import Exhausted, Idle, UserError
 
 LOG = logging.getLogger(__name__)
+_LONGEST_RECORD_BYTES = 64 << 20  # with quoted newlines, where a quote too many makes one of all that follows
 _BOM = b"\xef\xbb\xbf"
 _FORMS = {FileFormat.TEXT: Form.TEXT, FileFormat.CSV: Form.CSV, FileFormat.JSON_LINES: Form.JSON}
+_LINE_BY_LINE = "files are read line by line"
 _UNSUPPORTED = {
     "linesep": "lines end in \\n or \\r\\n here",
-    "wholetext": "files are read line by line",
-    "multiline": "files are read line by line",
+    "wholetext": _LINE_BY_LINE,
     "pathglobfilter": "use include",
     "recursivefilelookup": "folders are always read whole",
     "modifiedbefore": "every file is read",
@@ -46,6 +49,9 @@ class LineSource:
         self._columns = tuple(columns)
         self._options = _checked_options(source)
         self._header = self._options.pop("header", "false").lower() == "true"
+        quoted = quoted_records(self._options) if source.format == FileFormat.CSV else None
+        self._framing: Framing = quoted or Lines()
+        self._longest = _LONGEST_RECORD_BYTES if quoted else None
         self._base: Location | None = None
         self._splits: dict[str, SplitState] = {}
         self._sizes: dict[str, int] = {}  # readable bytes of each split
@@ -63,7 +69,8 @@ class LineSource:
         """See Source."""
         self._base = base_of(self._source, known=bool(self._splits))
         form = _FORMS[self._source.format]
-        return LeafSpec(form, ddl=self._source.schema, options=tuple(sorted(self._options.items())))
+        options = csv_options(self._options) if form is Form.CSV else self._options
+        return LeafSpec(form, ddl=self._source.schema, options=tuple(sorted(options.items())))
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
         """See Source."""
@@ -110,8 +117,9 @@ class LineSource:
             else:
                 ended.append(split.split)
         if pieces or (self._by_split and ended):
-            rows = sum(piece.count(b"\n") for piece in pieces)
-            return Reading(pieces, rows, size, bool(self._ready), going_on, tuple(ended), tuple(ranges))
+            rows = sum(map(self._framing.count, pieces))
+            content = [self._framing.plain(piece) for piece in made_valid(pieces)]
+            return Reading(content, rows, size, bool(self._ready), going_on, tuple(ended), tuple(ranges))
         if self._complete and all(split.end >= 0 for split in self._splits.values()):
             return Exhausted()
         return Idle(UNASSIGNED_WAIT_MS if self._refresh_at_ms is None else max(1, self._refresh_at_ms - now_ms))
@@ -141,10 +149,15 @@ class LineSource:
             if last and split.end >= 0:
                 piece = data if data.endswith(b"\n") else data + b"\n"
                 return self._advanced(split, piece, len(data), done=True)
-            cut = data.rfind(b"\n") + 1
+            cut = self._framing.end(data)
             if cut or last:
                 return self._advanced(split, data[:cut], cut, done=last)
-            limit *= 2  # a line longer than the budget
+            if self._longest and limit > self._longest:
+                raise UserError(
+                    f"the source file {name} has a record at byte {start} that does not end within {limit} bytes: a"
+                    " quote in it is not closed, or the options quote and escape are others"
+                )
+            limit *= 2  # a record longer than the budget
 
     def _advanced(self, split: SplitState, piece: bytes, used: int, done: bool) -> tuple[bytes, int]:
         self._splits[split.split] = SplitState(split=split.split, offset=split.offset + used, end=split.end)
@@ -154,8 +167,9 @@ class LineSource:
         if split.offset == 0 and piece:
             piece = piece.removeprefix(_BOM)
             if self._header:
-                first, _, piece = piece.partition(b"\n")
-                self._check_header(split.split, first)
+                end = self._framing.first_end(piece)
+                self._check_header(split.split, piece[:end])
+                piece = piece[end:]
         return piece, used
 
     def _bytes(self, name: str, start: int, count: int) -> bytes:
@@ -215,9 +229,12 @@ class LineSource:
         options = {key.lower(): value for key, value in self._options.items()}
         separator = options.get("sep", options.get("delimiter", ","))
         quote = options.get("quote", '"') or None
-        text = line.decode("utf-8", "replace").rstrip("\r")
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
         if len(separator) == 1:
-            found = next(csv.reader([text], delimiter=separator, quotechar=quote, skipinitialspace=True), [])
+            found = next(
+                csv.reader(text.splitlines(keepends=True), delimiter=separator, quotechar=quote, skipinitialspace=True),
+                [],
+            )
         else:
             found = text.split(separator)
         names = [one.strip().lower() for one in found]
@@ -229,11 +246,12 @@ class LineSource:
 
 
 def _checked_options(source: FileSource) -> dict[str, str]:
+    unsupported = _UNSUPPORTED if source.format == FileFormat.CSV else {**_UNSUPPORTED, "multiline": _LINE_BY_LINE}
     for name, value in source.options.items():
-        reason = _UNSUPPORTED.get(name.lower())
-        if reason and value.lower() != "false":
+        reason = unsupported.get(name.lower())
+        if reason and value.lower() not in ("false", "\n"):
             raise UserError(f"the option {name} of the source {source.path} is not supported: {reason}")
         if name.lower() in ("encoding", "charset") and value.upper().replace("-", "") != "UTF8":
             raise UserError(f"the source {source.path} has encoding {value}; only UTF-8 can be read")
-    kept = {name: value for name, value in source.options.items() if name.lower() not in _UNSUPPORTED}
+    kept = {name: value for name, value in source.options.items() if name.lower() not in unsupported}
     return {("header" if name.lower() == "header" else name): value for name, value in kept.items()}

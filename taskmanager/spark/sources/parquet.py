@@ -13,12 +13,12 @@ from lockgate_proto.messages import FileSource, SplitRange, SplitState
 from lockgate_process.storage import Location
 from taskmanager.spark.leaf import Form, LeafSpec
 from taskmanager.spark.sources.listing import base_of, files_of, unreadable_parquet, vanished
+from taskmanager.spark.sources.parquet_types import spark_schema
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
+from taskmanager.spark.valid_text import require_valid
 from taskmanager.task.program import Exhausted, Idle, UserError
 
-# What only the author can mend; any other OSError of the storage may be over at the next attempt.
 _SPARK_SCHEMA, _COLLATIONS = b"org.apache.spark.sql.parquet.row.metadata", "__COLLATIONS"
-_WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
 
 
 class ParquetSource:
@@ -117,13 +117,13 @@ class ParquetSource:
     def _schema_of_first(self, names: Sequence[str]) -> pa.Schema | None:
         for name in names:
             try:
-                found = self._opened(name).schema_arrow
+                found = self._opened(name)
             except UserError:
                 if not self._source.continuous:
                     raise
             else:
-                _require_plain_order(name, found)
-                return _spark_types(found)
+                _require_plain_order(name, found.schema_arrow)
+                return spark_schema(found, name)
         return None  # continuous: what is there is still being written
 
     def _slice(self, split: SplitState, budget_bytes: int) -> tuple[pa.Table, int]:
@@ -150,7 +150,7 @@ class ParquetSource:
             assert self._base is not None, "spec() comes first"
             location = self._base.child(name)
             try:
-                self._file = (name, pq.ParquetFile(location.fs.open_input_file(location.path)))
+                self._file = (name, _file(location))
             except FileNotFoundError as error:
                 raise vanished(location) from error
             except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -163,9 +163,15 @@ class ParquetSource:
         if missing:
             raise UserError(f"the source file {name} has no column '{missing[0]}', which the schema of the source has")
         try:
-            return table.select(self._schema.names).cast(self._schema)
+            fitted = table.select(self._schema.names).cast(self._schema)
         except (pa.ArrowException, ValueError) as error:
             raise UserError(f"the source file {name} does not fit the schema of the source: {error}") from error
+        return require_valid(fitted, f"the source file {name}")
+
+
+def _file(location: Location) -> pq.ParquetFile:
+    # Nanoseconds, to which INT96 is read otherwise, have no year 1 and no year 9999
+    return pq.ParquetFile(location.fs.open_input_file(location.path), coerce_int96_timestamp_unit="us")
 
 
 def _require_plain_order(name: str, schema: pa.Schema) -> None:
@@ -189,18 +195,3 @@ def _row_group_at(file: pq.ParquetFile, row: int) -> tuple[int, int]:
             return index, first
         first += count
     raise UserError(f"there is no row {row} in a file of {first} rows")
-
-
-def _spark_types(schema: pa.Schema) -> pa.Schema:
-    """The schema in types that Spark has: wider signed integers, microseconds, no dictionaries."""
-    return pa.schema([pa.field(field.name, _spark_type(field.type)) for field in schema])
-
-
-def _spark_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return _spark_type(kind.value_type)
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_null(kind) or pa.types.is_large_string(kind):
-        return pa.string()
-    return _WIDER.get(kind, kind)

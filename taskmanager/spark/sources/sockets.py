@@ -15,6 +15,7 @@ from lockgate_proto.splits import UNBOUNDED
 
 from taskmanager.spark.leaf import Form, LeafSpec
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
+from taskmanager.spark.valid_text import made_valid
 from taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
 
 LONGEST_LINE_BYTES = 16 << 20
@@ -72,7 +73,7 @@ class SocketReader:
             return Idle(_QUIET_MS)
         rows = lines.count(b"\n")
         self._split = SplitState(split=split.split, offset=split.offset + rows, end=UNBOUNDED)
-        return Reading([lines], rows, len(lines), len(lines) >= budget_bytes // 2, split.split)
+        return Reading(made_valid([lines]), rows, len(lines), len(lines) >= budget_bytes // 2, split.split)
 
     def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
         """See Source. What has arrived is read at once."""

@@ -347,20 +347,43 @@ def test_a_table_that_fits_is_used(postgresql: PostgresqlServer, url: str, sink:
     assert found == [("a", 3, 6), ("b", 2, 4)]
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [("a" * 21, "value too long for type character varying(20)"), ("a\x00b", "cannot contain NUL (0x00) bytes")],
-)
 def test_a_value_that_does_not_fit_is_one_sentence(
-    postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter], value: str, message: str
+    postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
 ) -> None:
     postgresql.execute("CREATE TABLE t (k varchar(20), n bigint)", url)
     append = sink(url)
-    append.write(rows((value, 1)))
+    append.write(rows(("a" * 21, 1)))
     persisted(append, 1)
-    with pytest.raises(DataError, match=re.escape(message)) as caught:
+    with pytest.raises(DataError, match=re.escape("value too long for type character varying(20)")) as caught:
         append.commit(1)
     assert "\n" not in str(caught.value)
+
+
+def test_a_nul_in_text_is_refused_before_it_is_in_a_snapshot(url: str, sink: Callable[..., SqlWriter]) -> None:
+    with pytest.raises(DataError, match="operator 'op': column 'k' has text with a NUL in it"):
+        sink(url).write(rows(("a\x00b", 1)))
+
+
+def test_keys_that_are_one_for_postgresql_are_one_row(
+    postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
+) -> None:
+    schema = pa.schema([("k", pa.float64()), ("n", pa.int64())])
+    upsert = sink(url, "k", schema=schema)
+    nan = float("nan")
+    upsert.write(pa.table({"k": [0.0, nan, -0.0, -nan], "n": [1, 2, 3, 4]}, schema=schema))
+    persisted(upsert, 1)
+    upsert.commit(1)
+    assert postgresql.execute("SELECT k::text, n FROM t ORDER BY k", url) == [("0", 3), ("NaN", 4)]
+
+
+@pytest.mark.parametrize("theirs", ["numeric(38, 2)", "numeric(20)", "double precision"])
+def test_a_column_that_rounds_decimals_is_refused(
+    postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter], theirs: str
+) -> None:
+    postgresql.execute(f"CREATE TABLE t (k text PRIMARY KEY, d {theirs})", url)
+    schema = pa.schema([("k", pa.string()), ("d", pa.decimal128(38, 10))])
+    with pytest.raises(UserError, match=r"column 'd' as .*, which rounds the rows' DECIMAL\(38,10\)"):
+        sink(url, "k", schema=schema)
 
 
 def test_a_table_that_vanishes_is_one_sentence(

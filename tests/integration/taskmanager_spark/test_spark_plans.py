@@ -14,11 +14,12 @@ from taskmanager.spark.engine import SparkEngine
 from taskmanager.spark.leaf import Content, Form, LeafSpec, SlotLeaf, TableLeaf
 from taskmanager.spark.plan import Plan
 from taskmanager.spark.slots import SlotFolder
-from taskmanager.task.program import UserError
+from taskmanager.task.program import DataError, UserError
 
 pytestmark = pytest.mark.integration
 
 TABLE = pa.schema([("a", pa.int64()), ("s", pa.string()), ("t", pa.timestamp("us", "UTC")), ("d", pa.decimal128(9, 2))])
+_BYTES = "concat(X'ff', CAST(value AS BINARY))"
 Make = Callable[[LeafSpec], Any]
 
 
@@ -211,7 +212,12 @@ def test_a_python_function_per_batch_is_executed_again(engine: SparkEngine, tmp_
     ("query", "message"),
     [
         ("SELECT NULL AS n FROM input", "column 'n' has no type"),
+        ("SELECT array() AS a FROM input", r"column 'a' is of type array<void>, and its elements: it has no type"),
+        ("SELECT named_struct() AS s FROM input", "column 's' is a struct without fields"),
+        ("SELECT try_parse_json(value) AS v FROM input", r"column 'v' is of type variant.*to_json"),
+        ("SELECT make_ym_interval(1) AS y FROM input", "column 'y' is of type interval year to month"),
         ("SELECT value, value FROM input", "two columns are named 'value'"),
+        ("SELECT value AS a, value AS A FROM input", "two columns are named 'a' and 'A'"),
     ],
 )
 def test_results_that_cannot_leave_are_refused(engine: SparkEngine, tmp_path: Path, query: str, message: str) -> None:
@@ -223,6 +229,25 @@ def test_results_that_cannot_leave_are_refused(engine: SparkEngine, tmp_path: Pa
     with pytest.raises(UserError, match=message):
         Plan(leaf, build, "test")
     leaf.close()
+
+
+def test_text_that_is_not_utf8_is_told_by_operator_and_column(leaf: Make) -> None:
+    plan = Plan(
+        leaf(LeafSpec(Form.TEXT)), lambda frame: frame.selectExpr(f"CAST({_BYTES} AS STRING) AS t"), "operator 'o'"
+    )
+    with pytest.raises(DataError, match=r"operator 'o': column 't' has text that is not UTF-8.*make_valid_utf8"):
+        plan.run([b"x\n"])
+    nested = Plan(
+        leaf(LeafSpec(Form.TEXT)), lambda frame: frame.selectExpr(f"array(CAST({_BYTES} AS STRING)) AS t"), "o"
+    )
+    with pytest.raises(DataError, match="o: column 't'"):
+        nested.run([b"x\n"])
+    valid = Plan(
+        leaf(LeafSpec(Form.TEXT)),
+        lambda frame: frame.selectExpr(f"make_valid_utf8(CAST({_BYTES} AS STRING)) AS t"),
+        "o",
+    )
+    assert valid.run([b"x\n"]).column("t").to_pylist() == ["\ufffdx"]
 
 
 def test_slots_of_a_dead_process_are_removed_and_those_of_a_living_one_are_not(tmp_path: Path) -> None:

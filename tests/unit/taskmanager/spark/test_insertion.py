@@ -40,6 +40,12 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
 ODD_NAMES = ("order", "my column", "50%", "a:b", "n(1)", "x.y", "it's", 'say "so"', "[0]", "ключ")
 
 
+def _spelled(row: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """With the long DECIMALs as text, which SQLAlchemy would make floats of."""
+    wide = [one.name for one in schema if pa.types.is_decimal(one.type) and one.type.precision > tables.SQLITE_DIGITS]
+    return row | {name: format(row[name], "f") for name in wide if row[name] is not None}
+
+
 class Database:
     """A SQLite file and an upsert into its table `t`."""
 
@@ -56,7 +62,7 @@ class Database:
 
     def write_mappings(self, rows: pa.Table) -> None:
         with self.engine.begin() as connection:
-            connection.execute(self.insertion._statement, rows.to_pylist())
+            connection.execute(self.insertion._statement, [_spelled(row, rows.schema) for row in rows.to_pylist()])
 
     def content(self) -> list[tuple[Any, ...]]:
         """What is stored, as SQLite itself shows it, each value with its storage class."""

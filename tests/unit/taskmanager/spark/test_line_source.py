@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -11,7 +12,7 @@ from lockgate_proto.messages import FailureCause, FileFormat, FileSource, SplitS
 
 from lockgate_process.storage import Location
 from taskmanager.runtime.failures import cause_of
-from taskmanager.spark.sources import listing
+from taskmanager.spark.sources import lines, listing
 from taskmanager.spark.sources.lines import LineSource
 from taskmanager.spark.sources.listing import SourceUnavailable, discover
 from taskmanager.spark.sources.reading import Reading
@@ -208,11 +209,68 @@ def test_a_csv_header_that_does_not_fit_the_schema_is_an_error(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "option", [{"multiLine": "true"}, {"lineSep": "x"}, {"encoding": "latin1"}, {"compression": "gzip"}]
+    "option", [{"wholeText": "true"}, {"lineSep": "x"}, {"encoding": "latin1"}, {"compression": "gzip"}]
 )
 def test_options_that_cannot_be_kept_are_refused(tmp_path: Path, option: dict[str, str]) -> None:
     with pytest.raises(UserError, match=f"{next(iter(option.values()))}|{next(iter(option))}"):
         LineSource(csv_source(tmp_path, **option), ("a", "b"))
+
+
+def test_multiline_belongs_to_csv(tmp_path: Path) -> None:
+    source = FileSource(path=str(tmp_path), format=FileFormat.JSON_LINES, schema="a INT", options={"multiLine": "true"})
+    with pytest.raises(UserError, match=r"multiLine.*not supported: files are read line by line"):
+        LineSource(source, ("a",))
+
+
+def test_bytes_that_are_not_utf8_become_replacement_characters(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"fine \xc3\xa9\nbad \xff\xfe\n")
+    assert read_all(opened(text(tmp_path))) == "fine é\nbad \ufffd\ufffd\n".encode()
+
+
+QUOTED = b'a,b\r\n1,"one\r\ntwo ""x"", \\"\r\n2,plain\r\n3,"\n\n"\r\n'
+
+
+@pytest.mark.parametrize("budget", [1, 7, 20, 1000])
+def test_newlines_inside_quotes_end_no_record(tmp_path: Path, budget: int) -> None:
+    (tmp_path / "x").write_bytes(QUOTED)
+    reader = opened(csv_source(tmp_path, header="true", multiLine="true", escape='"'), ("a", "b"))
+    found, rows = b"", 0
+    while isinstance(batch := reader.read(budget, 0), Reading):
+        assert all(piece.count(b'"') % 2 == 0 for piece in batch.content)
+        found += b"".join(batch.content)
+        rows += batch.rows
+    assert found == b'1,"one\r\ntwo ""x"", \\"\n2,plain\n3,"\n\n"\n'
+    assert rows == 3
+
+
+def test_an_escaped_quote_ends_no_value(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b'1,"a \\" b\nc \\\\"\n2,"d"\n')
+    reader = opened(csv_source(tmp_path, multiLine="true"), ("a", "b"))
+    pieces = []
+    while isinstance(batch := reader.read(1, 0), Reading):
+        pieces += batch.content
+    assert pieces == [b'1,"a \\" b\nc \\\\"\n', b'2,"d"\n']
+
+
+def test_a_record_that_is_still_being_written_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b'1,"a\n')
+    reader = opened(replace(csv_source(tmp_path, multiLine="true"), continuous=True), ("a", "b"))
+    assert isinstance(reader.read(100, 0), Idle)
+    with (tmp_path / "x").open("ab") as file:
+        file.write(b'b"\n2,"c')
+    batch = reader.read(100, 10_000)
+    assert isinstance(batch, Reading)
+    assert batch.content == [b'1,"a\nb"\n']
+
+
+def test_a_quote_that_is_never_closed_is_told_by_file_and_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "_LONGEST_RECORD_BYTES", 64)
+    (tmp_path / "x").write_bytes(b'1,a\n2,"b\n' + b"3,c\n" * 100)
+    reader = opened(csv_source(tmp_path, multiLine="true"), ("a", "b"))
+    with pytest.raises(UserError, match=r"file x has a record at byte 4 that does not end within .* a quote in it"):
+        read_all(reader, 4)
 
 
 def test_discovery_leaves_hidden_files_out_and_goes_into_folders(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from taskmanager.spark.sources.generator import RangeSource
 from taskmanager.spark.sources.listing import SourceUnavailable, discover
 from taskmanager.spark.sources.parquet import ParquetSource
 from taskmanager.spark.sources.reading import BatchSizer, Reading
-from taskmanager.task.program import Exhausted, Idle, UserError
+from taskmanager.task.program import DataError, Exhausted, Idle, UserError
 
 
 def parquet(path: Path, continuous: bool = False) -> FileSource:
@@ -68,6 +69,87 @@ def test_parquet_types_become_types_that_spark_has(tmp_path: Path) -> None:
     batch = source.read(100, 0)
     assert isinstance(batch, Reading)
     assert batch.content.schema == spec.table
+
+
+TYPES: list[tuple[pa.Array, pa.DataType]] = [
+    (pa.array([[1, None], None], pa.list_(pa.uint32())), pa.list_(pa.int64())),
+    (pa.array([[1, 2], None], pa.list_(pa.int32(), 2)), pa.list_(pa.int32())),
+    (pa.array([["a"], None], pa.large_list(pa.large_string())), pa.list_(pa.string())),
+    (pa.array([["a"], None], pa.list_(pa.dictionary(pa.int32(), pa.string()))), pa.list_(pa.string())),
+    (pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.uint8())), pa.map_(pa.string(), pa.int16())),
+    (pa.array([{"x": 255}, None], pa.struct([("x", pa.uint8())])), pa.struct([("x", pa.int16())])),
+    (pa.array(["a", None], pa.string_view()), pa.string()),
+    (pa.array([b"a", None], pa.binary_view()), pa.binary()),
+    (pa.array([b"ab", None], pa.binary(2)), pa.binary()),
+    (pa.array([1.5, None], pa.float16()), pa.float32()),
+    (pa.array([1_000, None], pa.duration("ns")), pa.duration("us")),
+]
+
+
+@pytest.mark.parametrize(("column", "expected"), TYPES, ids=[str(one[0].type) for one in TYPES])
+def test_parquet_types_that_only_arrow_has_are_widened_however_deep(
+    tmp_path: Path, column: pa.Array, expected: pa.DataType
+) -> None:
+    pq.write_table(pa.table({"c": column}), tmp_path / "a.parquet")
+    source = ParquetSource(parquet(tmp_path), None)
+    source.assign(*discover(parquet(tmp_path), ()))
+    spec = source.spec()
+    assert spec is not None
+    assert spec.table == pa.schema([("c", expected)])
+    batch = source.read(1000, 0)
+    assert isinstance(batch, Reading)
+    assert batch.content.to_pylist() == [{"c": one} for one in column.cast(expected).to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([dt.time(1, 2)], pa.time64("us")),
+        pa.array([dt.time(1, 2)], pa.time32("ms")),
+        pa.array([{"x": dt.time(1, 2)}]),
+        pa.array([1], pa.decimal256(60, 2)),
+    ],
+)
+def test_parquet_types_that_spark_does_not_have_are_refused_with_file_and_column(
+    tmp_path: Path, column: pa.Array
+) -> None:
+    pq.write_table(pa.table({"c": column, "d": [1]}), tmp_path / "a.parquet")
+    source = ParquetSource(parquet(tmp_path), None)
+    source.assign(*discover(parquet(tmp_path), ()))
+    with pytest.raises(UserError, match=r"column 'c' of the source file a\.parquet is .*, which Spark cannot read"):
+        source.spec()
+    declared = ParquetSource(parquet(tmp_path), pa.schema([("d", pa.int64())]))
+    declared.assign(*discover(parquet(tmp_path), ()))
+    declared.spec()
+    batch = declared.read(1000, 0)
+    assert isinstance(batch, Reading)
+    assert batch.content.to_pylist() == [{"d": 1}]
+
+
+def test_int96_is_an_instant_in_every_year_and_however_deep(tmp_path: Path) -> None:
+    moments = [-62_135_596_800_000_000, 0, 253_402_300_799_999_999]
+    instants = pa.array(moments, pa.int64()).cast(pa.timestamp("us"))
+    table = pa.table({"t": instants, "a": pa.ListArray.from_arrays([0, 1, 2, 3], instants)})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    source = ParquetSource(parquet(tmp_path), None)
+    source.assign(*discover(parquet(tmp_path), ()))
+    spec = source.spec()
+    assert spec is not None
+    instant = pa.timestamp("us", "UTC")
+    assert spec.table == pa.schema([("t", instant), ("a", pa.list_(instant))])
+    batch = source.read(1000, 0)
+    assert isinstance(batch, Reading)
+    assert batch.content["t"].cast(pa.int64()).to_pylist() == moments
+    assert batch.content["a"].cast(pa.list_(pa.int64())).to_pylist() == [[one] for one in moments]
+
+
+def test_parquet_text_that_is_not_utf8_is_told_by_file_and_column(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"c": pa.array([b"\xff"]).view(pa.string())}), tmp_path / "a.parquet")
+    source = ParquetSource(parquet(tmp_path), None)
+    source.assign(*discover(parquet(tmp_path), ()))
+    source.spec()
+    with pytest.raises(DataError, match=r"the source file a\.parquet: column 'c' has text that is not UTF-8"):
+        source.read(1000, 0)
 
 
 def test_parquet_without_a_file_has_no_schema_yet(tmp_path: Path) -> None:
