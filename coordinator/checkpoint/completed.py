@@ -67,7 +67,7 @@ class CompletedCheckpoints:
         return tuple(self._all)
 
     def lasting(self) -> tuple[CompletedCheckpoint, ...]:
-        """As `all`, without what a client wants deleted: nobody may be given it any more, whether it is gone or not."""
+        """As `all`, without what a client wants deleted: it is no answer to anything, whether it is gone yet or not."""
         return tuple(one for one in self._all if one.checkpoint_id not in self._disposing)
 
     def dispose(self, checkpoint_id: int) -> None:

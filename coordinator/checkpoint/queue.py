@@ -39,22 +39,22 @@ class SavepointQueue:
 
     def holds(self, request_id: str) -> bool:
         """It waits already."""
-        return any(one.request_id == request_id for one in self._waiting)
+        return any(waiting.request_id == request_id for waiting in self._waiting)
 
     def clients(self) -> tuple[str, ...]:
         """Ids of the requests that are not the JobMaster's own."""
-        return tuple(one.request_id for one in self._waiting if one.ends_for is None)
+        return tuple(waiting.request_id for waiting in self._waiting if waiting.ends_for is None)
 
-    def add(self, one: Waiting) -> None:
+    def add(self, waiting: Waiting) -> None:
         """Behind the others."""
-        self._waiting.append(one)
+        self._waiting.append(waiting)
 
-    def put_back(self, one: Waiting) -> None:
+    def put_back(self, waiting: Waiting) -> None:
         """Before the others: it was taken, and has not begun after all."""
-        self._waiting.appendleft(one)
+        self._waiting.appendleft(waiting)
 
     def take(self) -> Waiting | None:
-        """The next one, None when nobody waits."""
+        """The next one, None when the queue is empty."""
         return self._waiting.popleft() if self._waiting else None
 
     def take_all(self) -> tuple[Waiting, ...]:
@@ -63,16 +63,16 @@ class SavepointQueue:
 
     def take_late(self, now_ms: int) -> tuple[Waiting, ...]:
         """Those whose time is over."""
-        return self._leave(one for one in self._waiting if now_ms < one.deadline_ms)
+        return self._leave(waiting for waiting in self._waiting if now_ms < waiting.deadline_ms)
 
     def drop_final(self) -> None:
         """The snapshot after which an attempt was to end is not wanted any more."""
-        self._leave(one for one in self._waiting if one.ends_for is None)
+        self._leave(waiting for waiting in self._waiting if waiting.ends_for is None)
 
     def next_deadline_ms(self) -> int | None:
         """When take_late will first have something."""
-        return min((one.deadline_ms for one in self._waiting), default=None)
+        return min((waiting.deadline_ms for waiting in self._waiting), default=None)
 
     def _leave(self, staying: Iterable[Waiting]) -> tuple[Waiting, ...]:
         before, self._waiting = self._waiting, deque(staying)
-        return tuple(one for one in before if one not in self._waiting)
+        return tuple(waiting for waiting in before if waiting not in self._waiting)

@@ -158,7 +158,7 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True)
 class DisposalBegun:
-    """A client wants this savepoint deleted; it is not the newest snapshot. From now on nobody may rely on it.
+    """A client wants this savepoint deleted; it is not the newest snapshot. It is no answer to anything any more.
 
     The result of the job does not list it, however the deletion comes out: the clean-up deletes what is left of it.
     """
