@@ -35,6 +35,7 @@ class Closing(Replacing):
     _failure: JobFailure | None
     _last_commit: LastCommit | None = None
     _shown_id = 0  # the newest checkpoint that every sink of an attempt before is known to have shown
+    _busy = ""  # what was at work when the attempt was torn down
     _lost = ""  # the task manager that the job ends by, which cannot be told
 
     @abstractmethod
@@ -100,6 +101,7 @@ class Closing(Replacing):
         if complaint:
             self._error = ending.add(complaint)
         self._tear_down(ending.reason, now_ms, self._lost)
+        self._busy = self._at_work.sentence(attempt.execution.task_manager_of)
         if ending.outcome == "CANCELED":
             ending.await_stop((one for one in attempt.execution.task_managers() if one != self._lost), now_ms)
         return True
@@ -125,6 +127,8 @@ class Closing(Replacing):
             self._counters.restore(counted(self._graph, completed.restore_point).values())
         elif complaint := self._left_unshown(ending, completed):
             self._error = ending.add(complaint)
+        if ending.is_late and self._busy:
+            self._error = ending.add(self._busy)
         ended_unix_ms = now_ms + self._unix_offset_ms
         counters, lasting = self._counters.totals(), completed.lasting()
         result = ending.result(

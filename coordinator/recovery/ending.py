@@ -35,6 +35,7 @@ class Ending:
         self._has_complaint = False
         self._stopping: set[str] = set()
         self._deadline_ms = 0
+        self.is_late = False  # subtasks have not stopped in time
         self._given = False
 
     @property
@@ -65,6 +66,7 @@ class Ending:
     def take_due(self, settling: bool, now_ms: int) -> bool:
         """True once: when the result may be written. settling: a checkpoint's outcome is still unknown."""
         if now_ms >= self._deadline_ms:
+            self.is_late = bool(self._stopping) or self.is_late
             self._stopping.clear()
         if self._given or settling or self._stopping:
             return False

@@ -36,6 +36,7 @@ from coordinator.graph.shape import slots_needed, vertex_shapes
 from coordinator.graph.story import Story
 from coordinator.recovery import effects, events
 from coordinator.recovery.announce import Announcement, announce
+from coordinator.recovery.at_work import AtWork
 from coordinator.recovery.attempt import Attempt, AttemptEvent, AttemptFailed
 from coordinator.recovery.backoff import Backoff
 from coordinator.recovery.closing import Closing
@@ -115,6 +116,7 @@ class JobMaster(Closing):
         self._error = ""
         self._failure: JobFailure | None = None
         self._recurrence = Recurrence()
+        self._at_work = AtWork()
         self._out: list[Effect] = []
         self._handlers = self._handler_table()
 
@@ -277,6 +279,7 @@ class JobMaster(Closing):
         attempt = AttemptId(self._record.job_key, self._record.run_id, self._attempt_number)
         self._attempt = Attempt(self._graph, attempt, event.slots, self._token)
         self._places = tuple(slot.task_manager_id for slot in event.slots)
+        self._at_work.clear()
         self._move(JobState.DEPLOYING, now_ms)
         self._message = "its attempt record is being written"
         self._writer.want(effects.PersistAttempt(self._attempt_record()), now_ms)
@@ -384,6 +387,8 @@ class JobMaster(Closing):
             else:
                 self._out.append(effect)
         if too_many is not None:
+            if self._attempt is not None and (busy := self._at_work.sentence(self._attempt.execution.task_manager_of)):
+                too_many = f"{too_many}. {busy}"
             self._fail(AttemptFailed(FailureCause.FAULT, too_many), now_ms)
 
     # failure and end

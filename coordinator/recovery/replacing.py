@@ -7,6 +7,7 @@ from abc import abstractmethod
 from lockgate_proto.messages import AttemptRecord, JobEventKind, JobState
 
 from coordinator.recovery import events
+from coordinator.recovery.at_work import AtWork
 from coordinator.recovery.clients import Steered
 from coordinator.recovery.counters import JobCounters
 from coordinator.recovery.reshape_size import deploy_problem
@@ -18,6 +19,7 @@ class Replacing(Steered):
 
     _counters: JobCounters
     _stragglers: Stragglers | None = None
+    _at_work: AtWork
     _straggler_text = ""  # the newest thing that was said of one
     _places: tuple[str, ...]
     _restarts: int
@@ -62,6 +64,7 @@ class Replacing(Steered):
         if attempt is None:
             return
         self._counters.update(event.counters, attempt.owns)
+        self._at_work.update(event.counters, attempt.owns)
         watch = self._stragglers
         if watch is None or self._state is not JobState.RUNNING:
             return

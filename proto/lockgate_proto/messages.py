@@ -945,6 +945,8 @@ class SubtaskCounters:
     subtask: SubtaskId | None = None
     counters: tuple[OperatorCounters, ...] = ()
     effort: SubtaskEffort | None = None
+    at_work: str = ""  # the operator whose call has taken seconds by now, in words; empty: there is none
+    at_work_ms: int = 0  # for so long
 
 
 @dataclass(frozen=True, slots=True)

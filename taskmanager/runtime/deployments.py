@@ -46,6 +46,7 @@ from taskmanager.task.program import ProgramContext, ProgramFactory
 
 log = logging.getLogger(__name__)
 
+LONG_MS = 5_000  # a call of an operator that takes longer is told to the leader
 REMEMBERED_RUNS = 10_000
 
 
@@ -129,7 +130,14 @@ class Deployments:
         """Records in and out of every live subtask, as last noted by it."""
         with self._lock:
             tasks = [task for one in self._attempts.values() for task in one.tasks.values() if task.id in one.live]
-        return tuple(SubtaskCounters(task.id, task.counters, task.effort.total) for task in tasks if task.counters)
+        told = ((task, task.at_work()) for task in tasks)
+        return tuple(
+            SubtaskCounters(task.id, task.counters, task.effort.total, work.what, work.since_ms)
+            if work is not None and work.since_ms >= LONG_MS
+            else SubtaskCounters(task.id, task.counters, task.effort.total)
+            for task, work in told
+            if task.counters or (work is not None and work.since_ms >= LONG_MS)
+        )
 
     def stop(self, timeout_s: float) -> bool:
         """Cancels everything and waits. False when something is still running."""

@@ -55,6 +55,7 @@ from taskmanager.task import effects as do
 from taskmanager.task import events as on
 from taskmanager.task.machine import SubtaskMachine
 from taskmanager.task.program import (
+    AtWork,
     Batch,
     Canceled,
     Exhausted,
@@ -172,6 +173,10 @@ class SubtaskTask:
         self.gate.close()
         self._outputs.cancel()
         self.interrupt()
+
+    def at_work(self) -> AtWork | None:
+        """The call of the program that takes its time; None between two."""
+        return self._program.at_work() if self._program is not None else None
 
     def join(self, timeout_s: float) -> bool:
         """Waits for the thread. False when it is still there."""

@@ -127,6 +127,13 @@ class SinkStage:
 Stage = SparkStage | SinkStage
 
 
+def id_of(stage: Stage) -> str:
+    """Of its operator; of several in one Spark job nobody knows which it is."""
+    if isinstance(stage, SinkStage):
+        return stage.operator.id
+    return stage.operators[0].id if len(stage.operators) == 1 else ""
+
+
 def _query_of(operator: Operator) -> str:
     """Its SQL text; "" where it has none."""
     kind = operator.kind

@@ -27,12 +27,13 @@ from lockgate_proto.messages import (
     Watermark,
 )
 
+from taskmanager.spark import user_code
 from taskmanager.spark.chain import named
 from taskmanager.spark.counting import Counters
 from taskmanager.spark.inputs import like, plain, require_same
 from taskmanager.spark.jobs import Jobs, description
 from taskmanager.spark.join_head import JoinHead
-from taskmanager.spark.layout import ChainLayout, SinkStage, SparkStage, Stage
+from taskmanager.spark.layout import ChainLayout, SinkStage, SparkStage, id_of
 from taskmanager.spark.leaf import Content, Form, LeafSpec
 from taskmanager.spark.outputs import Outputs
 from taskmanager.spark.snapshot import ChainSnapshot
@@ -43,6 +44,7 @@ from taskmanager.state.store import Fires, FrozenStore, KeepsTime, KeyedStore, O
 from taskmanager.state.stores import KEYED_KINDS
 from taskmanager.task.program import (
     BY_ITSELF,
+    AtWork,
     Batch,
     Canceled,
     DataError,
@@ -60,6 +62,7 @@ from taskmanager.task.split_watermarks import SplitWatermarks
 from taskmanager.task.watermarks import MAX_WATERMARK
 
 _RANGES_TOLD = 16  # a batch may read thousands of small files
+_PLANNING_S = 1.0  # what is cancelled while it makes a plan is mostly done with it sooner
 
 
 class ChainProgram:
@@ -98,6 +101,8 @@ class ChainProgram:
         self._unix_ms = 0  # what time it is, as was told last
         self._canceled = threading.Event()
         self._closed = False
+        self._thread = 0  # that is at work now
+        self._since = self._canceled_at = 0.0
         self._at = self._column = ""  # the operator at work, and the column that it failed on
         self._ranges: tuple[SplitRange, ...] = ()  # what a source has read last
 
@@ -114,7 +119,7 @@ class ChainProgram:
                 self._restore(operator)
             self._restore_keyed([one for one in states if one.kind in KEYED_KINDS])
             for stage in self._layout.stages:
-                self._at = _id_of(stage)
+                self._at = id_of(stage)
                 if isinstance(stage, SinkStage):
                     stage.sink.restore(stage.restored)
             if self._layout.source is not None:
@@ -214,6 +219,14 @@ class ChainProgram:
         """See SubtaskProgram."""
         return FailurePlace(self._at, self._column, self._ranges[:_RANGES_TOLD])
 
+    def at_work(self) -> AtWork | None:
+        """See SubtaskProgram."""
+        if not self._thread:
+            return None
+        operator = next((one for one in self._layout.operators if one.id == self._at), None)
+        text = named(operator) if operator is not None else ", ".join(map(named, self._layout.operators))
+        return AtWork(text, int((time.monotonic() - self._since) * 1000))
+
     def rehearse(self) -> None:
         """See SubtaskProgram."""
         with self._interruptible():
@@ -264,9 +277,14 @@ class ChainProgram:
 
     def cancel(self) -> None:
         """See SubtaskProgram. May be called again while a job that was just starting still runs."""
+        now = time.monotonic()
+        if not self._canceled.is_set():
+            self._canceled_at = now
         self._canceled.set()
         if not self._closed:
             self._jobs.interrupt()
+        if (thread := self._thread) and now - self._canceled_at >= _PLANNING_S:
+            user_code.end(thread)
 
     def close(self) -> None:
         """See SubtaskProgram."""
@@ -323,7 +341,7 @@ class ChainProgram:
         last = layout.stages[-1] if layout.stages else None
         for stage in layout.stages:
             self._require_live()
-            self._at = _id_of(stage)
+            self._at = id_of(stage)
             if isinstance(stage, SinkStage):
                 stage.sink.write(value)
                 reached += rows
@@ -403,7 +421,7 @@ class ChainProgram:
         stages = self._layout.stages
         fused = self._outputs.fused() if stages and isinstance(stages[-1], SparkStage) else None
         for stage in stages:
-            self._at = _id_of(stage)
+            self._at = id_of(stage)
             if isinstance(stage, SinkStage):
                 stage.sink.prepare(schema)
             else:
@@ -447,6 +465,7 @@ class ChainProgram:
         """Everything that may run Spark jobs: tagged, and Canceled once `cancel` was called."""
         self._require_live()
         self._jobs.adopt_thread()
+        self._since, self._thread = time.monotonic(), threading.get_ident()
         try:
             yield
         except ProgramError as error:
@@ -455,19 +474,14 @@ class ChainProgram:
             if self._canceled.is_set() and not isinstance(error, Canceled):
                 raise Canceled("the subtask was cancelled") from error
             raise
+        finally:
+            self._thread = 0
         self._require_live()
 
     def _require_live(self) -> None:
         """Raises Canceled once `cancel` was called; asked between stages, so that no further one starts."""
         if self._canceled.is_set():
             raise Canceled("the subtask was cancelled")
-
-
-def _id_of(stage: Stage) -> str:
-    """Of its operator; of several in one Spark job nobody knows which it is."""
-    if isinstance(stage, SinkStage):
-        return stage.operator.id
-    return stage.operators[0].id if len(stage.operators) == 1 else ""
 
 
 @contextmanager

@@ -130,6 +130,14 @@ class Exhausted:
     """Every split is read to its end and no further one will come."""
 
 
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    """What a program is doing at this moment. what: names the operator; since_ms: for so long in this call."""
+
+    what: str
+    since_ms: int
+
+
 Poll = Batch | Idle | Exhausted
 
 
@@ -230,6 +238,10 @@ class SubtaskProgram(Protocol):
 
     def place(self) -> FailurePlace | None:
         """Where it is at work: asked when one of the other methods has raised. None: that says nothing."""
+        ...
+
+    def at_work(self) -> AtWork | None:
+        """The call that it is in; None between two. From any thread."""
         ...
 
     def rehearse(self) -> None:

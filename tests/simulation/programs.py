@@ -30,6 +30,7 @@ from lockgate_proto.messages import (
 
 from taskmanager.state.chains import Chain, Chains
 from taskmanager.task.program import (
+    AtWork,
     Batch,
     Emission,
     Exhausted,
@@ -198,6 +199,10 @@ class Program:
     def place(self) -> None:
         """See SubtaskProgram."""
         return
+
+    def at_work(self) -> AtWork | None:
+        """See SubtaskProgram."""
+        return None
 
     def wakes_at(self) -> int | None:
         """See SubtaskProgram."""

@@ -27,17 +27,17 @@ from lockgate_proto.v1 import failure_pb2 as lockgate__proto_dot_v1_dot_failure_
 from lockgate_proto.v1 import graph_pb2 as lockgate__proto_dot_v1_dot_graph__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1flockgate_proto/v1/control.proto\x12\x0blockgate.v1\x1a\"lockgate_proto/v1/checkpoint.proto\x1a\x1flockgate_proto/v1/failure.proto\x1a\x1dlockgate_proto/v1/graph.proto\"6\n\rFollowRequest\x12\x16\n\x0e\x63oordinator_id\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x03\"D\n\nLeaderBeat\x12\r\n\x05token\x18\x01 \x01(\x03\x12\x0f\n\x07leading\x18\x02 \x01(\x08\x12\x16\n\x0e\x63oordinator_id\x18\x03 \x01(\t\"=\n\tAttemptId\x12\x0f\n\x07job_key\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x03\"X\n\tSubtaskId\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x11\n\tvertex_id\x18\x02 \x01(\t\x12\x0f\n\x07subtask\x18\x03 \x01(\x05\"\xa5\x04\n\x12TaskManagerMessage\x12\r\n\x05token\x18\x01 \x01(\x03\x12\x17\n\x0ftask_manager_id\x18\x02 \x01(\t\x12)\n\x08register\x18\x03 \x01(\x0b\x32\x15.lockgate.v1.RegisterH\x00\x12+\n\theartbeat\x18\x04 \x01(\x0b\x32\x16.lockgate.v1.HeartbeatH\x00\x12,\n\x06report\x18\x05 \x01(\x0b\x32\x1a.lockgate.v1.SubtaskReportH\x00\x12\x39\n\x0b\x61\x63knowledge\x18\x06 \x01(\x0b\x32\".lockgate.v1.AcknowledgeCheckpointH\x00\x12\x31\n\x07\x64\x65\x63line\x18\x07 \x01(\x0b\x32\x1e.lockgate.v1.DeclineCheckpointH\x00\x12\x35\n\tcommitted\x18\x08 \x01(\x0b\x32 .lockgate.v1.CheckpointCommittedH\x00\x12/\n\x06splits\x18\t \x01(\x0b\x32\x1d.lockgate.v1.SplitsDiscoveredH\x00\x12\x30\n\x0c\x66irst_record\x18\n \x01(\x0b\x32\x18.lockgate.v1.FirstRecordH\x00\x12(\n\x04gone\x18\x0b \x01(\x0b\x32\x18.lockgate.v1.AttemptGoneH\x00\x12\'\n\x07goodbye\x18\x14 \x01(\x0b\x32\x14.lockgate.v1.GoodbyeH\x00\x42\x06\n\x04\x62ody\"\xb9\x04\n\x12\x43oordinatorMessage\x12\r\n\x05token\x18\x01 \x01(\x03\x12-\n\nregistered\x18\x02 \x01(\x0b\x32\x17.lockgate.v1.RegisteredH\x00\x12+\n\theartbeat\x18\x03 \x01(\x0b\x32\x16.lockgate.v1.HeartbeatH\x00\x12%\n\x06\x64\x65ploy\x18\x04 \x01(\x0b\x32\x13.lockgate.v1.DeployH\x00\x12,\n\x06\x63\x61ncel\x18\x05 \x01(\x0b\x32\x1a.lockgate.v1.CancelAttemptH\x00\x12\x31\n\x07trigger\x18\x06 \x01(\x0b\x32\x1e.lockgate.v1.TriggerCheckpointH\x00\x12\x39\n\x08\x63omplete\x18\x07 \x01(\x0b\x32%.lockgate.v1.NotifyCheckpointCompleteH\x00\x12\x37\n\x07\x61\x62orted\x18\x08 \x01(\x0b\x32$.lockgate.v1.NotifyCheckpointAbortedH\x00\x12/\n\x08\x64iscover\x18\t \x01(\x0b\x32\x1b.lockgate.v1.DiscoverSplitsH\x00\x12+\n\x06\x61ssign\x18\n \x01(\x0b\x32\x19.lockgate.v1.AssignSplitsH\x00\x12*\n\x07prepare\x18\x0b \x01(\x0b\x32\x17.lockgate.v1.PrepareJobH\x00\x12*\n\x05\x64rain\x18\x15 \x01(\x0b\x32\x19.lockgate.v1.DrainSourcesH\x00\x42\x06\n\x04\x62ody\"i\n\x08Register\x12\x18\n\x10\x65xchange_address\x18\x01 \x01(\t\x12\r\n\x05slots\x18\x02 \x01(\x05\x12\x0b\n\x03pid\x18\x03 \x01(\x05\x12\'\n\x07running\x18\x04 \x03(\x0b\x32\x16.lockgate.v1.AttemptId\"\t\n\x07Goodbye\"+\n\nRegistered\x12\x1d\n\x15heartbeat_interval_ms\x18\x01 \x01(\x03\"\x97\x01\n\x0fSubtaskCounters\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12/\n\x08\x63ounters\x18\x02 \x03(\x0b\x32\x1d.lockgate.v1.OperatorCounters\x12*\n\x06\x65\x66\x66ort\x18\x1e \x01(\x0b\x32\x1a.lockgate.v1.SubtaskEffort\"k\n\rSubtaskEffort\x12\x0f\n\x07\x62usy_us\x18\x01 \x01(\x03\x12\x0f\n\x07\x62\x61tches\x18\x02 \x01(\x03\x12\x0f\n\x07records\x18\x03 \x01(\x03\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03\x12\x13\n\x0bquickest_us\x18\x05 \x01(\x03\"M\n\tHeartbeat\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12.\n\x08\x63ounters\x18\x02 \x03(\x0b\x32\x1c.lockgate.v1.SubtaskCounters\"\xc5\x01\n\rSubtaskReport\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12(\n\x05phase\x18\x02 \x01(\x0e\x32\x19.lockgate.v1.SubtaskPhase\x12(\n\x05\x63\x61use\x18\x03 \x01(\x0e\x32\x19.lockgate.v1.FailureCause\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12(\n\x05place\x18< \x01(\x0b\x32\x19.lockgate.v1.FailurePlace\"G\n\x0b\x46irstRecord\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12\x0f\n\x07unix_us\x18\x02 \x01(\x03\"\xc2\x01\n\x10SplitsDiscovered\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x11\n\tvertex_id\x18\x02 \x01(\t\x12\'\n\x06splits\x18\x03 \x03(\x0b\x32\x17.lockgate.v1.SplitState\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12(\n\x05\x63\x61use\x18\x06 \x01(\x0e\x32\x19.lockgate.v1.FailureCause\"6\n\x0b\x41ttemptGone\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\"\xba\x01\n\x15\x41\x63knowledgeCheckpoint\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\x12(\n\x05state\x18\x03 \x01(\x0b\x32\x19.lockgate.v1.SubtaskState\x12\x0f\n\x07sync_us\x18\x04 \x01(\x03\x12\x10\n\x08\x61sync_ms\x18\x05 \x01(\x03\x12\x14\n\x0c\x61lignment_ms\x18\x06 \x01(\x03\"\x8d\x01\n\x11\x44\x65\x63lineCheckpoint\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12(\n\x05\x63\x61use\x18\x04 \x01(\x0e\x32\x19.lockgate.v1.DeclineCause\"U\n\x13\x43heckpointCommitted\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\"b\n\tPlacement\x12\x11\n\tvertex_id\x18\x01 \x01(\t\x12\x0f\n\x07subtask\x18\x02 \x01(\x05\x12\x17\n\x0ftask_manager_id\x18\x03 \x01(\t\x12\x18\n\x10\x65xchange_address\x18\x04 \x01(\t\"\xed\x01\n\x06\x44\x65ploy\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12$\n\x05graph\x18\x02 \x01(\x0b\x32\x15.lockgate.v1.JobGraph\x12*\n\nplacements\x18\x03 \x03(\x0b\x32\x16.lockgate.v1.Placement\x12*\n\x07restore\x18\x04 \x03(\x0b\x32\x19.lockgate.v1.SubtaskState\x12\x1e\n\x16restored_checkpoint_id\x18\x05 \x01(\x03\x12\x1c\n\x14\x63heckpoint_directory\x18\x06 \x01(\t\"j\n\nPrepareJob\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12$\n\x05graph\x18\x02 \x01(\x0b\x32\x15.lockgate.v1.JobGraph\x12\r\n\x05slots\x18\x03 \x01(\x05\"H\n\rCancelAttempt\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x0e\n\x06reason\x18\x02 \x01(\t\"7\n\x0c\x44rainSources\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\"\xd4\x01\n\x11TriggerCheckpoint\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\x12)\n\x04kind\x18\x03 \x01(\x0e\x32\x1b.lockgate.v1.CheckpointKind\x12\x10\n\x08terminal\x18\x04 \x01(\x08\x12\x19\n\x11triggered_unix_ms\x18\x05 \x01(\x03\x12\x14\n\x0c\x63ompleted_id\x18\n \x01(\x03\x12\x11\n\tunaligned\x18\x14 \x01(\x08\"Z\n\x18NotifyCheckpointComplete\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\"i\n\x17NotifyCheckpointAborted\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\"[\n\x0e\x44iscoverSplits\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x11\n\tvertex_id\x18\x02 \x01(\t\x12\r\n\x05known\x18\x03 \x03(\t\"r\n\x0c\x41ssignSplits\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12\'\n\x06splits\x18\x02 \x03(\x0b\x32\x17.lockgate.v1.SplitState\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08*\x83\x01\n\x0cSubtaskPhase\x12\x1d\n\x19SUBTASK_PHASE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSUBTASK_RUNNING\x10\x01\x12\x15\n\x11SUBTASK_EXHAUSTED\x10\x02\x12\x12\n\x0eSUBTASK_FAILED\x10\x03\x12\x14\n\x10SUBTASK_CANCELED\x10\x04*A\n\x0c\x44\x65\x63lineCause\x12\x1d\n\x19\x44\x45\x43LINE_CAUSE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTORAGE_FAILED\x10\x01\x32\x61\n\x0e\x43ontrolService\x12O\n\x07\x43onnect\x12\x1f.lockgate.v1.TaskManagerMessage\x1a\x1f.lockgate.v1.CoordinatorMessage(\x01\x30\x01\x32P\n\rFollowService\x12?\n\x06\x46ollow\x12\x1a.lockgate.v1.FollowRequest\x1a\x17.lockgate.v1.LeaderBeat0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1flockgate_proto/v1/control.proto\x12\x0blockgate.v1\x1a\"lockgate_proto/v1/checkpoint.proto\x1a\x1flockgate_proto/v1/failure.proto\x1a\x1dlockgate_proto/v1/graph.proto\"6\n\rFollowRequest\x12\x16\n\x0e\x63oordinator_id\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x03\"D\n\nLeaderBeat\x12\r\n\x05token\x18\x01 \x01(\x03\x12\x0f\n\x07leading\x18\x02 \x01(\x08\x12\x16\n\x0e\x63oordinator_id\x18\x03 \x01(\t\"=\n\tAttemptId\x12\x0f\n\x07job_key\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x03\"X\n\tSubtaskId\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x11\n\tvertex_id\x18\x02 \x01(\t\x12\x0f\n\x07subtask\x18\x03 \x01(\x05\"\xa5\x04\n\x12TaskManagerMessage\x12\r\n\x05token\x18\x01 \x01(\x03\x12\x17\n\x0ftask_manager_id\x18\x02 \x01(\t\x12)\n\x08register\x18\x03 \x01(\x0b\x32\x15.lockgate.v1.RegisterH\x00\x12+\n\theartbeat\x18\x04 \x01(\x0b\x32\x16.lockgate.v1.HeartbeatH\x00\x12,\n\x06report\x18\x05 \x01(\x0b\x32\x1a.lockgate.v1.SubtaskReportH\x00\x12\x39\n\x0b\x61\x63knowledge\x18\x06 \x01(\x0b\x32\".lockgate.v1.AcknowledgeCheckpointH\x00\x12\x31\n\x07\x64\x65\x63line\x18\x07 \x01(\x0b\x32\x1e.lockgate.v1.DeclineCheckpointH\x00\x12\x35\n\tcommitted\x18\x08 \x01(\x0b\x32 .lockgate.v1.CheckpointCommittedH\x00\x12/\n\x06splits\x18\t \x01(\x0b\x32\x1d.lockgate.v1.SplitsDiscoveredH\x00\x12\x30\n\x0c\x66irst_record\x18\n \x01(\x0b\x32\x18.lockgate.v1.FirstRecordH\x00\x12(\n\x04gone\x18\x0b \x01(\x0b\x32\x18.lockgate.v1.AttemptGoneH\x00\x12\'\n\x07goodbye\x18\x14 \x01(\x0b\x32\x14.lockgate.v1.GoodbyeH\x00\x42\x06\n\x04\x62ody\"\xb9\x04\n\x12\x43oordinatorMessage\x12\r\n\x05token\x18\x01 \x01(\x03\x12-\n\nregistered\x18\x02 \x01(\x0b\x32\x17.lockgate.v1.RegisteredH\x00\x12+\n\theartbeat\x18\x03 \x01(\x0b\x32\x16.lockgate.v1.HeartbeatH\x00\x12%\n\x06\x64\x65ploy\x18\x04 \x01(\x0b\x32\x13.lockgate.v1.DeployH\x00\x12,\n\x06\x63\x61ncel\x18\x05 \x01(\x0b\x32\x1a.lockgate.v1.CancelAttemptH\x00\x12\x31\n\x07trigger\x18\x06 \x01(\x0b\x32\x1e.lockgate.v1.TriggerCheckpointH\x00\x12\x39\n\x08\x63omplete\x18\x07 \x01(\x0b\x32%.lockgate.v1.NotifyCheckpointCompleteH\x00\x12\x37\n\x07\x61\x62orted\x18\x08 \x01(\x0b\x32$.lockgate.v1.NotifyCheckpointAbortedH\x00\x12/\n\x08\x64iscover\x18\t \x01(\x0b\x32\x1b.lockgate.v1.DiscoverSplitsH\x00\x12+\n\x06\x61ssign\x18\n \x01(\x0b\x32\x19.lockgate.v1.AssignSplitsH\x00\x12*\n\x07prepare\x18\x0b \x01(\x0b\x32\x17.lockgate.v1.PrepareJobH\x00\x12*\n\x05\x64rain\x18\x15 \x01(\x0b\x32\x19.lockgate.v1.DrainSourcesH\x00\x42\x06\n\x04\x62ody\"i\n\x08Register\x12\x18\n\x10\x65xchange_address\x18\x01 \x01(\t\x12\r\n\x05slots\x18\x02 \x01(\x05\x12\x0b\n\x03pid\x18\x03 \x01(\x05\x12\'\n\x07running\x18\x04 \x03(\x0b\x32\x16.lockgate.v1.AttemptId\"\t\n\x07Goodbye\"+\n\nRegistered\x12\x1d\n\x15heartbeat_interval_ms\x18\x01 \x01(\x03\"\xbc\x01\n\x0fSubtaskCounters\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12/\n\x08\x63ounters\x18\x02 \x03(\x0b\x32\x1d.lockgate.v1.OperatorCounters\x12*\n\x06\x65\x66\x66ort\x18\x1e \x01(\x0b\x32\x1a.lockgate.v1.SubtaskEffort\x12\x0f\n\x07\x61t_work\x18< \x01(\t\x12\x12\n\nat_work_ms\x18= \x01(\x03\"k\n\rSubtaskEffort\x12\x0f\n\x07\x62usy_us\x18\x01 \x01(\x03\x12\x0f\n\x07\x62\x61tches\x18\x02 \x01(\x03\x12\x0f\n\x07records\x18\x03 \x01(\x03\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03\x12\x13\n\x0bquickest_us\x18\x05 \x01(\x03\"M\n\tHeartbeat\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12.\n\x08\x63ounters\x18\x02 \x03(\x0b\x32\x1c.lockgate.v1.SubtaskCounters\"\xc5\x01\n\rSubtaskReport\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12(\n\x05phase\x18\x02 \x01(\x0e\x32\x19.lockgate.v1.SubtaskPhase\x12(\n\x05\x63\x61use\x18\x03 \x01(\x0e\x32\x19.lockgate.v1.FailureCause\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12(\n\x05place\x18< \x01(\x0b\x32\x19.lockgate.v1.FailurePlace\"G\n\x0b\x46irstRecord\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12\x0f\n\x07unix_us\x18\x02 \x01(\x03\"\xc2\x01\n\x10SplitsDiscovered\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x11\n\tvertex_id\x18\x02 \x01(\t\x12\'\n\x06splits\x18\x03 \x03(\x0b\x32\x17.lockgate.v1.SplitState\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12(\n\x05\x63\x61use\x18\x06 \x01(\x0e\x32\x19.lockgate.v1.FailureCause\"6\n\x0b\x41ttemptGone\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\"\xba\x01\n\x15\x41\x63knowledgeCheckpoint\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\x12(\n\x05state\x18\x03 \x01(\x0b\x32\x19.lockgate.v1.SubtaskState\x12\x0f\n\x07sync_us\x18\x04 \x01(\x03\x12\x10\n\x08\x61sync_ms\x18\x05 \x01(\x03\x12\x14\n\x0c\x61lignment_ms\x18\x06 \x01(\x03\"\x8d\x01\n\x11\x44\x65\x63lineCheckpoint\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12(\n\x05\x63\x61use\x18\x04 \x01(\x0e\x32\x19.lockgate.v1.DeclineCause\"U\n\x13\x43heckpointCommitted\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\"b\n\tPlacement\x12\x11\n\tvertex_id\x18\x01 \x01(\t\x12\x0f\n\x07subtask\x18\x02 \x01(\x05\x12\x17\n\x0ftask_manager_id\x18\x03 \x01(\t\x12\x18\n\x10\x65xchange_address\x18\x04 \x01(\t\"\xed\x01\n\x06\x44\x65ploy\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12$\n\x05graph\x18\x02 \x01(\x0b\x32\x15.lockgate.v1.JobGraph\x12*\n\nplacements\x18\x03 \x03(\x0b\x32\x16.lockgate.v1.Placement\x12*\n\x07restore\x18\x04 \x03(\x0b\x32\x19.lockgate.v1.SubtaskState\x12\x1e\n\x16restored_checkpoint_id\x18\x05 \x01(\x03\x12\x1c\n\x14\x63heckpoint_directory\x18\x06 \x01(\t\"j\n\nPrepareJob\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12$\n\x05graph\x18\x02 \x01(\x0b\x32\x15.lockgate.v1.JobGraph\x12\r\n\x05slots\x18\x03 \x01(\x05\"H\n\rCancelAttempt\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x0e\n\x06reason\x18\x02 \x01(\t\"7\n\x0c\x44rainSources\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\"\xd4\x01\n\x11TriggerCheckpoint\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\x12)\n\x04kind\x18\x03 \x01(\x0e\x32\x1b.lockgate.v1.CheckpointKind\x12\x10\n\x08terminal\x18\x04 \x01(\x08\x12\x19\n\x11triggered_unix_ms\x18\x05 \x01(\x03\x12\x14\n\x0c\x63ompleted_id\x18\n \x01(\x03\x12\x11\n\tunaligned\x18\x14 \x01(\x08\"Z\n\x18NotifyCheckpointComplete\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\"i\n\x17NotifyCheckpointAborted\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\"[\n\x0e\x44iscoverSplits\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.AttemptId\x12\x11\n\tvertex_id\x18\x02 \x01(\t\x12\r\n\x05known\x18\x03 \x03(\t\"r\n\x0c\x41ssignSplits\x12\'\n\x07subtask\x18\x01 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12\'\n\x06splits\x18\x02 \x03(\x0b\x32\x17.lockgate.v1.SplitState\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08*\x83\x01\n\x0cSubtaskPhase\x12\x1d\n\x19SUBTASK_PHASE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSUBTASK_RUNNING\x10\x01\x12\x15\n\x11SUBTASK_EXHAUSTED\x10\x02\x12\x12\n\x0eSUBTASK_FAILED\x10\x03\x12\x14\n\x10SUBTASK_CANCELED\x10\x04*A\n\x0c\x44\x65\x63lineCause\x12\x1d\n\x19\x44\x45\x43LINE_CAUSE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTORAGE_FAILED\x10\x01\x32\x61\n\x0e\x43ontrolService\x12O\n\x07\x43onnect\x12\x1f.lockgate.v1.TaskManagerMessage\x1a\x1f.lockgate.v1.CoordinatorMessage(\x01\x30\x01\x32P\n\rFollowService\x12?\n\x06\x46ollow\x12\x1a.lockgate.v1.FollowRequest\x1a\x17.lockgate.v1.LeaderBeat0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lockgate_proto.v1.control_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SUBTASKPHASE']._serialized_start=4205
-  _globals['_SUBTASKPHASE']._serialized_end=4336
-  _globals['_DECLINECAUSE']._serialized_start=4338
-  _globals['_DECLINECAUSE']._serialized_end=4403
+  _globals['_SUBTASKPHASE']._serialized_start=4242
+  _globals['_SUBTASKPHASE']._serialized_end=4373
+  _globals['_DECLINECAUSE']._serialized_start=4375
+  _globals['_DECLINECAUSE']._serialized_end=4440
   _globals['_FOLLOWREQUEST']._serialized_start=148
   _globals['_FOLLOWREQUEST']._serialized_end=202
   _globals['_LEADERBEAT']._serialized_start=204
@@ -57,47 +57,47 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTERED']._serialized_start=1669
   _globals['_REGISTERED']._serialized_end=1712
   _globals['_SUBTASKCOUNTERS']._serialized_start=1715
-  _globals['_SUBTASKCOUNTERS']._serialized_end=1866
-  _globals['_SUBTASKEFFORT']._serialized_start=1868
-  _globals['_SUBTASKEFFORT']._serialized_end=1975
-  _globals['_HEARTBEAT']._serialized_start=1977
-  _globals['_HEARTBEAT']._serialized_end=2054
-  _globals['_SUBTASKREPORT']._serialized_start=2057
-  _globals['_SUBTASKREPORT']._serialized_end=2254
-  _globals['_FIRSTRECORD']._serialized_start=2256
-  _globals['_FIRSTRECORD']._serialized_end=2327
-  _globals['_SPLITSDISCOVERED']._serialized_start=2330
-  _globals['_SPLITSDISCOVERED']._serialized_end=2524
-  _globals['_ATTEMPTGONE']._serialized_start=2526
-  _globals['_ATTEMPTGONE']._serialized_end=2580
-  _globals['_ACKNOWLEDGECHECKPOINT']._serialized_start=2583
-  _globals['_ACKNOWLEDGECHECKPOINT']._serialized_end=2769
-  _globals['_DECLINECHECKPOINT']._serialized_start=2772
-  _globals['_DECLINECHECKPOINT']._serialized_end=2913
-  _globals['_CHECKPOINTCOMMITTED']._serialized_start=2915
-  _globals['_CHECKPOINTCOMMITTED']._serialized_end=3000
-  _globals['_PLACEMENT']._serialized_start=3002
-  _globals['_PLACEMENT']._serialized_end=3100
-  _globals['_DEPLOY']._serialized_start=3103
-  _globals['_DEPLOY']._serialized_end=3340
-  _globals['_PREPAREJOB']._serialized_start=3342
-  _globals['_PREPAREJOB']._serialized_end=3448
-  _globals['_CANCELATTEMPT']._serialized_start=3450
-  _globals['_CANCELATTEMPT']._serialized_end=3522
-  _globals['_DRAINSOURCES']._serialized_start=3524
-  _globals['_DRAINSOURCES']._serialized_end=3579
-  _globals['_TRIGGERCHECKPOINT']._serialized_start=3582
-  _globals['_TRIGGERCHECKPOINT']._serialized_end=3794
-  _globals['_NOTIFYCHECKPOINTCOMPLETE']._serialized_start=3796
-  _globals['_NOTIFYCHECKPOINTCOMPLETE']._serialized_end=3886
-  _globals['_NOTIFYCHECKPOINTABORTED']._serialized_start=3888
-  _globals['_NOTIFYCHECKPOINTABORTED']._serialized_end=3993
-  _globals['_DISCOVERSPLITS']._serialized_start=3995
-  _globals['_DISCOVERSPLITS']._serialized_end=4086
-  _globals['_ASSIGNSPLITS']._serialized_start=4088
-  _globals['_ASSIGNSPLITS']._serialized_end=4202
-  _globals['_CONTROLSERVICE']._serialized_start=4405
-  _globals['_CONTROLSERVICE']._serialized_end=4502
-  _globals['_FOLLOWSERVICE']._serialized_start=4504
-  _globals['_FOLLOWSERVICE']._serialized_end=4584
+  _globals['_SUBTASKCOUNTERS']._serialized_end=1903
+  _globals['_SUBTASKEFFORT']._serialized_start=1905
+  _globals['_SUBTASKEFFORT']._serialized_end=2012
+  _globals['_HEARTBEAT']._serialized_start=2014
+  _globals['_HEARTBEAT']._serialized_end=2091
+  _globals['_SUBTASKREPORT']._serialized_start=2094
+  _globals['_SUBTASKREPORT']._serialized_end=2291
+  _globals['_FIRSTRECORD']._serialized_start=2293
+  _globals['_FIRSTRECORD']._serialized_end=2364
+  _globals['_SPLITSDISCOVERED']._serialized_start=2367
+  _globals['_SPLITSDISCOVERED']._serialized_end=2561
+  _globals['_ATTEMPTGONE']._serialized_start=2563
+  _globals['_ATTEMPTGONE']._serialized_end=2617
+  _globals['_ACKNOWLEDGECHECKPOINT']._serialized_start=2620
+  _globals['_ACKNOWLEDGECHECKPOINT']._serialized_end=2806
+  _globals['_DECLINECHECKPOINT']._serialized_start=2809
+  _globals['_DECLINECHECKPOINT']._serialized_end=2950
+  _globals['_CHECKPOINTCOMMITTED']._serialized_start=2952
+  _globals['_CHECKPOINTCOMMITTED']._serialized_end=3037
+  _globals['_PLACEMENT']._serialized_start=3039
+  _globals['_PLACEMENT']._serialized_end=3137
+  _globals['_DEPLOY']._serialized_start=3140
+  _globals['_DEPLOY']._serialized_end=3377
+  _globals['_PREPAREJOB']._serialized_start=3379
+  _globals['_PREPAREJOB']._serialized_end=3485
+  _globals['_CANCELATTEMPT']._serialized_start=3487
+  _globals['_CANCELATTEMPT']._serialized_end=3559
+  _globals['_DRAINSOURCES']._serialized_start=3561
+  _globals['_DRAINSOURCES']._serialized_end=3616
+  _globals['_TRIGGERCHECKPOINT']._serialized_start=3619
+  _globals['_TRIGGERCHECKPOINT']._serialized_end=3831
+  _globals['_NOTIFYCHECKPOINTCOMPLETE']._serialized_start=3833
+  _globals['_NOTIFYCHECKPOINTCOMPLETE']._serialized_end=3923
+  _globals['_NOTIFYCHECKPOINTABORTED']._serialized_start=3925
+  _globals['_NOTIFYCHECKPOINTABORTED']._serialized_end=4030
+  _globals['_DISCOVERSPLITS']._serialized_start=4032
+  _globals['_DISCOVERSPLITS']._serialized_end=4123
+  _globals['_ASSIGNSPLITS']._serialized_start=4125
+  _globals['_ASSIGNSPLITS']._serialized_end=4239
+  _globals['_CONTROLSERVICE']._serialized_start=4442
+  _globals['_CONTROLSERVICE']._serialized_end=4539
+  _globals['_FOLLOWSERVICE']._serialized_start=4541
+  _globals['_FOLLOWSERVICE']._serialized_end=4621
 # @@protoc_insertion_point(module_scope)

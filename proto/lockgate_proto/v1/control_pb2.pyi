@@ -147,14 +147,18 @@ class Registered(_message.Message):
     def __init__(self, heartbeat_interval_ms: _Optional[int] = ...) -> None: ...
 
 class SubtaskCounters(_message.Message):
-    __slots__ = ("subtask", "counters", "effort")
+    __slots__ = ("subtask", "counters", "effort", "at_work", "at_work_ms")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     EFFORT_FIELD_NUMBER: _ClassVar[int]
+    AT_WORK_FIELD_NUMBER: _ClassVar[int]
+    AT_WORK_MS_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     counters: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.OperatorCounters]
     effort: SubtaskEffort
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ..., effort: _Optional[_Union[SubtaskEffort, _Mapping]] = ...) -> None: ...
+    at_work: str
+    at_work_ms: int
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ..., effort: _Optional[_Union[SubtaskEffort, _Mapping]] = ..., at_work: _Optional[str] = ..., at_work_ms: _Optional[int] = ...) -> None: ...
 
 class SubtaskEffort(_message.Message):
     __slots__ = ("busy_us", "batches", "records", "size_bytes", "quickest_us")

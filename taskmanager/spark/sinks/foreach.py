@@ -23,7 +23,8 @@ from pyspark.errors import PySparkException
 from taskmanager.spark.errors import LASTING, explained, lost_session, on_data, sentence
 from taskmanager.spark.sinks.transaction import Pending, RowsPending, Sink, SinkContext, restored_rows
 from taskmanager.spark.sinks.turns import TURNS
-from taskmanager.task.program import DataError, UserCodeFailed
+from taskmanager.spark.user_code import may_be_ended
+from taskmanager.task.program import Canceled, DataError, UserCodeFailed
 
 
 class FunctionFailed(UserCodeFailed):
@@ -83,8 +84,9 @@ class ForeachBatchSink(Sink):
         with TURNS.take(self.context), explained(where, on_records=True):
             frame = self._to_frame(table.combine_chunks())
             try:
-                self._function(frame, checkpoint_id)
-            except Py4JError:
+                with may_be_ended():
+                    self._function(frame, checkpoint_id)
+            except (Py4JError, Canceled):
                 raise
             except PySparkException as error:
                 if lost_session(error):

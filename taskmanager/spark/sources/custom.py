@@ -17,6 +17,7 @@ from taskmanager.spark.chain import loaded
 from taskmanager.spark.errors import LASTING, explained
 from taskmanager.spark.leaf import Form, LeafSpec
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
+from taskmanager.spark.user_code import may_be_ended
 from taskmanager.spark.valid_text import require_valid
 from taskmanager.task.program import DataError, Exhausted, Idle, ProgramError, UserCodeFailed, UserError
 
@@ -215,7 +216,8 @@ def discover(source: PythonSource, known: Sequence[str], where: str) -> tuple[tu
 def blamed(where: str, method: str) -> Iterator[None]:
     """Turns what the author's code raises into ConnectorFailed, or DataError where it was at work on records."""
     try:
-        yield
+        with may_be_ended():
+            yield
     except ProgramError:
         raise
     except Exception as error:

@@ -31,6 +31,7 @@ from lockgate_proto.messages import (
 )
 
 from taskmanager.task.program import (
+    AtWork,
     Batch,
     Canceled,
     Emission,
@@ -184,6 +185,10 @@ class FakeProgram:
         return Batch()
 
     def place(self) -> None:
+        return None
+
+    def at_work(self) -> AtWork | None:
+        """See SubtaskProgram."""
         return None
 
     def wakes_at(self) -> int | None:

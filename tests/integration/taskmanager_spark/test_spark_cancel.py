@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_proto.messages import AttemptId, PythonTransform, SubtaskId
+from pyspark import cloudpickle
 
 from taskmanager.spark import session as sessions
 from taskmanager.spark.engine import EngineError, SparkEngine
-from taskmanager.task.program import Canceled
+from taskmanager.task.program import Canceled, ProgramContext
 
 from .graphs import WORDS, graph, sql, text, vertex
 
@@ -59,6 +61,44 @@ def test_cancel_interrupts_the_running_job(engine: SparkEngine, job: Callable[..
     other = job(graph(vertex("v", text(tmp_path / "f"), WORDS)))
     other.to_end()
     assert other.programs["v", 0].counters()[1].records_out == 1
+
+
+def test_a_planning_function_without_end_is_ended_and_named(
+    engine: SparkEngine, job: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "f").write_text("x\n")
+
+    def endless(frame: Any) -> Any:
+        while frame is not None:
+            pass
+
+    run = job(graph(vertex("v", text(tmp_path / "f"), PythonTransform(cloudpickle.dumps(endless)))), start=False)
+    program = engine.build(ProgramContext(SubtaskId(AttemptId("job", "run", 1), "v", 0), run.graph, run.directory))
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            program.open()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work, name="subtask", daemon=True)
+    thread.start()
+    pause = threading.Event()
+    for _ in range(600):
+        at_work = program.at_work()
+        if at_work is not None and "operator 'v1'" in at_work.what:
+            break
+        pause.wait(0.1)
+    assert at_work is not None
+    for _ in range(60):
+        program.cancel()
+        thread.join(0.5)
+        if not thread.is_alive():
+            break
+    assert not thread.is_alive()
+    assert [type(one) for one in failures] == [Canceled]
+    program.close()
 
 
 def test_no_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

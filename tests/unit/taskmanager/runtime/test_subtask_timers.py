@@ -12,7 +12,7 @@ from lockgate_proto.messages import AttemptId, EndOfInput, JobGraph, SubtaskId, 
 
 from taskmanager.exchange.elements import ChannelId, Element
 from taskmanager.runtime.subtask_task import SubtaskTask
-from taskmanager.task.program import Batch, ProgramContext
+from taskmanager.task.program import AtWork, Batch, ProgramContext
 
 WAIT_S = 60.0
 
@@ -39,6 +39,10 @@ class Alarmed:
         return Batch()
 
     def place(self) -> None:
+        return None
+
+    def at_work(self) -> AtWork | None:
+        """See SubtaskProgram."""
         return None
 
     def wakes_at(self) -> int | None:
