@@ -19,13 +19,14 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from taskmanager.spark import connect, event_time
+from taskmanager.spark.actions import refused
 from taskmanager.spark.errors import explained, lost_session, sentence
 from taskmanager.spark.leaf import DataFrame
 from taskmanager.spark.passable import key_refusal
 from taskmanager.spark.session import is_connect
 from taskmanager.spark.user_code import may_be_ended
 from taskmanager.state.layout import EVENT_MICROS, EVENT_TIME, HASH
-from taskmanager.task.program import Canceled, UserCodeFailed, UserError
+from taskmanager.task.program import ProgramError, UserCodeFailed, UserError
 
 INPUT_VIEW = "input"
 
@@ -171,9 +172,9 @@ def _sql(frame: DataFrame, query: str, where: str) -> DataFrame:
 def _python(frame: DataFrame, function: Callable[..., Any], where: str) -> DataFrame:
     with explained(where, frame.columns):
         try:
-            with may_be_ended():
+            with refused(frame, where), may_be_ended():
                 result = function(frame)
-        except (Py4JError, Canceled):
+        except (Py4JError, ProgramError):
             raise
         except PySparkException as error:
             if lost_session(error):

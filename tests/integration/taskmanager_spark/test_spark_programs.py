@@ -470,6 +470,62 @@ def test_what_a_python_function_raises_over_records_may_pass_or_not(job: Job, tm
         run.close()
 
 
+def empty_is_nothing(frame: Any) -> Any:
+    return frame.filter("false") if frame.isEmpty() else frame
+
+
+def counted(frame: Any) -> Any:
+    frame.createOrReplaceTempView("mine")
+    return frame if frame.sparkSession.sql("SELECT count(*) AS n FROM mine").collect()[0].n else frame.filter("false")
+
+
+def caught(frame: Any) -> Any:
+    try:
+        frame.selectExpr("value AS v").toPandas()
+    except Exception:
+        return frame
+    return frame.filter("false")
+
+
+def written(frame: Any) -> Any:
+    frame.write.mode("overwrite").parquet("nowhere")
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("function", "action"),
+    [
+        (empty_is_nothing, "isEmpty()"),
+        (counted, "collect()"),
+        (caught, "toPandas()"),
+        (written, "write"),
+    ],
+)
+def test_an_action_in_a_planning_function_is_refused(
+    job: Job, tmp_path: Path, function: Callable[[Any], Any], action: str
+) -> None:
+    (tmp_path / "f").write_text("a\n")
+    by_value = PythonTransform(cloudpickle.dumps(function))
+    message = failing(job, graph(vertex("v", text(tmp_path / "f"), by_value)))
+    assert message.startswith("operator 'v1': the function of a transform makes a plan")
+    assert f"cannot use {action}" in message
+
+
+def test_an_action_on_another_frame_is_the_authors_own_affair(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\nb\n")
+    (tmp_path / "words").write_text("b\n")
+    path = str(tmp_path / "words")
+
+    def looked_up(frame: Any) -> Any:
+        (found,) = frame.sparkSession.read.text(path).collect()
+        return frame.filter(f"value <> '{found.value}'")
+
+    run = job(graph(vertex("v", text(tmp_path / "f"), PythonTransform(cloudpickle.dumps(looked_up)))))
+    run.to_end()
+    counters = run.programs["v", 0].counters()[1]
+    assert (counters.records_in, counters.records_out) == (2, 1)
+
+
 def test_a_planning_function_that_is_wrong_is_a_user_error(job: Job, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\nx\n")
     bad = PythonTransform(cloudpickle.dumps(lambda frame: frame.nope()))
