@@ -76,7 +76,9 @@ def _serve(settings: TaskManagerSettings, start: Start) -> int:
     try:
         engine.warm_up()
         gc.freeze()  # what is here now stays; a full collection of it takes 40 ms, in the middle of a batch
-        _take_part(TaskManager(settings, engine), engine, settings, start.over())
+        manager = TaskManager(settings, engine)
+        manager.on_failure = engine.suspect
+        _take_part(manager, engine, settings, start.over())
     finally:
         engine.close()
     return 0

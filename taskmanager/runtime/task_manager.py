@@ -8,7 +8,14 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from lockgate_proto.messages import LeaderRecord, PrepareJob, Register
+from lockgate_proto.messages import (
+    FailureCause,
+    LeaderRecord,
+    PrepareJob,
+    Register,
+    SubtaskPhase,
+    SubtaskReport,
+)
 
 from taskmanager.exchange.fencing import TokenFence
 from taskmanager.exchange.peers import PeerChannels
@@ -29,6 +36,7 @@ class TaskManager:
 
     def __init__(self, settings: TaskManagerSettings, factory: ProgramFactory) -> None:
         self.on_prepare: Callable[[PrepareJob], None] = lambda _job: None  # fast, on the control client's thread
+        self.on_failure: Callable[[], None] = lambda: None  # fast: a subtask has failed here, and not by its peers
         self.id = settings.task_manager_id or f"tm-{uuid.uuid4().hex[:8]}"
         self.exchange_address = ""
         self.fence = TokenFence()
@@ -84,6 +92,9 @@ class TaskManager:
 
     def _report(self, body: Any) -> None:
         self._control.send(body)
+        is_failure = isinstance(body, SubtaskReport) and body.phase is SubtaskPhase.SUBTASK_FAILED
+        if is_failure and body.cause is not FailureCause.PEER_LOST:
+            self.on_failure()
 
 
 def _advertised(advertise: str, bound: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -50,6 +51,7 @@ from taskmanager.spark.connect import watch_over
 from taskmanager.spark.errors import EngineError, explained
 from taskmanager.spark.event_time import observes
 from taskmanager.spark.executors import Executors
+from taskmanager.spark.health import Health
 from taskmanager.spark.jobs import Jobs, description
 from taskmanager.spark.join_head import JoinHead
 from taskmanager.spark.keyed import process
@@ -127,6 +129,7 @@ class SparkEngine:
         self._is_local = sessions.is_local(master or "local")
         self._server = watch_over(self._session, master) if sessions.is_connect(self._session) else None
         self._executors = None if self._is_local or self._server else Executors(self._session)
+        self._health = Health(self._session) if self._server is None else None
         self._warm_jobs = Jobs(self._session, "lockgate:warm-up", "warm-up of the task manager")
         self._slots = SlotFolder(work_dir) if self._is_local else None
         self._benches = WorkbenchCache(self._new_bench, runs=max(_KEPT_RUNS, slots))
@@ -163,8 +166,8 @@ class SparkEngine:
     def on_death(self, callback: Callable[[str], None]) -> None:
         """Calls back with a sentence when Spark is lost before `close`: nothing works here from then on.
 
-        That is the end of the JVM, or of the session in a Connect server. A JVM that is cut off from its Spark cluster
-        is as good as dead, and ended.
+        That is the end of the JVM, or of the session in a Connect server. A JVM that is cut off from its Spark cluster,
+        or in which Spark runs no jobs any more, is as good as dead, and ended.
         """
         if self._server is not None:
             self._server.start(callback)
@@ -173,6 +176,8 @@ class SparkEngine:
             return
         if self._executors is not None:
             self._executors.watch(partial(sessions.end, process))
+        if self._health is not None:
+            self._health.watch(partial(_give_up, process))
 
         def wait() -> None:
             status = process.wait()
@@ -181,6 +186,11 @@ class SparkEngine:
                 callback(f"Spark's JVM ended with status {status}{why}")
 
         threading.Thread(target=wait, name="spark-jvm-watch", daemon=True).start()
+
+    def suspect(self) -> None:
+        """A subtask has failed here: it is looked soon whether Spark is to blame."""
+        if self._health is not None:
+            self._health.suspect()
 
     def build(self, context: ProgramContext) -> ChainProgram:
         """See ProgramFactory."""
@@ -236,6 +246,8 @@ class SparkEngine:
         self._closed = True
         if self._executors is not None:
             self._executors.close()
+        if self._health is not None:
+            self._health.close()
         self._benches.close()
         self._scratch.close()
         if self._server is not None:
@@ -365,6 +377,12 @@ class SparkEngine:
 
     def _new_leaf(self, session: Any, spec: LeafSpec) -> Leaf:
         return TableLeaf(session, spec) if self._slots is None else SlotLeaf(session, spec, self._slots.new_path())
+
+
+def _give_up(process: subprocess.Popen[bytes], why: str) -> None:
+    """At once: until the JVM has ended, slots are offered in which nothing runs."""
+    LOG.critical("%s; its JVM is ended", why)
+    process.kill()
 
 
 def _warm_query(frame: Any) -> Any:
