@@ -58,6 +58,7 @@ from ha.election_messages import (
     Suspended,
     Tick,
     TokenSeen,
+    Unanswering,
     View,
     Viewed,
     WakeAt,
@@ -143,6 +144,7 @@ class LeaderElection:
             ClaimFailed: self._claim_failed,
             LeaderGone: self._leader_gone,
             NotLeading: self._not_leading,
+            Unanswering: self._unanswering,
             Probed: self._probed,
             Challenged: self._was_challenged,
             StepDown: self._step_down,
@@ -323,14 +325,20 @@ class LeaderElection:
             self._consider(self.view, now_ms)
 
     def _not_leading(self, event: NotLeading, now_ms: int) -> None:
+        if now_ms - self._leader_since_ms >= self._timing.not_leading_grace_ms:
+            self._convict(event.token, event.unix_us, Grounds.SAID_SO, now_ms)
+
+    def _unanswering(self, event: Unanswering, now_ms: int) -> None:
+        """Its elector may live, and answer challenges: for those it leads it is as good as gone."""
+        self._convict(event.token, event.unix_us, Grounds.SILENT, now_ms)
+
+    def _convict(self, token: int, unix_us: int, grounds: Grounds, now_ms: int) -> None:
         leader = self.leader
-        if self.phase in HOLDING or leader is None or leader.token != event.token:
+        if self.phase in HOLDING or leader is None or leader.token != token:
             return
         if leader.address == self._me.address:
-            return  # it was this process that answered there
-        if now_ms - self._leader_since_ms < self._timing.not_leading_grace_ms:
-            return
-        self._suspicion.confirm(event.token, event.unix_us, Grounds.SAID_SO)
+            return  # it was this process that was asked there
+        self._suspicion.confirm(token, unix_us, grounds)
         self._reconsider(now_ms)
 
     def _probed(self, event: Probed, now_ms: int) -> None:

@@ -156,6 +156,14 @@ class NotLeading:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswering:
+    """The process at the address of the leader of `token` takes connections, and has answered none for long."""
+
+    token: int
+    unix_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Probed:
     """The TCP probe of the leader of `token` is over."""
 
@@ -216,6 +224,7 @@ Event = (
     | ClaimFailed
     | LeaderGone
     | NotLeading
+    | Unanswering
     | Probed
     | Challenged
     | StepDown

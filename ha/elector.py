@@ -176,6 +176,10 @@ class Elector:
         """
         self._queue.put(m.NotLeading(token, _unix_us()))
 
+    def report_unanswering(self, token: int) -> None:
+        """Evidence: the process at the leader's address takes connections, and has answered none for long."""
+        self._queue.put(m.Unanswering(token, _unix_us()))
+
     def step_down(self, reason: str, token: int = 0) -> None:
         """Gives up leadership: a write was Fenced. Contends again.
 
@@ -331,7 +335,7 @@ class Elector:
 
     def _probe(self, effect: m.Probe) -> None:
         def probe() -> None:
-            self._queue.put(m.Probed(effect.token, _knock(effect.address)))
+            self._queue.put(m.Probed(effect.token, knock(effect.address)))
 
         threading.Thread(target=probe, name=f"leader-probe-{effect.token}", daemon=True).start()
 
@@ -366,7 +370,7 @@ class Elector:
             logger.warning("%s: %s", what, error)
 
 
-def _knock(address: str) -> m.ProbeAnswer:
+def knock(address: str) -> m.ProbeAnswer:
     """Tries a TCP connection to `host:port`."""
     host, _, port = address.rpartition(":")
     try:

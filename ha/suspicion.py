@@ -27,6 +27,7 @@ class Grounds(Enum):
 
     SAID_SO = "the leader said that it does not lead"
     REFUSED = "nothing listens at the leader's address any more"
+    SILENT = "the leader takes connections and answers none"
     UNANSWERED = "the leader did not prove that it lives"
 
 

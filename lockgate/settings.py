@@ -75,7 +75,8 @@ class CoordinatorGroup(_Group):
     id: str = ""
     heartbeat_ms: int = Field(default=500, ge=50)
     heartbeat_timeout_ms: int = Field(default=3000, ge=200)
-    max_watchers: int = Field(default=128, ge=1)
+    max_watchers: int = Field(default=2_000, ge=1)
+    max_task_managers: int = Field(default=2_000, ge=1)
 
 
 class TaskManagerGroup(_Group):
@@ -154,6 +155,7 @@ class Settings(_Group):
             heartbeat_timeout_ms=group.heartbeat_timeout_ms,
             coordinator_id=group.id,
             max_watchers=group.max_watchers,
+            max_task_managers=group.max_task_managers,
         )
 
     def task_manager_settings(self) -> TaskManagerSettings:

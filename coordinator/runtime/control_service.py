@@ -1,69 +1,66 @@
-"""The control stream of every task manager: from gRPC's threads to the dispatcher and back."""
+"""The control stream of every task manager: from its stream to the dispatcher and back."""
 
 from __future__ import annotations
 
-import itertools
+import asyncio
 import logging
-import threading
-from collections.abc import Iterator
 
 import grpc
-from lockgate_proto.messages import CoordinatorMessage, Register, TaskManagerMessage
+from lockgate_proto.codec import MalformedMessage
+from lockgate_proto.messages import (
+    AssignSplits,
+    Deploy,
+    NotifyCheckpointComplete,
+    PrepareJob,
+    Register,
+    TaskManagerMessage,
+)
 
-from coordinator.runtime.dispatcher import GRANT_WAIT_S, Dispatcher
+from coordinator.runtime import faults
+from coordinator.runtime.dispatcher import Dispatcher
 from coordinator.runtime.errors import Refused
+from coordinator.runtime.event_loop import Bell
 from coordinator.runtime.link import Registration, TaskManagerLink
 from coordinator.runtime.register_bounds import register_problem
+from coordinator.runtime.rpc_server import Stream
 from coordinator.runtime.term import LeaderTerm
 
 log = logging.getLogger(__name__)
 
 _REGISTER_WAIT_S = 10.0
 
+_LARGE = (Deploy, PrepareJob, AssignSplits)  # a graph, state handles, splits: the more of them the larger the job
+
 
 class ControlService:
-    """See control.proto. One thread reads each stream, gRPC's own thread writes it."""
+    """See control.proto. Each stream is two coroutines: one reads it, one writes it."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._numbers = itertools.count(1)
-        self._readers: set[threading.Thread] = set()
 
-    def close(self) -> None:
-        """Joins the readers; to be called when the gRPC server has ended every stream."""
-        for thread in list(self._readers):
-            thread.join()
-
-    def Connect(
-        self, requests: Iterator[TaskManagerMessage], context: grpc.ServicerContext
-    ) -> Iterator[CoordinatorMessage]:
+    async def Connect(self, stream: Stream) -> None:
         """Messages for the task manager until either side ends the stream."""
-        term = self._dispatcher.wait_leading(GRANT_WAIT_S)
-        link = TaskManagerLink(context.peer())
-        registered = threading.Event()
-        context.add_callback(lambda: link.close(grpc.StatusCode.CANCELLED, "the stream has ended"))
-        reader = threading.Thread(
-            target=self._read, args=(term, link, requests, registered), name=f"control-reader-{next(self._numbers)}"
-        )
-        self._readers.add(reader)
-        reader.start()
-        if not registered.wait(_REGISTER_WAIT_S):
-            link.close(grpc.StatusCode.DEADLINE_EXCEEDED, f"no Register came within {_REGISTER_WAIT_S:.0f} s")
-        yield from link.outgoing()
+        term = await self._dispatcher.leading(stream.thread)
+        bell = Bell(stream.thread)
+        link = TaskManagerLink(stream.peer, bell.ring)
+        registered = asyncio.Event()
+        reader = asyncio.create_task(self._read(term, link, stream, registered))
+        too_late = asyncio.get_running_loop().call_later(_REGISTER_WAIT_S, _give_up, link, registered)
+        try:
+            await _write(link, stream, bell)
+        finally:
+            too_late.cancel()
+            reader.cancel()
+            link.close(grpc.StatusCode.CANCELLED, "the stream has ended")
+            await asyncio.gather(reader, return_exceptions=True)
         code, reason = link.end or (grpc.StatusCode.CANCELLED, "")
         if code is not grpc.StatusCode.OK:  # which only a good-bye gets
-            context.abort(code, reason)
+            raise Refused(code.name, reason)
 
-    def _read(
-        self,
-        term: LeaderTerm,
-        link: TaskManagerLink,
-        requests: Iterator[TaskManagerMessage],
-        registered: threading.Event,
-    ) -> None:
+    async def _read(self, term: LeaderTerm, link: TaskManagerLink, stream: Stream, registered: asyncio.Event) -> None:
         name = ""
         try:
-            for message in requests:
+            while (message := await stream.receive()) is not None:
                 if not name:
                     name = self._register(term, link, message)
                     registered.set()
@@ -71,16 +68,16 @@ class ControlService:
                     self._received(term, link, name, message)
         except Refused as error:
             link.close(grpc.StatusCode[error.code], str(error))
-        except Exception as error:
-            # grpc raises a bare Exception out of the iterator when the stream breaks: the usual end of a stream
-            log.debug("the stream of %s broke: %r", name or link.peer, error)
+        except MalformedMessage as error:
+            link.close(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except Exception:
+            log.exception("a fault of the coordinator ends the stream of %s", name or link.peer)
         finally:
             registered.set()
             if name:
                 self._dispatcher.tell(term, lambda: term.task_managers.broken(link, name))
             else:
                 link.close(grpc.StatusCode.INVALID_ARGUMENT, "the stream ended before a Register")
-            self._readers.discard(threading.current_thread())
 
     def _register(self, term: LeaderTerm, link: TaskManagerLink, message: TaskManagerMessage) -> str:
         self._check(term, message)
@@ -106,7 +103,25 @@ class ControlService:
         self._dispatcher.tell(term, lambda: term.task_managers.received(link, message))
 
     def _check(self, term: LeaderTerm, message: TaskManagerMessage) -> None:
-        if not isinstance(message, TaskManagerMessage):
-            raise Refused("INVALID_ARGUMENT", getattr(message, "reason", "not a TaskManagerMessage"))
         if message.token > term.token:
             raise self._dispatcher.refuse_token(f"task manager {message.task_manager_id}", message.token, term)
+
+
+async def _write(link: TaskManagerLink, stream: Stream, bell: Bell) -> None:
+    """Sends what the link is given, until it is closed."""
+    while link.end is None:
+        message = link.take()
+        if message is None:
+            await bell.wait()
+            continue
+        notifies = isinstance(message.body, NotifyCheckpointComplete)
+        if notifies:
+            faults.point("before-notify")
+        await stream.send(message, large=isinstance(message.body, _LARGE))
+        if notifies:  # the connection has taken it: it is on its way
+            faults.point("after-notify")
+
+
+def _give_up(link: TaskManagerLink, registered: asyncio.Event) -> None:
+    if not registered.is_set():
+        link.close(grpc.StatusCode.DEADLINE_EXCEEDED, f"no Register came within {_REGISTER_WAIT_S:.0f} s")

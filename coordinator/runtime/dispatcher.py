@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from typing import TypeVar
 
 from lockgate_proto.messages import LeaderRecord
 
 from coordinator.runtime.actor import Actor
 from coordinator.runtime.errors import Busy, NotLeading, Refused
+from coordinator.runtime.event_loop import Bell, LoopThread, settled
 from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.metadata_files import MetadataFiles
 from coordinator.runtime.persistence import Tenure
@@ -69,6 +71,7 @@ class Dispatcher:
         self._changed = threading.Condition()
         self._term: LeaderTerm | None = None
         self._submissions: Submissions | None = None
+        self._bells: set[Bell] = set()  # of coroutines that wait for a term to begin or end
 
     def start(self) -> None:
         """Starts the actor."""
@@ -113,6 +116,8 @@ class Dispatcher:
             former, self._term = self._term, term
             self._submissions = None if term is None else Submissions(term)
             self._changed.notify_all()
+            for bell in self._bells:
+                bell.ring()
         if former is not None:
             former.tenure.over.set()
             self._actor.tell(lambda: former.close(reason))
@@ -143,27 +148,63 @@ class Dispatcher:
                 raise self.not_leading()
             return self._term
 
+    async def leading(self, thread: LoopThread, timeout_s: float = GRANT_WAIT_S) -> LeaderTerm:
+        """As `wait_leading`, for a coroutine."""
+        loop = thread.loop
+        deadline = loop.time() + timeout_s
+        bell = Bell(thread)
+        with self.changing(bell):
+            while (term := self._term) is None:
+                if not await bell.wait(deadline - loop.time()):
+                    raise self.not_leading()
+        return term
+
+    async def over(self, term: LeaderTerm, bell: Bell, timeout_s: float) -> bool:
+        """Waits for the end of a term; True when it is over. bell: one that is `changing`."""
+        if self._term is term:
+            await bell.wait(timeout_s)
+        return self._term is not term
+
+    @contextmanager
+    def changing(self, bell: Bell) -> Iterator[None]:
+        """Rings the bell at every beginning and end of a term, for as long as the block runs."""
+        with self._changed:
+            self._bells.add(bell)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._bells.discard(bell)
+
+    async def recovered(self, thread: LoopThread) -> None:
+        """As `wait_recovered`, for a coroutine."""
+        term = await self.leading(thread, self._grant_wait_s())
+        try:
+            await settled(term.jobs_known, thread, RECOVERY_WAIT_S)
+        except TimeoutError:
+            raise Busy("the new leader is still reading the jobs; try again") from None
+
+    async def called(self, call: Callable[[LeaderTerm], T], thread: LoopThread) -> T:
+        """As `call`, for a coroutine."""
+        answer = self._actor.ask(lambda: call(self._present()))
+        try:
+            return await settled(answer, thread, _ANSWER_S)
+        except TimeoutError:
+            answer.cancel()
+            raise _stuck() from None
+
+    def _grant_wait_s(self) -> float:
+        """A caller may have seen this process become the leader before it knows so itself; a standby sends him on."""
+        leader = self._leader()
+        return GRANT_WAIT_S if leader is None or leader.address == self._shared.address else 0.0
+
     def wait_recovered(self) -> None:
         """Waits a moment for a new leader to have read its jobs. Raises NotLeading, Busy, Stopped."""
-        term = self._term
-        if term is None:
-            raise self.not_leading()
+        term = self.wait_leading(self._grant_wait_s())
         try:
             term.jobs_known.result(RECOVERY_WAIT_S)
         except FutureTimeout:
             raise Busy("the new leader is still reading the jobs; try again") from None
-
-    def wait_over(self, term: LeaderTerm, timeout_s: float) -> bool:
-        """Waits for the end of a term or a `wake`; True when it is over."""
-        with self._changed:
-            if self._term is term:
-                self._changed.wait(timeout_s)
-            return self._term is not term
-
-    def wake(self) -> None:
-        """Lets everybody in `wait_over` look around."""
-        with self._changed:
-            self._changed.notify_all()
 
     def refuse_token(self, who: str, token: int, term: LeaderTerm) -> Refused:
         """What to answer `who`, a peer that names a token above the term's. ZooKeeper is asked who is right."""
@@ -225,4 +266,8 @@ def _wait(answer: Future[T]) -> T:
         return answer.result(_ANSWER_S)
     except FutureTimeout:
         answer.cancel()
-        raise Busy(f"the leader did not answer within {_ANSWER_S:.0f} s; try again") from None
+        raise _stuck() from None
+
+
+def _stuck() -> Busy:
+    return Busy(f"the leader did not answer within {_ANSWER_S:.0f} s; try again")

@@ -5,20 +5,30 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lockgate_proto.messages import FollowRequest, LeaderBeat, LeaderRecord
 from lockgate_proto.rpc import call
 from lockgate_proto.security import Credentials
 
-from coordinator.runtime.dispatcher import GRANT_WAIT_S, Dispatcher
+from coordinator.runtime.dispatcher import Dispatcher
+from coordinator.runtime.event_loop import Bell
+from coordinator.runtime.rpc_server import Stream
 from coordinator.runtime.settings import CoordinatorSettings
+from ha.election_messages import ProbeAnswer
+from ha.elector import knock
 
 log = logging.getLogger(__name__)
 
 _SILENT_BEATS = 3  # a doubt, no more: the leader is asked by way of ZooKeeper before it loses its place
 _PAUSE_S = 0.1  # between two looks at a leader that does not answer
+ANSWER_S = 2.0  # for one question to a leader that does not beat
+SILENT_S = 10.0  # without any answer, after which it is replaced; its own watchdog takes as long
+_LOOK_S = 3.0  # what one look without an answer may count for
+_NO_ANSWER = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 _TELL_S = 1.0  # for one try to tell a leader that it was replaced
 _TELL_AGAIN_S = 2.0
 _TELLS = 60  # it may be cut off from this process, too, for a while
@@ -32,19 +42,18 @@ class FollowService:
         self._coordinator_id = coordinator_id
         self._heartbeat_s = heartbeat_ms / 1000
 
-    def Follow(self, request: FollowRequest, context: grpc.ServicerContext) -> Iterator[LeaderBeat]:
+    async def Follow(self, request: FollowRequest, stream: Stream) -> None:
         """Beats until the term or the stream ends; the last one says that it is over."""
-        term = self._dispatcher.wait_leading(GRANT_WAIT_S)
+        term = await self._dispatcher.leading(stream.thread)
         if request.token > term.token:
             raise self._dispatcher.refuse_token(f"coordinator {request.coordinator_id}", request.token, term)
-        context.add_callback(self._dispatcher.wake)
         log.info("%s follows this leader", request.coordinator_id)
-        yield LeaderBeat(term.token, True, self._coordinator_id)
-        while not self._dispatcher.wait_over(term, self._heartbeat_s):
-            if not context.is_active():
-                return
-            yield LeaderBeat(term.token, True, self._coordinator_id)
-        yield LeaderBeat(term.token, False, self._coordinator_id)
+        bell = Bell(stream.thread)
+        with self._dispatcher.changing(bell):
+            await stream.send(LeaderBeat(term.token, True, self._coordinator_id))
+            while not await self._dispatcher.over(term, bell, self._heartbeat_s):
+                await stream.send(LeaderBeat(term.token, True, self._coordinator_id))
+        await stream.send(LeaderBeat(term.token, False, self._coordinator_id))
 
 
 class Follower:
@@ -56,13 +65,16 @@ class Follower:
         coordinator_id: str,
         gone: Callable[[int], None],
         not_leading: Callable[[int], None],
+        unanswering: Callable[[int], None],
     ) -> None:
-        """gone, not_leading: Elector.report_leader_gone and report_not_leading; both take the leader's token."""
+        """gone, not_leading, unanswering: Elector's report_leader_gone and so on; all take the leader's token."""
         self._credentials: Credentials = settings.credentials
         self._silence_s = _SILENT_BEATS * settings.heartbeat_ms / 1000
         self._coordinator_id = coordinator_id
         self._gone = gone
         self._not_leading = not_leading
+        self._unanswering = unanswering
+        self._silence = (0, 0.0, 0.0)  # token of the leader, seconds for which it gave no answer, when that was counted
         self._changed = threading.Condition()
         self._leader: LeaderRecord | None = None
         self._last: LeaderRecord | None = None  # the leader that was followed last
@@ -128,7 +140,7 @@ class Follower:
         reader = threading.Thread(target=_read, args=(beats, inbox), name="follower-stream")
         reader.start()
         try:
-            while self._heard(leader, inbox):
+            while self._heard(leader, inbox, channel):
                 pass
         finally:
             beats.cancel()
@@ -159,18 +171,25 @@ class Follower:
             if self._ended.wait(_TELL_AGAIN_S):
                 return
 
-    def _heard(self, leader: LeaderRecord, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None]) -> bool:
+    def _heard(
+        self, leader: LeaderRecord, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None], channel: grpc.Channel
+    ) -> bool:
         """Takes the next message, or its absence. False when this stream is of no more use."""
         try:
             message = inbox.get(timeout=self._silence_s)
         except queue.Empty:
             log.warning("the leader %s is silent for %s s", leader.address, self._silence_s)
             self._gone(leader.token)
+            if self._answers(leader, channel):
+                self._answered(leader)
+            else:
+                self._missed(leader)
             return self._leader is leader
         if self._leader is not leader:
             return False
         if isinstance(message, LeaderBeat):
             if message.leading and message.token == leader.token:
+                self._answered(leader)
                 return True
             self._not_leading(leader.token)
             return False
@@ -178,6 +197,40 @@ class Follower:
             self._judge(leader, message)
             return False
         return True
+
+    def _missed(self, leader: LeaderRecord) -> None:
+        """It gave no answer once more: that its port is open only says that there is a process, which may be stuck.
+
+        Counted from the first look, whether or not it has ever beaten. Each look counts for a moment at most: a process
+        that was itself frozen for a while has seen no silence.
+        """
+        now = time.monotonic()
+        token, silent_s, looked_at = self._silence
+        if token != leader.token:
+            silent_s, looked_at = 0.0, now
+        silent_s += min(now - looked_at, _LOOK_S)
+        self._silence = (leader.token, silent_s, now)
+        if silent_s >= SILENT_S and knock(leader.address) is ProbeAnswer.ACCEPTED:
+            log.warning("the leader %s takes connections, and answers none for %.0f s", leader.address, silent_s)
+            self._unanswering(leader.token)
+
+    def _answered(self, leader: LeaderRecord) -> None:
+        self._silence = (leader.token, 0.0, time.monotonic())
+
+    def _answers(self, leader: LeaderRecord, channel: grpc.Channel) -> bool:
+        """Whether it answers a health check in time, whatever it says; or is not followed any more meanwhile."""
+        asked = health_pb2_grpc.HealthStub(channel).Check.future(health_pb2.HealthCheckRequest(), timeout=ANSWER_S)
+        asked.add_done_callback(self._look_up)
+        with self._changed:
+            self._changed.wait_for(lambda: asked.done() or self._leader is not leader)
+        if not asked.done():
+            asked.cancel()
+            return True
+        return asked.code() not in _NO_ANSWER
+
+    def _look_up(self, _answer: object) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _judge(self, leader: LeaderRecord, error: grpc.RpcError) -> None:
         code = error.code()
@@ -189,6 +242,10 @@ class Follower:
             self._refused_by = leader.token
         else:
             self._gone(leader.token)
+        if code in _NO_ANSWER:
+            self._missed(leader)
+        else:
+            self._answered(leader)
 
 
 def _read(beats: Iterator[LeaderBeat], inbox: queue.Queue[LeaderBeat | grpc.RpcError | None]) -> None:

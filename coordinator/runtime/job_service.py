@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -29,9 +28,11 @@ from coordinator.recovery.restore import misfits
 from coordinator.runtime.dispatcher import Dispatcher, writable
 from coordinator.runtime.disposal import dispose
 from coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
+from coordinator.runtime.event_loop import Bell
 from coordinator.runtime.job_keys import check_new, check_request_id
 from coordinator.runtime.job_runner import JobRunner
 from coordinator.runtime.metadata_files import MetadataFiles, graph_checksum, storage_uri
+from coordinator.runtime.rpc_server import Later, Stream, UnaryCall
 from coordinator.runtime.settings import CoordinatorSettings
 from coordinator.runtime.term import LeaderTerm
 from coordinator.runtime.views import no_such_job, status_of
@@ -76,12 +77,10 @@ class JobService:
         self._dispatcher = dispatcher
         self._files = files
         self._cluster = cluster
-        self._max_watchers = settings.max_watchers
-        self._watchers = threading.Semaphore(settings.max_watchers)
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
-    def Submit(self, request: m.SubmitRequest, context: grpc.ServicerContext) -> m.SubmitResponse:
+    def Submit(self, request: m.SubmitRequest, _call: UnaryCall) -> m.SubmitResponse | Later[m.SubmitResponse]:
         """Durable when it returns. The same key with the same graph is the same job, unless its start differs."""
         key, graph = request.job_key, request.graph
         check_new(key)
@@ -103,8 +102,8 @@ class JobService:
             return replace(known, warnings=warnings(graph))
         check, writes = self._check(graph, request), destinations(graph)
         answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data, check, writes))
-        done = _outcome(answer, context, "nobody knows yet whether the job was submitted; submit it again as it is")
-        return replace(done, warnings=warnings(graph))
+        late = "nobody knows yet whether the job was submitted; submit it again as it is"
+        return _outcome(answer, late, lambda done: replace(done, warnings=warnings(graph)))
 
     def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> Callable[[], None]:
         """What can be said at once; returns what takes a look at the storage. Both raise Refused."""
@@ -146,7 +145,7 @@ class JobService:
         if problem:
             raise Refused("INVALID_ARGUMENT", f"cannot start from {restore_from} on this cluster: {problem}")
 
-    def Cancel(self, request: m.CancelRequest, context: grpc.ServicerContext) -> m.CancelResponse:
+    def Cancel(self, request: m.CancelRequest, _call: UnaryCall) -> m.CancelResponse | Later[m.JobState]:
         """Begins the end of the job, which is certain when this returns. One that has ended keeps its final state."""
 
         def cancel(term: LeaderTerm) -> Future[m.JobState] | None:
@@ -158,9 +157,9 @@ class JobService:
         answer = self._dispatcher.call(cancel)
         if answer is None:
             return m.CancelResponse(self._ended(request.job_key).state)
-        return m.CancelResponse(_outcome(answer, context, "the cancel is not certain yet; cancel again"))
+        return _outcome(answer, "the cancel is not certain yet; cancel again", m.CancelResponse)
 
-    def Release(self, request: m.ReleaseRequest, context: grpc.ServicerContext) -> m.ReleaseResponse:
+    def Release(self, request: m.ReleaseRequest, _call: UnaryCall) -> m.ReleaseResponse | Later[m.JobState]:
         """Tries a job again that is held back; durable when this returns. Any other job stays as it is."""
 
         def release(term: LeaderTerm) -> Future[m.JobState] | None:
@@ -172,11 +171,11 @@ class JobService:
         answer = self._dispatcher.call(release)
         if answer is None:
             return m.ReleaseResponse(self._ended(request.job_key).state)
-        return m.ReleaseResponse(_outcome(answer, context, "nobody knows yet whether it is released; release it again"))
+        return _outcome(answer, "nobody knows yet whether it is released; release it again", m.ReleaseResponse)
 
     def TriggerSavepoint(
-        self, request: m.TriggerSavepointRequest, context: grpc.ServicerContext
-    ) -> m.TriggerSavepointResponse:
+        self, request: m.TriggerSavepointRequest, _call: UnaryCall
+    ) -> m.TriggerSavepointResponse | Later[m.CompletedCheckpoint]:
         """Returns when the savepoint is complete. The same request id again is the same savepoint, whoever leads."""
         _check_timeout(request.timeout_ms)
         name = request.request_id
@@ -187,29 +186,29 @@ class JobService:
                 if name in one.request_ids:
                     return m.TriggerSavepointResponse(one)
             raise Refused("FAILED_PRECONDITION", f"job {request.job_key} has ended")
-        return m.TriggerSavepointResponse(_outcome(answer, context, "the savepoint did not complete in time", None))
+        return _outcome(answer, "the savepoint did not complete in time", m.TriggerSavepointResponse, None)
 
-    def Stop(self, request: m.StopRequest, context: grpc.ServicerContext) -> m.StopResponse:
+    def Stop(self, request: m.StopRequest, _call: UnaryCall) -> m.StopResponse | Later[m.CompletedCheckpoint]:
         """Returns when the savepoint is complete; the job's end is certain then, whoever leads next."""
         _check_timeout(request.timeout_ms)
         answer = self._order(request.job_key, lambda runner: runner.stop(request.drain, request.timeout_ms))
         if answer is not None:
             late = "the savepoint is not complete yet; stop again to wait for it"
-            return m.StopResponse(_outcome(answer, context, late, None))
+            return _outcome(answer, late, m.StopResponse, None)
         result = self._result(request.job_key)
         for one in result.retained:
             if one.checkpoint_id == result.stopped_with:
                 return m.StopResponse(one)  # asked again, after a failover perhaps
         raise Refused("FAILED_PRECONDITION", f"job {request.job_key} has ended")
 
-    def Rescale(self, request: m.RescaleRequest, context: grpc.ServicerContext) -> m.RescaleResponse:
+    def Rescale(self, request: m.RescaleRequest, _call: UnaryCall) -> Later[m.RescaleResponse]:
         """Returns when the new parallelism is durable; the job restarts at it, whoever leads next."""
         _check_timeout(request.timeout_ms)
         answer = self._order(request.job_key, lambda runner: runner.rescale(request.parallelism, request.timeout_ms))
         if answer is None:
             self._ended(request.job_key)
             raise Refused("FAILED_PRECONDITION", f"job {request.job_key} has ended")
-        return _outcome(answer, context, "nobody knows yet whether the job is rescaled; ask again", None)
+        return _outcome(answer, "nobody knows yet whether the job is rescaled; ask again", lambda done: done, None)
 
     def _order(self, job_key: str, give: Callable[[JobRunner], Future[T]]) -> Future[T] | None:
         """Gives an order to a job that runs; None where it does not."""
@@ -223,40 +222,40 @@ class JobService:
         return self._dispatcher.call(to_runner)
 
     def DisposeSavepoint(
-        self, request: m.DisposeSavepointRequest, context: grpc.ServicerContext
-    ) -> m.DisposeSavepointResponse:
+        self, request: m.DisposeSavepointRequest, _call: UnaryCall
+    ) -> m.DisposeSavepointResponse | Later[None]:
         """Returns when the savepoint is deleted. One that is gone already is fine."""
         self._dispatcher.wait_recovered()
         key, number = request.job_key, request.checkpoint_id
         retained = None if self._dispatcher.call(lambda term: key in term.jobs) else self._result(key).retained
         answer = self._dispatcher.call(lambda term: dispose(term, key, number, retained))
-        if answer is not None:
-            _outcome(answer, context, "the savepoint may not be deleted yet; dispose of it again")
-        return m.DisposeSavepointResponse()
+        if answer is None:
+            return m.DisposeSavepointResponse()
+        late = "the savepoint may not be deleted yet; dispose of it again"
+        return _outcome(answer, late, lambda _: m.DisposeSavepointResponse())
 
     # -- reads --------------------------------------------------------------------------------------------------------
 
-    def Get(self, request: m.GetRequest, _context: grpc.ServicerContext) -> m.JobStatus:
+    def Get(self, request: m.GetRequest, _call: UnaryCall) -> m.JobStatus:
         """The status of one job, running or ended."""
         self._dispatcher.wait_recovered()
         status = self._dispatcher.call(lambda term: _status(term, request.job_key))
         return self._ended(request.job_key) if status is None else status
 
-    def List(self, _request: m.ListRequest, context: grpc.ServicerContext) -> m.ListResponse:
+    def List(self, _request: m.ListRequest, _call: UnaryCall) -> Later[None]:
         """Every job, oldest submission first."""
         self._dispatcher.wait_recovered()
-        _outcome(self._dispatcher.call(lambda term: term.results_known), context, "the results are still being read")
+        known = self._dispatcher.call(lambda term: term.results_known)
 
         def statuses(term: LeaderTerm) -> list[m.JobStatus]:
             found = {key: status_of(result, self._address) for key, result in term.results.items()}
             found |= {key: runner.status() for key, runner in [*term.ended.items(), *term.jobs.items()]}
             return sorted(found.values(), key=lambda one: (one.submitted_unix_ms, one.job_key))
 
-        return m.ListResponse(tuple(self._dispatcher.call(statuses)))
+        late = "the results are still being read"
+        return _outcome(known, late, lambda _: m.ListResponse(tuple(self._dispatcher.call(statuses))))
 
-    def ListCheckpoints(
-        self, request: m.ListCheckpointsRequest, _context: grpc.ServicerContext
-    ) -> m.ListCheckpointsResponse:
+    def ListCheckpoints(self, request: m.ListCheckpointsRequest, _call: UnaryCall) -> m.ListCheckpointsResponse:
         """Completed checkpoints and savepoints that still exist, newest first."""
 
         def checkpoints(term: LeaderTerm) -> tuple[m.CompletedCheckpoint, ...] | None:
@@ -269,28 +268,18 @@ class JobService:
             found = self._result(request.job_key).retained
         return m.ListCheckpointsResponse(found)
 
-    def Watch(self, request: m.WatchRequest, context: grpc.ServicerContext) -> Iterator[m.JobUpdate]:
+    async def Watch(self, request: m.WatchRequest, stream: Stream) -> None:
         """The status, the kept events, then everything new until the job has ended."""
-        if not self._watchers.acquire(blocking=False):
-            raise Refused(
-                "RESOURCE_EXHAUSTED",
-                f"{self._max_watchers} watches are open, which is the most this coordinator serves (max_watchers)",
-            )
-        try:
-            yield from self._watch(request.job_key, context)
-        finally:
-            self._watchers.release()
-
-    def _watch(self, key: str, context: grpc.ServicerContext) -> Iterator[m.JobUpdate]:
-        self._dispatcher.wait_recovered()
-        found = self._dispatcher.call(lambda term: _watch(term, key))
+        key, thread = request.job_key, stream.thread
+        await self._dispatcher.recovered(thread)
+        found = await self._dispatcher.called(lambda term: _watch(term, key), thread)
         if found is None:
-            yield m.JobUpdate(update=self._ended(key))
+            ended = await stream.work(lambda: self._ended(key))
+            await stream.send(m.JobUpdate(update=ended), large=True)
             return
         runner, watcher = found
-        context.add_callback(lambda: watcher.finish(WatchEnd.CLOSED))
         try:
-            yield from watcher.updates()
+            await _tell(watcher, stream)
         finally:
             self._dispatcher.forget(runner, watcher)
         if watcher.end is WatchEnd.LEADERSHIP_LOST:
@@ -305,8 +294,12 @@ class JobService:
 
     def _result(self, key: str) -> m.JobResult:
         """The result of a job that the term does not know. Raises Refused NOT_FOUND."""
-        result, persistence = self._dispatcher.call(lambda term: (term.results.get(key), term.persistence))
+        result, persistence, suspended = self._dispatcher.call(
+            lambda term: (term.results.get(key), term.persistence, term.suspended)
+        )
         if result is None and key:
+            if suspended:  # it would wait, and hold its thread, until ZooKeeper is back
+                raise Busy("ZooKeeper is not reachable from the leader at the moment; try again")
             result = persistence.result(key)
         if result is None:
             raise no_such_job(key)
@@ -314,15 +307,15 @@ class JobService:
 
     # -- answered by every coordinator --------------------------------------------------------------------------------
 
-    def GetLeader(self, _request: m.GetLeaderRequest, context: grpc.ServicerContext) -> m.LeaderRecord:
+    def GetLeader(self, _request: m.GetLeaderRequest, call: UnaryCall) -> m.LeaderRecord:
         """Who leads. The answer's metadata tells who gave it: a client may know this coordinator by another address."""
-        context.set_trailing_metadata(((COORDINATOR_METADATA, self._address),))
+        call.trailing = ((COORDINATOR_METADATA, self._address),)
         leader = self._cluster.leader
         if leader is None:
             raise Refused("UNAVAILABLE", "nobody leads at the moment; try again")
         return leader
 
-    def GetCluster(self, _request: m.GetClusterRequest, context: grpc.ServicerContext) -> m.ClusterStatus:
+    def GetCluster(self, _request: m.GetClusterRequest, known: UnaryCall) -> m.ClusterStatus:
         """Coordinators and task managers. A standby asks the leader for the task managers."""
         leader = self._cluster.leader
         coordinators = tuple(
@@ -337,13 +330,11 @@ class JobService:
         try:
             task_managers = self._dispatcher.call(lambda term: term.task_manager_statuses())
         except NotLeading:
-            task_managers = self._ask_leader(leader, context)
+            task_managers = self._ask_leader(leader, known)
         return m.ClusterStatus(leader, task_managers, coordinators)
 
-    def _ask_leader(
-        self, leader: m.LeaderRecord | None, context: grpc.ServicerContext
-    ) -> tuple[m.TaskManagerStatus, ...]:
-        forwarded = any(name == _FORWARDED for name, _ in context.invocation_metadata())
+    def _ask_leader(self, leader: m.LeaderRecord | None, known: UnaryCall) -> tuple[m.TaskManagerStatus, ...]:
+        forwarded = any(name == _FORWARDED for name, _ in known.metadata)
         if leader is None or leader.address == self._address or forwarded:
             return ()
         try:
@@ -384,11 +375,24 @@ def _watch(term: LeaderTerm, key: str) -> tuple[JobRunner, Watcher] | None:
     return None if runner is None else (runner, runner.watch())
 
 
-def _outcome(answer: Future[T], context: grpc.ServicerContext, late: str, limit_s: float | None = _WRITE_WAIT_S) -> T:
+def _outcome(
+    answer: Future[T], late: str, then: Callable[[T], object], limit_s: float | None = _WRITE_WAIT_S
+) -> Later[T]:
     """Waits as long as the client does, and not beyond `limit_s`."""
-    remaining: float | None = context.time_remaining()
-    limits = [one for one in (remaining, limit_s) if one is not None]
-    try:
-        return answer.result(min(limits) if limits else None)
-    except FutureTimeout:
-        raise Busy(late) from None
+    return Later(answer, late, limit_s, then)
+
+
+async def _tell(watcher: Watcher, stream: Stream) -> None:
+    """Everything that the watcher is given, until it is over. What goes to many is encoded once."""
+    bell = Bell(stream.thread)
+    watcher.on_change = bell.ring
+    while True:
+        end, told = watcher.end, watcher.take()
+        if told is not None:
+            if told.sent is None:
+                told.sent = asyncio.ensure_future(stream.encoded(told.update))
+            await stream.send_bytes(await asyncio.shield(told.sent))
+        elif end is None:
+            await bell.wait()
+        else:
+            return

@@ -7,6 +7,7 @@ import logging
 from lockgate_proto.messages import LeaderRecord
 
 from coordinator.runtime.dispatcher import Dispatcher
+from coordinator.runtime.event_loop import LoopThread
 from coordinator.runtime.follow import Follower
 from coordinator.runtime.health import Health
 from coordinator.runtime.metadata_files import MetadataFiles
@@ -29,8 +30,9 @@ class Leadership:
         connector: Connector,
         files: MetadataFiles,
         health: Health,
+        serving: LoopThread,
     ) -> None:
-        """me: coordinator_id, address and pid of this process."""
+        """serving: whose loop answers every call. me: coordinator_id, address and pid of this process."""
         self._me = me
         self._health = health
         self.elector = Elector(connector, settings.cluster, me, self, on_broken=end_process)
@@ -43,15 +45,23 @@ class Leadership:
             self.elector.report_token,
             lambda: self.elector.leader,
         )
-        self._watchdog = Watchdog(self.dispatcher.actor, end_process)
+        self._watchdogs = (
+            Watchdog(self.dispatcher.actor, "decides", end_process),
+            Watchdog(serving, "answers calls", end_process),
+        )
         self._follower = Follower(
-            settings, me.coordinator_id, self.elector.report_leader_gone, self.elector.report_not_leading
+            settings,
+            me.coordinator_id,
+            self.elector.report_leader_gone,
+            self.elector.report_not_leading,
+            self.elector.report_unanswering,
         )
 
     def start(self) -> None:
         """Begins to contend."""
         self.dispatcher.start()
-        self._watchdog.start()
+        for one in self._watchdogs:
+            one.start()
         self._follower.start()
         self.elector.start()
 
@@ -59,7 +69,8 @@ class Leadership:
         """Hands leadership over at once, then ends every thread."""
         self.elector.stop(release=True)
         self._follower.stop()
-        self._watchdog.stop()
+        for one in self._watchdogs:
+            one.stop()
         self.dispatcher.stop()
 
     def on_granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:

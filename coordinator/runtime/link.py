@@ -5,12 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import grpc
-from lockgate_proto.messages import CoordinatorMessage, Heartbeat, NotifyCheckpointComplete, Register, Registered
-
-from coordinator.runtime import faults
+from lockgate_proto.messages import CoordinatorMessage, Heartbeat, Register, Registered
 
 MAX_QUEUED = 10_000
 
@@ -24,10 +22,11 @@ class TaskManagerLink:
     A link is made by the rpc, belongs to the term that admits it, and is closed once, by whoever is first.
     """
 
-    def __init__(self, peer: str) -> None:
-        """peer: who it is, for the log."""
+    def __init__(self, peer: str, on_change: Callable[[], None] = lambda: None) -> None:
+        """peer: who it is, for the log. on_change: there is something to take, or the stream has ended. Any thread."""
         self.peer = peer
-        self._changed = threading.Condition()
+        self._on_change = on_change
+        self._changed = threading.Lock()
         self._queue: deque[CoordinatorMessage] = deque()
         self._handed: deque[tuple[float, CoordinatorMessage]] = deque()  # monotonic seconds, oldest first
         self._end: tuple[grpc.StatusCode, str] | None = None
@@ -39,7 +38,7 @@ class TaskManagerLink:
                 return False
             if len(self._queue) < MAX_QUEUED:
                 self._queue.append(message)
-                self._changed.notify_all()
+                self._on_change()
                 return True
         self.close(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_QUEUED} messages wait to be read by this task manager")
         return False
@@ -49,7 +48,7 @@ class TaskManagerLink:
         with self._changed:
             if self._end is None:
                 self._end = (code, reason)
-            self._changed.notify_all()
+        self._on_change()
 
     @property
     def end(self) -> tuple[grpc.StatusCode, str] | None:
@@ -68,20 +67,10 @@ class TaskManagerLink:
             self._queue.clear()
         return tuple(one for one in undelivered if not isinstance(one.body, Heartbeat | Registered))
 
-    def outgoing(self) -> Iterator[CoordinatorMessage]:
-        """Blocks for each next message; stops when the link is closed."""
-        while (message := self._next()) is not None:
-            notifies = isinstance(message.body, NotifyCheckpointComplete)
-            if notifies:
-                faults.point("before-notify")
-            yield message
-            if notifies:  # asked for the next one: this one is on its way
-                faults.point("after-notify")
-
-    def _next(self) -> CoordinatorMessage | None:
+    def take(self) -> CoordinatorMessage | None:
+        """The next message to be sent; None when there is none yet, or the link is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._end is not None)
-            if self._end is not None:
+            if self._end is not None or not self._queue:
                 return None
             message, now = self._queue.popleft(), time.monotonic()
             if not isinstance(message.body, Heartbeat | Registered):

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
+import resource
 import sys
 import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 
-import grpc
 from lockgate_proto.messages import LeaderRecord
-from lockgate_proto.rpc import SERVER_OPTIONS, handler
-from lockgate_proto.security import LOOPBACK_HOSTS, SecurityError
+from lockgate_proto.security import SecurityError
 
+from coordinator.runtime.admission import Places
 from coordinator.runtime.control_service import ControlService
 from coordinator.runtime.errors import SettingsError, StorageError
 from coordinator.runtime.follow import FollowService
-from coordinator.runtime.guard import Guard
 from coordinator.runtime.health import Health
 from coordinator.runtime.job_service import JobService
 from coordinator.runtime.leadership import Leadership
 from coordinator.runtime.metadata_files import MetadataFiles
+from coordinator.runtime.rpc_server import RpcServer
 from coordinator.runtime.settings import CoordinatorSettings
 from ha.session import Connector
 from ha.zookeeper import connector as zookeeper_connector
@@ -31,7 +31,7 @@ from lockgate_process.stop_signals import stop_signals
 
 log = logging.getLogger(__name__)
 
-_SERVER_THREADS = 256
+_MAX_STANDBYS = 256
 _STOP_GRACE_S = 0.5
 
 
@@ -48,24 +48,20 @@ class Coordinator:
         self.coordinator_id = settings.coordinator_id or f"coordinator-{uuid.uuid4().hex[:8]}"
         self._connector = connector or zookeeper_connector(settings.zookeeper, settings.session_timeout_ms)
         self._files = MetadataFiles(settings.storage, settings.cluster)
-        host = settings.bind.rpartition(":")[0]
-        self._pool = ThreadPoolExecutor(_SERVER_THREADS, thread_name_prefix="grpc")
-        self._server = grpc.server(
-            self._pool,
-            interceptors=[Guard(settings.credentials, everything=host not in LOOPBACK_HOSTS)],
-            options=SERVER_OPTIONS,
-        )
-        port = settings.credentials.bind(self._server, settings.bind)
-        self.address = settings.advertise or f"{host}:{port}"
+        self._server = RpcServer(settings.credentials, settings.bind)
+        self.address = settings.advertise or f"{settings.bind.rpartition(':')[0]}:{self._server.port}"
         self._health = Health()
         me = LeaderRecord(address=self.address, pid=os.getpid(), coordinator_id=self.coordinator_id)
-        self.leadership = Leadership(settings, me, self._connector, self._files, self._health)
+        self.leadership = Leadership(settings, me, self._connector, self._files, self._health, self._server.thread)
         dispatcher = self.leadership.dispatcher
-        self._control = ControlService(dispatcher)
         jobs = JobService(settings, self.address, dispatcher, self._files, self.leadership.elector)
         follow = FollowService(dispatcher, self.coordinator_id, settings.heartbeat_ms)
-        for name, service in (("JobService", jobs), ("ControlService", self._control), ("FollowService", follow)):
-            self._server.add_generic_rpc_handlers((handler(name, service),))
+        watches = Places(settings.max_watchers, "watches are open", "max_watchers")
+        controls = Places(settings.max_task_managers, "task managers are connected", "max_task_managers")
+        follows = Places(_MAX_STANDBYS, "standbys follow")
+        self._server.serve("JobService", jobs, {"Watch": watches})
+        self._server.serve("ControlService", ControlService(dispatcher), {"Connect": controls})
+        self._server.serve("FollowService", follow, {"Follow": follows})
         self._health.add_to(self._server)
 
     def start(self, stopping: threading.Event | None = None) -> None:
@@ -88,9 +84,7 @@ class Coordinator:
         """Hands leadership over, ends every stream, joins every thread. Idempotent."""
         self._health.stop()
         self.leadership.stop()
-        self._server.stop(_STOP_GRACE_S).wait()
-        self._control.close()
-        self._pool.shutdown(wait=True)
+        self._server.stop(_STOP_GRACE_S)
 
 
 def run(settings: CoordinatorSettings) -> int:
@@ -100,8 +94,17 @@ def run(settings: CoordinatorSettings) -> int:
         return _run(settings, stopping)
 
 
+def _allow_many_connections() -> None:
+    """Each task manager and watcher is a connection, and the usual limit is 1,024 of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _run(settings: CoordinatorSettings, stopping: threading.Event) -> int:
     coordinator: Coordinator | None = None
+    _allow_many_connections()
     try:
         coordinator = Coordinator(settings)
         coordinator.start(stopping)

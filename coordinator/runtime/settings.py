@@ -34,7 +34,8 @@ class CoordinatorSettings:
     heartbeat_ms: int = 500
     heartbeat_timeout_ms: int = 3000
     coordinator_id: str = ""
-    max_watchers: int = 128
+    max_watchers: int = 2_000
+    max_task_managers: int = 2_000
     connect_timeout_ms: int = 30_000
 
     def check(self) -> None:
@@ -57,7 +58,13 @@ class CoordinatorSettings:
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        limits = {"session_timeout_ms": 500, "heartbeat_ms": 20, "max_watchers": 1, "connect_timeout_ms": 1}
+        limits = {
+            "session_timeout_ms": 500,
+            "heartbeat_ms": 20,
+            "max_watchers": 1,
+            "max_task_managers": 1,
+            "connect_timeout_ms": 1,
+        }
         for name, least in limits.items():
             value = getattr(self, name)
             if value < least:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 from lockgate_proto.messages import JobEvent, JobStatus, JobUpdate
 
@@ -22,63 +24,67 @@ class WatchEnd(Enum):
     CLOSED = auto()  # by the watcher
 
 
+@dataclass(eq=False, slots=True)
+class Told:
+    """One update, the same for all watchers.
+
+    sent: as it goes over the wire, made by the first who needs it; for whoever serves the streams
+    """
+
+    update: JobUpdate
+    sent: Any = None
+
+
 class Watcher:
     """One reader of a job's updates. Events are all delivered, in order; of statuses only the newest one waits."""
 
-    def __init__(self, first: JobStatus) -> None:
-        self._changed = threading.Condition()
-        self._updates: deque[JobUpdate] = deque([JobUpdate(update=first)])
-        self._status: JobStatus | None = None
+    def __init__(self, first: Told) -> None:
+        self._changed = threading.Lock()
+        self._updates: deque[Told] = deque([first])
+        self._status: Told | None = None
         self.end: WatchEnd | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        """There is something to take, or the watch is over. Called on any thread."""
 
-    def push_event(self, event: JobEvent) -> None:
+    def push_event(self, event: Told) -> None:
         """Queues an event; a reader that is thousands behind is let go rather than kept in memory."""
         with self._changed:
             if self.end is None:
-                self._updates.append(JobUpdate(update=event))
+                self._updates.append(event)
                 if len(self._updates) > _BACKLOG:
                     self.end = WatchEnd.TOO_SLOW
-                self._changed.notify_all()
+        self.on_change()
 
-    def push_status(self, status: JobStatus) -> None:
+    def push_status(self, status: Told) -> None:
         """Offers a newer status; it replaces one that has not been read yet, and comes after the queued events."""
         with self._changed:
             if self.end is None:
                 self._status = status
-                self._changed.notify_all()
+        self.on_change()
 
     def finish(self, end: WatchEnd) -> None:
         """Ends the watch once everything queued has been read (at once when the watcher itself closes)."""
         with self._changed:
             if self.end is None:
                 self.end = end
-            self._changed.notify_all()
+        self.on_change()
 
-    def updates(self) -> Iterator[JobUpdate]:
-        """Blocks for each next update; stops after `finish`, when `end` says why."""
-        while (update := self._next()) is not None:
-            yield update
-
-    def _next(self) -> JobUpdate | None:
+    def take(self) -> Told | None:
+        """The next update; None when there is none yet, or none any more, when `end` says why."""
         with self._changed:
-            while True:
-                if self.end in (WatchEnd.CLOSED, WatchEnd.TOO_SLOW):
-                    return None
-                if self._updates:
-                    return self._updates.popleft()
-                if self._status is not None:
-                    status, self._status = self._status, None
-                    return JobUpdate(update=status)
-                if self.end is not None:
-                    return None
-                self._changed.wait()
+            if self.end in (WatchEnd.CLOSED, WatchEnd.TOO_SLOW):
+                return None
+            if self._updates:
+                return self._updates.popleft()
+            status, self._status = self._status, None
+            return status
 
 
 class WatchHub:
     """The kept events of one job under this leader, and who watches it. Used on the actor thread only."""
 
     def __init__(self) -> None:
-        self._kept: deque[JobEvent] = deque(maxlen=KEPT_EVENTS)
+        self._kept: deque[Told] = deque(maxlen=KEPT_EVENTS)
         self._watchers: list[Watcher] = []
         self._status: JobStatus | None = None
 
@@ -89,7 +95,7 @@ class WatchHub:
 
     def watch(self, status: JobStatus) -> Watcher:
         """A new watcher: the status first, then the kept events, then what happens from now on."""
-        watcher = Watcher(status)
+        watcher = Watcher(Told(JobUpdate(update=status)))
         for event in self._kept:
             watcher.push_event(event)
         self.status(status)  # the others must not miss it
@@ -104,16 +110,18 @@ class WatchHub:
 
     def event(self, event: JobEvent) -> None:
         """Keeps the event and tells every watcher."""
-        self._kept.append(event)
+        told = Told(JobUpdate(update=event))
+        self._kept.append(told)
         for watcher in self._watchers:
-            watcher.push_event(event)
+            watcher.push_event(told)
 
     def status(self, status: JobStatus) -> None:
         """Tells every watcher, unless they know it already."""
         if status != self._status:
             self._status = status
+            told = Told(JobUpdate(update=status))
             for watcher in self._watchers:
-                watcher.push_status(status)
+                watcher.push_status(told)
 
     def finish(self, end: WatchEnd) -> None:
         """Ends every watch."""

@@ -1,4 +1,4 @@
-"""A leader whose thread of decisions is stuck must not keep its place: its heartbeats and its session go on alone."""
+"""A leader that decides or answers nothing any more must not keep its place: its session goes on alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-
-from coordinator.runtime.actor import Actor
+from typing import Protocol
 
 log = logging.getLogger(__name__)
 
@@ -17,20 +16,37 @@ LIMIT_S = 10.0  # calls take milliseconds
 _LOOKS = 10  # within the limit
 
 
+class Watched(Protocol):
+    """A thread that runs what it is told, one call after the other: Actor, LoopThread."""
+
+    @property
+    def ident(self) -> int | None:
+        """The thread's, for its stack."""
+        ...
+
+    def tell(self, call: Callable[[], None]) -> bool:
+        """Queues a call. False when the thread has ended."""
+        ...
+
+
 class Watchdog:
-    """Asks the actor again and again whether it still gets to its calls.
+    """Asks a thread again and again whether it still gets to its calls, from the first look on.
 
     asked --an answer--> pause --> asked
       +-----no answer in `limit_s`--> on_stuck, once
     """
 
-    def __init__(self, actor: Actor, on_stuck: Callable[[], None], limit_s: float | None = None) -> None:
-        """limit_s: LIMIT_S unless told. on_stuck: called on the watchdog's thread, after the story was logged."""
-        self._actor = actor
+    def __init__(self, watched: Watched, does: str, on_stuck: Callable[[], None], limit_s: float | None = None) -> None:
+        """does: what the thread is there for, as in "the thread that decides"; limit_s: LIMIT_S unless told.
+
+        on_stuck: called on the watchdog's thread, after the story was logged.
+        """
+        self._watched = watched
+        self._does = does
         self._on_stuck = on_stuck
         self._limit_s = LIMIT_S if limit_s is None else limit_s
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"watchdog of what {does}", daemon=True)
 
     def start(self) -> None:
         """Starts to ask."""
@@ -45,11 +61,12 @@ class Watchdog:
     def _run(self) -> None:
         while not self._stopping.wait(self._limit_s / _LOOKS):
             answered = threading.Event()
-            if not self._actor.tell(answered.set):
+            if not self._watched.tell(answered.set):
                 return  # it was stopped
             if not self._is_answered(answered):
-                where = _stack_of(self._actor.ident)
-                log.critical("the thread that decides has been stuck for %g s, and is at:\n%s", self._limit_s, where)
+                where = _stack_of(self._watched.ident)
+                told = "the thread that %s has been stuck for %g s, and is at:\n%s"
+                log.critical(told, self._does, self._limit_s, where)
                 self._on_stuck()
                 return
 

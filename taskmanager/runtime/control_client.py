@@ -42,13 +42,14 @@ LONGEST_PAUSE_S = 0.5
 SILENCE_BEATS = 6  # a leader that has sent heartbeats and is silent for so many of them is left
 CLOSE_WAIT_S = 1.0
 GOODBYE_WAIT_S = 5.0  # an idle leader takes a millisecond; meanwhile everything here goes on
-# What trying again does not mend: somebody has to change a setting (a duplicate id, a wrong secret).
+# What trying again does not change: somebody has to change a setting (a duplicate id, a wrong secret, a full leader).
 REFUSALS = frozenset(
     {
         grpc.StatusCode.ALREADY_EXISTS,
         grpc.StatusCode.UNAUTHENTICATED,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
 

@@ -42,7 +42,7 @@ Start = Callable[..., Running]
 
 def crash(coordinator: Coordinator) -> None:
     """The nearest thing to SIGKILL within one process: the port refuses, every stream breaks, nothing is released."""
-    coordinator._server.stop(0).wait()
+    coordinator._server.stop(0)
 
 
 def restored_ids(deploy: object) -> set[bytes]:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import queue
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import pytest
 from lockgate_proto.messages import FollowRequest, LeaderBeat, LeaderRecord
-from lockgate_proto.rpc import SERVER_OPTIONS, handler
+from lockgate_proto.rpc import SERVER_OPTIONS, full_name, handler
 from lockgate_proto.security import Credentials
 
+from coordinator.runtime.calls import Call
 from coordinator.runtime.follow import Follower
+from coordinator.runtime.health import Health
+from coordinator.runtime.rpc_server import RpcServer
 from coordinator.runtime.settings import CoordinatorSettings
 from lockgate.local.ports import choose
 
 pytestmark = pytest.mark.integration
 
 WAIT_S = 60.0
+SECRET = Credentials(secret="a secret of this test")
+
+NewFollower = Callable[..., Follower]
 
 
 class CutOffLeader:
@@ -55,12 +64,26 @@ def former() -> Iterator[CutOffLeader]:
 
 
 @pytest.fixture
-def follower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Follower]:
-    settings = CoordinatorSettings(zookeeper="127.0.0.1:1", storage=str(tmp_path_factory.mktemp("storage")))
-    made = Follower(settings, "standby", gone=lambda _: None, not_leading=lambda _: None)
-    made.start()
-    yield made
-    made.stop()
+def new_follower(tmp_path: Path) -> Iterator[NewFollower]:
+    made: list[Follower] = []
+
+    def make(unanswering: Callable[[int], None] = lambda _: None) -> Follower:
+        settings = CoordinatorSettings(
+            zookeeper="127.0.0.1:1", storage=str(tmp_path), heartbeat_ms=50, credentials=SECRET
+        )
+        one = Follower(settings, "standby", lambda _: None, lambda _: None, unanswering)
+        made.append(one)
+        one.start()
+        return one
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture
+def follower(new_follower: NewFollower) -> Follower:
+    return new_follower()
 
 
 @pytest.mark.parametrize("is_this_one", [True, False], ids=["this coordinator leads now", "another one leads now"])
@@ -96,3 +119,48 @@ def test_a_leader_that_is_only_out_of_sight_is_told_nothing(former: CutOffLeader
     follower.follow(None, 0)
     follower.follow(dataclasses.replace(former.record), 1)  # seen again
     assert former.requests.get(timeout=WAIT_S) == FollowRequest("standby", 1)
+
+
+@pytest.fixture
+def mute() -> Iterator[LeaderRecord]:
+    """A port that takes connections, behind which nobody says a word: the kernel's side of a stuck process."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield LeaderRecord(token=1, address=f"127.0.0.1:{listener.getsockname()[1]}", coordinator_id="mute")
+
+
+def test_a_leader_that_never_answered_is_told_of_although_its_port_is_open(
+    mute: LeaderRecord, new_follower: NewFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.runtime.follow.SILENT_S", 0.5)
+    told: queue.Queue[int] = queue.Queue()
+    new_follower(unanswering=told.put).follow(mute, 1)
+    assert told.get(timeout=WAIT_S) == 1
+
+
+def test_a_leader_that_answers_other_questions_is_not_taken_for_stuck(
+    new_follower: NewFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: queue.Queue[None] = queue.Queue()
+
+    class Busy(Health):
+        async def _check(self, call: Call) -> None:
+            asked.put(None)
+            await super()._check(call)
+
+    monkeypatch.setattr("coordinator.runtime.follow.SILENT_S", 0.0)
+    server, told = RpcServer(SECRET, "127.0.0.1:0"), queue.Queue[int]()
+
+    async def never(_stream: object) -> None:
+        await asyncio.Event().wait()
+
+    server.add(full_name("FollowService"), {"Follow": (False, True, never)})
+    Busy().add_to(server)
+    server.start()
+    leader = LeaderRecord(token=1, address=f"127.0.0.1:{server.port}", coordinator_id="busy")
+    new_follower(unanswering=told.put).follow(leader, 1)
+    try:
+        for _ in range(3):
+            asked.get(timeout=WAIT_S)
+        assert told.empty()
+    finally:
+        server.stop(0)

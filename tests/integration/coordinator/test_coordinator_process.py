@@ -49,6 +49,19 @@ def grant(dispatcher, *arguments):
     dispatcher.actor.tell(stuck_here)
 Dispatcher.granted = grant
 """
+MUTE = """
+import threading
+from coordinator.runtime import watchdog
+from coordinator.runtime.process import Coordinator
+watchdog.LIMIT_S = 1.0
+def stuck_here():
+    threading.Event().wait()
+start = Coordinator.start
+def mute(coordinator, *arguments):
+    coordinator._server.thread.post(stuck_here)
+    start(coordinator, *arguments)
+Coordinator.start = mute
+"""
 BROKEN = """
 from coordinator.runtime.dispatcher import Dispatcher
 def broken(dispatcher, *arguments):
@@ -269,10 +282,11 @@ def test_a_taken_port_is_told(new_process: Callable[..., Process]) -> None:
     assert f"cannot listen on {first.address}" in second.log.read_text()
 
 
-def test_a_leader_whose_thread_of_decisions_is_stuck_ends_and_another_takes_over(
-    new_process: Callable[..., Process], retrieval: LeaderRetrieval
+@pytest.mark.parametrize("before", [STUCK, MUTE], ids=["it decides nothing", "it answers nothing, from the start"])
+def test_a_leader_that_is_stuck_ends_and_another_takes_over(
+    new_process: Callable[..., Process], retrieval: LeaderRetrieval, before: str
 ) -> None:
-    stuck = new_process(before=STUCK)
+    stuck = new_process(before=before)
     assert retrieval.wait(WAIT_MS) is not None
     other = new_process().ready()
     assert stuck.popen.wait(WAIT_MS / 1000) == 1, (

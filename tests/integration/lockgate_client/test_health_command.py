@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import pytest
 from click.testing import CliRunner
 from lockgate_proto.security import Credentials
 
 from coordinator.runtime.health import Health
+from coordinator.runtime.rpc_server import RpcServer
 from lockgate.commands.health import health
 from taskmanager.exchange.fencing import TokenFence
 from taskmanager.exchange.registry import GateRegistry
@@ -29,13 +28,12 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def coordinator() -> Iterator[tuple[Health, str]]:
-    server = grpc.server(ThreadPoolExecutor(2))
+    server = RpcServer(Credentials(), "127.0.0.1:0")
     answers = Health()
     answers.add_to(server)
-    address = f"127.0.0.1:{Credentials().bind(server, '127.0.0.1:0')}"
     server.start()
-    yield answers, address
-    server.stop(None).wait()
+    yield answers, f"127.0.0.1:{server.port}"
+    server.stop(0)
 
 
 def ask(*words: str) -> tuple[int, str]:

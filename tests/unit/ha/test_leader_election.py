@@ -433,6 +433,19 @@ def test_events_of_an_earlier_session_do_nothing(leading: Driver) -> None:
     assert leading.phase is Phase.OFFLINE
 
 
+def test_a_leader_that_takes_connections_and_answers_none_is_replaced(standby: Driver) -> None:
+    assert standby(msg.Unanswering(6, 1)) == []  # of an earlier one
+    effects = standby(msg.Unanswering(7, 1))
+    assert effects == [msg.Claim(1, MINE.name, 7, 8, True)]
+    assert effects[0].why == "the leader takes connections and answers none"  # type: ignore[union-attr]
+
+
+def test_who_leads_is_not_talked_out_of_it(leading: Driver) -> None:
+    leading(msg.Viewed(1, my_view(), 1))
+    assert leading(msg.Unanswering(8, 1)) == []
+    assert leading.phase is Phase.LEADING
+
+
 # -- giving up --------------------------------------------------------------------------------------------------------
 
 
