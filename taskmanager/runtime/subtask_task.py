@@ -15,21 +15,15 @@ from typing import Any
 
 import pyarrow as pa
 from lockgate_proto.messages import (
-    AcknowledgeCheckpoint,
     AssignSplits,
     Barrier,
-    CheckpointCommitted,
     CheckpointMode,
-    DeclineCause,
-    DeclineCheckpoint,
     DrainSources,
     EndOfInput,
-    FirstRecord,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     OperatorCounters,
     SplitState,
-    SubtaskReport,
     TriggerCheckpoint,
     Watermark,
 )
@@ -49,6 +43,7 @@ from taskmanager.runtime.loop_part import loop_part_of
 from taskmanager.runtime.messages import Message, PeerLost
 from taskmanager.runtime.output_set import OutputSet
 from taskmanager.runtime.pace import BatchPace
+from taskmanager.runtime.reports import report_of
 from taskmanager.runtime.uploads import SnapshotUploads, discarder
 from taskmanager.runtime.wall_clock import unix_ms, wait_until
 from taskmanager.task import effects as do
@@ -306,7 +301,7 @@ class SubtaskTask:
         records: list[tuple[str, pa.Table]] = []
         limit = self._pace.limit_bytes if self._is_elastic or self._loop is not None else POLL_BYTES
         elements = self.gate.poll(self._wait_s(None if is_accepted else ACCEPT_CHECK_S), limit)
-        self._tick()
+        self._tick(may_pause=not elements)
         for channel, element in elements:
             assert self._barriers is not None
             self._is_drained |= isinstance(element, EndOfInput) and element.drained
@@ -322,12 +317,12 @@ class SubtaskTask:
         """How long to wait for input: no longer than until the program wakes. None: for ever."""
         return longest_s if self._is_input_done else wait_until(self._the_program.wakes_at(), longest_s)
 
-    def _tick(self) -> None:
-        """The program hears what time it is, and fires what is due."""
+    def _tick(self, *, may_pause: bool) -> None:
+        """The program hears what time it is, and fires what is due. may_pause: see `_emit_all`."""
         if not self._is_input_done and not self._canceled.is_set():
             batch = self._the_program.tick(unix_ms())
-            if batch.emissions or batch.reached_sink:
-                self._emit(batch)
+            if batch.emissions or batch.reached_sink or batch.has_more:
+                self._emit_all(batch, may_pause=may_pause)
                 self._count()
 
     def _process(self, records: list[tuple[str, pa.Table]]) -> None:
@@ -337,7 +332,7 @@ class SubtaskTask:
         for vertex, table in self._deliveries.merge(records):
             if self._canceled.is_set():
                 return
-            self._emit(self.effort.process(self._the_program, vertex, table))
+            self._emit_all(self.effort.process(self._the_program, vertex, table), may_pause=False)
         self._pace.processed(sum(table.nbytes for _, table in records), (time.monotonic_ns() - started_ns) / 1e6)
         self._handle(on.ElementProcessed())
         self._count()
@@ -368,8 +363,7 @@ class SubtaskTask:
     def _advance(self, watermark: Watermark | None) -> None:
         """Event time has come on, or a channel's rest has: the program fires, then those behind it hear of it."""
         if watermark is not None:
-            batch = self._the_program.advance(watermark.event_time_ms)
-            self._emit(batch)
+            self._emit_all(batch := self._the_program.advance(watermark.event_time_ms), may_pause=True)
             self._outputs.broadcast(held_back(watermark, batch.held_back_ms))
 
     def _handle(self, event: on.Event) -> None:
@@ -399,7 +393,7 @@ class SubtaskTask:
             case do.Commit(checkpoint_id):
                 self._commit(checkpoint_id)
             case do.Flush():
-                self._emit(self._the_program.finish())
+                self._emit_all(self._the_program.finish(), may_pause=False)
                 self._handle(on.Flushed())
             case do.ForwardEnd():
                 self._outputs.broadcast(EndOfInput(self._is_drained))
@@ -411,22 +405,11 @@ class SubtaskTask:
                 self._tell(effect)
 
     def _tell(self, effect: do.Effect) -> None:
-        match effect:
-            case do.Acknowledge(checkpoint_id, state, sync_us, async_ms, alignment_ms):
-                faults.point("before-ack")
-                self._uploads.acknowledged(checkpoint_id)
-                self._report(AcknowledgeCheckpoint(self.id, checkpoint_id, state, sync_us, async_ms, alignment_ms))
-            case do.Decline(checkpoint_id, reason, is_storage):
-                log.info("%s declines checkpoint %d: %s", self._name, checkpoint_id, reason)
-                cause = DeclineCause.STORAGE_FAILED if is_storage else DeclineCause.DECLINE_CAUSE_UNSPECIFIED
-                self._report(DeclineCheckpoint(self.id, checkpoint_id, reason, cause))
-            case do.ReportCommitted(checkpoint_id):
-                self._report(CheckpointCommitted(self.id, checkpoint_id))
-            case do.ReportFirstRecord(unix_us):
-                self._report(FirstRecord(self.id, unix_us))
-            case do.Report(phase, cause, error, place):
-                log.info("%s: %s%s", self._name, phase.name, f" ({cause.name}: {error})" if error else "")
-                self._report(SubtaskReport(self.id, phase, cause, error, place))
+        if isinstance(effect, do.Acknowledge):
+            faults.point("before-ack")
+            self._uploads.acknowledged(effect.checkpoint_id)
+        if (report := report_of(effect, self.id, self._name)) is not None:
+            self._report(report)
 
     def _take_snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> None:
         started = time.perf_counter_ns()
@@ -469,6 +452,25 @@ class SubtaskTask:
             self._outputs.emit(emission.edge, emission.target, emission.table)
         if batch.watermark is not None:
             self._outputs.broadcast(batch.watermark)
+
+    def _emit_all(self, batch: Batch, *, may_pause: bool) -> None:
+        """A batch and the portions behind it. may_pause: nothing that was taken from the gate waits behind these."""
+        self._emit(batch)
+        while batch.has_more:
+            self._wait_for_room(takes_messages=may_pause and batch.is_settled)
+            self._emit(batch := self._the_program.go_on())
+            self._count()
+
+    def _wait_for_room(self, *, takes_messages: bool) -> None:
+        """Where a send does not block by itself. takes_messages: barriers, among others."""
+        while not self._canceled.is_set() and self._machine.is_live:
+            if takes_messages:
+                self._read_mailbox()
+            self._outputs.check_accepted(_now_ms())
+            if not self._is_elastic or self._outputs.has_room():
+                return
+            self.gate.wait(ACCEPT_CHECK_S)
+        raise Canceled("the subtask ends")
 
     def _count(self, is_forced: bool = False) -> None:
         now_ms = _now_ms()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from lockgate_proto.messages import JoinSide, Operator, OperatorState
@@ -79,3 +79,13 @@ class JoinHead:
     def close(self) -> None:
         """See JoinStore."""
         self._store.close()
+
+
+def followed(pairs: Iterator[pa.Table]) -> Iterator[tuple[pa.Table | None, bool]]:
+    """Each portion, and whether another one follows; of none at all, one that is None."""
+    following = next(pairs, None)
+    has_more = True
+    while has_more:
+        portion, following = following, None if following is None else next(pairs, None)
+        has_more = following is not None
+        yield portion, has_more

@@ -11,19 +11,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
-from lockgate_proto.codec import MalformedMessage, decode
 from lockgate_proto.messages import (
     FailurePlace,
     Operator,
     OperatorCounters,
     OperatorState,
-    SinkState,
-    SourceState,
     SplitRange,
     SplitState,
-    StateKind,
     Watermark,
 )
 
@@ -32,13 +29,14 @@ from taskmanager.spark.chain import named
 from taskmanager.spark.counting import Counters
 from taskmanager.spark.inputs import like, plain, require_same
 from taskmanager.spark.jobs import Jobs, description
-from taskmanager.spark.join_head import JoinHead
+from taskmanager.spark.join_head import JoinHead, followed
 from taskmanager.spark.layout import ChainLayout, SinkStage, SparkStage, id_of
 from taskmanager.spark.leaf import Content, Form, LeafSpec
 from taskmanager.spark.outputs import Outputs
+from taskmanager.spark.restored import restore_plain
 from taskmanager.spark.snapshot import ChainSnapshot
-from taskmanager.spark.sources.reading import BatchSizer, Reading
-from taskmanager.state.backend import Backend, load
+from taskmanager.spark.sources.reading import BatchSizer, Reading, rested
+from taskmanager.state.backend import Backend
 from taskmanager.state.pieces import cut
 from taskmanager.state.store import Fires, FrozenStore, KeepsTime, KeyedStore, OperatorStores
 from taskmanager.state.stores import KEYED_KINDS
@@ -98,6 +96,7 @@ class ChainProgram:
         )
         self._input: tuple[str, pa.Schema] | None = None  # source vertex and schema of the first table received
         self._compiled = False
+        self._rest: Iterator[Batch] | None = None  # of the table that was received last
         self._unix_ms = 0  # what time it is, as was told last
         self._canceled = threading.Event()
         self._closed = False
@@ -116,7 +115,7 @@ class ChainProgram:
         with self._interruptible():
             states = self._context.restore.operators if self._context.restore else ()
             for operator in states:
-                self._restore(operator)
+                restore_plain(self._layout, operator, self._take)
             self._restore_keyed([one for one in states if one.kind in KEYED_KINDS])
             for stage in self._layout.stages:
                 self._at = id_of(stage)
@@ -160,19 +159,36 @@ class ChainProgram:
 
     def process(self, source_vertex: str, table: pa.Table) -> Batch:
         """See SubtaskProgram."""
-        emissions: tuple[Emission, ...] = ()
-        reached = 0
         with self._interruptible():
             self._at = self._layout.operators[0].id if self._layout.operators else ""
-            for part in cut(table):
-                batch = self._processed(source_vertex, part)
-                emissions += batch.emissions
-                reached += batch.reached_sink
-            return Batch(emissions, reached)
+            return self._portion_of(self._received(source_vertex, table))
+
+    def go_on(self) -> Batch:
+        """See SubtaskProgram."""
+        with self._interruptible():
+            self._at = self._layout.operators[0].id if self._layout.operators else ""
+            if self._rest is not None:
+                return self._portion_of(self._rest)
+            assert isinstance(self._state, Fires), "there is more"
+            return self._put_out(self._state, self._state.go_on())
+
+    def _portion_of(self, portions: Iterator[Batch]) -> Batch:
+        """The next batch of a table that was received; what is left of it is neither in the state nor out."""
+        batch = next(portions)
+        self._rest = portions if batch.has_more else None
+        return batch
+
+    def _received(self, source_vertex: str, table: pa.Table) -> Iterator[Batch]:
+        """A table that was received, in portions."""
+        parts = list(cut(table))
+        for number, part in enumerate(parts, start=1):
+            is_last = number == len(parts)
+            if self._join is not None:
+                yield from self._joined(self._join, source_vertex, part, is_last)
+            else:
+                yield replace(self._processed(source_vertex, part), has_more=not is_last, is_settled=is_last)
 
     def _processed(self, source_vertex: str, table: pa.Table) -> Batch:
-        if self._join is not None:
-            return self._joined(self._join, source_vertex, table)
         prologue = self._accept(source_vertex, table.schema)
         if not table.num_rows:
             return Batch(prologue)
@@ -303,32 +319,36 @@ class ChainProgram:
         self._jobs.leave_thread()
         self._layout.release()
 
-    def _joined(self, join: JoinHead, source_vertex: str, table: pa.Table) -> Batch:
-        """A table of one side: its pairs with the other, through stages and outputs."""
+    def _joined(self, join: JoinHead, source_vertex: str, table: pa.Table, is_last: bool) -> Iterator[Batch]:
+        """A table of one side: its pairs with the other, through stages and outputs. is_last: no further one follows.
+
+        Nothing is settled before the last pair is out: the rows are in the state by then, and pairs are not.
+        """
         join.accept(source_vertex, table.schema)
         emissions: tuple[Emission, ...] = ()
         schema = None if self._compiled else join.schema()
         if schema is not None:
             emissions = self._compile(LeafSpec(Form.TABLE, table=schema)).emissions
         merged = join.merge(source_vertex, table)
-        reached = put_out = 0
-        for pairs in merged.pairs:
-            batch = self._run(pairs, pairs.num_rows)
-            emissions += batch.emissions
-            reached += batch.reached_sink
-            put_out += pairs.num_rows
-        self._counters.add((join.operator,), merged.records, put_out)
+        self._counters.add((join.operator,), merged.records, 0)
         self._counters.add_late(join.operator, merged.dropped)
-        return Batch(emissions, reached)
+        for pairs, has_more in followed(merged.pairs):
+            batch = Batch() if pairs is None else self._run(pairs, pairs.num_rows)
+            self._counters.add((join.operator,), 0, 0 if pairs is None else pairs.num_rows)
+            is_over = is_last and not has_more
+            yield Batch(emissions + batch.emissions, batch.reached_sink, has_more=not is_over, is_settled=is_over)
+            emissions = ()
 
-    def _put_out(self, state: KeyedStore, fired: pa.Table) -> Batch:
+    def _put_out(self, state: Fires, fired: pa.Table) -> Batch:
         """What the keyed state has fired by itself."""
         assert self._layout.keyed is not None
         # a restored subtask may get the end of its input before anything else
         prologue = () if self._compiled else self._compile_behind(state)
         self._counters.add((self._layout.keyed,), 0, fired.num_rows)
         batch = self._run_if_any(fired)
-        return Batch(prologue + batch.emissions, batch.reached_sink)
+        return Batch(
+            prologue + batch.emissions, batch.reached_sink, has_more=state.has_more, is_settled=state.is_settled
+        )
 
     def _run_if_any(self, table: pa.Table) -> Batch:
         """A table through stages and outputs, without a Spark job for nothing."""
@@ -394,7 +414,7 @@ class ChainProgram:
     def _waiting(self, rest: Idle | Exhausted, prologue: tuple[Emission, ...] = ()) -> Poll:
         """What there is to say while nothing can be read, and otherwise a rest."""
         news = None if isinstance(rest, Exhausted) else self._event_time_after(None)
-        return Batch(prologue, watermark=news) if prologue or news else self._rested(rest)
+        return Batch(prologue, watermark=news) if prologue or news else rested(rest, self._layout.event_time)
 
     def _take(self, splits: Sequence[SplitState], complete: bool) -> None:
         """Splits of a snapshot, or of the leader."""
@@ -402,13 +422,6 @@ class ChainProgram:
         self._layout.source.assign(splits, complete)
         if self._event_time is not None:
             self._event_time.assign(splits)
-
-    def _rested(self, rest: Idle | Exhausted) -> Idle | Exhausted:
-        """A rest no longer than a split needs to be taken for idle."""
-        declared = self._layout.event_time
-        if declared is None or not declared.idle_after_ms or not isinstance(rest, Idle):
-            return rest
-        return Idle(min(rest.wait_ms, declared.idle_after_ms))
 
     def _compile_behind(self, state: KeyedStore) -> tuple[Emission, ...]:
         """Compiles the stages behind the keyed state; returns the prologue of every output."""
@@ -430,24 +443,6 @@ class ChainProgram:
         self._outputs.compile(schema, is_fused=bool(stages) and isinstance(stages[-1], SparkStage))
         self._compiled = True
         return Batch(self._outputs.prologue())
-
-    def _restore(self, operator: OperatorState) -> None:
-        """Takes one piece of state, of a rescaled job perhaps one of several of its operator; not the keyed ones."""
-        layout = self._layout
-        if operator.handle is None or operator.kind in KEYED_KINDS:
-            return
-        data = load(operator.handle)
-        where = operator.handle.path or f"of operator {operator.operator_id} inside the checkpoint"
-        try:
-            if operator.kind == StateKind.SOURCE_STATE and layout.source is not None:
-                state = decode(SourceState, data.to_pybytes())
-                self._take(state.splits, state.complete)
-            elif operator.kind == StateKind.SINK_STATE:
-                layout.sink_stage(operator.operator_id).restored += decode(SinkState, data.to_pybytes()).pending
-            else:
-                raise StateUnreadable(f"the state {where} belongs to an operator that the job does not have")
-        except MalformedMessage as error:
-            raise StateUnreadable(f"the state {where} cannot be read: {error}") from error
 
     def _restore_keyed(self, states: Sequence[OperatorState]) -> None:
         """Of one operator; from one subtask, or from several that have held its key groups."""

@@ -33,6 +33,7 @@ Array = Any  # numpy.ndarray
 _NONE = -1
 _FEW_ROWS = 4096  # places of forgotten rows that do not matter
 _AT_ONCE = 1 << 18  # candidates looked at together, which bounds memory
+_BYTES_AT_ONCE = 64 << 20  # the same, by their size on average
 _LEAST_COUNTED_MS = 1000  # rows are counted by steps of at least so long
 
 
@@ -151,10 +152,11 @@ class BufferedRows:
         """See WaitingRows."""
         positions, starts, counts = self._candidates(hashes, first, last)
         bounds = np.cumsum(counts)
+        at_once = max(1, min(_AT_ONCE, _BYTES_AT_ONCE // max(1, self._pieces.bytes_a_row)))
         begin = 0
         while begin < len(counts):
             done = int(bounds[begin - 1]) if begin else 0
-            end = max(begin + 1, int(np.searchsorted(bounds, done + _AT_ONCE, "right")))
+            end = max(begin + 1, int(np.searchsorted(bounds, done + at_once, "right")))
             here = slice(begin, end)
             asking = np.repeat(positions[here], counts[here])
             within = np.arange(len(asking)) - np.repeat(bounds[here] - counts[here] - done, counts[here])

@@ -62,6 +62,20 @@ class DeduplicateStore:
         self._rows.clock.advance(watermark_ms)
         return self.schema.empty_table()
 
+    def go_on(self) -> pa.Table:
+        """See KeepsTime. Nothing is put out when time goes on."""
+        return self.schema.empty_table()
+
+    @property
+    def has_more(self) -> bool:
+        """See KeepsTime."""
+        return False
+
+    @property
+    def is_settled(self) -> bool:
+        """See KeepsTime."""
+        return True
+
     def tick(self, unix_ms: int) -> None:
         """See KeepsTime. Forgets what is over."""
         self._now_ms = max(self._now_ms, unix_ms)

@@ -120,6 +120,18 @@ class EventClock:
         self._gone = tuple(one for one in self._gone if one[2] + self._lateness_ms > self.before_end)
         self._reached, self._kept = self._by_group()
 
+    def come_to(self, watermark: int, groups: range) -> None:
+        """Some key groups alone have come to `watermark`, which `advance` tells when all have.
+
+        Not at the end of the input, which a snapshot does not tell.
+        """
+        times = np.full(self._max_parallelism, self.now)
+        for first, behind, time in self._ahead:
+            times[first:behind] = np.maximum(times[first:behind], time)
+        times[groups.start : groups.stop] = np.maximum(times[groups.start : groups.stop], watermark)
+        self._ahead = self._runs(times, times > self.now)
+        self._reached, self._kept = self._by_group()
+
     def restore(self, pieces: Iterable[Restored]) -> None:
         """Of several watermarks the least counts, but for the key groups of those that had come further."""
         found = list(pieces)

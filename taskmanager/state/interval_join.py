@@ -37,6 +37,7 @@ from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 Array = Any  # numpy.ndarray
 SIDES = (JoinSide.LEFT, JoinSide.RIGHT)
 _PAIRS_AT_ONCE = 1 << 18  # or somewhat more
+_BYTES_AT_ONCE = 128 << 20
 MakeRows = Callable[[JoinSide, pa.Schema], WaitingRows]
 
 
@@ -217,15 +218,15 @@ def signature(operator: IntervalJoin, side: JoinSide) -> str:
 
 
 def _gathered(pairs: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same in portions of so many rows, however few each look at a home finds."""
+    """The same in portions of so many rows or bytes, however few each look at a home finds."""
     found: list[pa.Table] = []
-    count = 0
+    count = size = 0
     for one in pairs:
         found.append(one)
-        count += one.num_rows
-        if count >= _PAIRS_AT_ONCE:
+        count, size = count + one.num_rows, size + one.nbytes
+        if count >= _PAIRS_AT_ONCE or size >= _BYTES_AT_ONCE:
             yield pa.concat_tables(found).combine_chunks()
-            found, count = [], 0
+            found, count, size = [], 0, 0
     if count:
         yield pa.concat_tables(found).combine_chunks()
 

@@ -53,7 +53,12 @@ class Pieces:
         self.schema = schema
         self._pieces: list[pa.RecordBatch] = []
         self._starts: list[int] = []
-        self._count = 0
+        self._count = self._bytes = 0
+
+    @property
+    def bytes_a_row(self) -> int:
+        """What a row takes on average."""
+        return self._bytes // max(1, self._count)
 
     def __len__(self) -> int:
         return self._count
@@ -67,6 +72,7 @@ class Pieces:
         self._pieces.append(rows)
         self._starts.append(self._count)
         self._count += rows.num_rows
+        self._bytes += rows.nbytes
         while len(self._pieces) > 1 and _are_to_be_joined(*self._pieces[-2:]):
             self._pieces[-2:] = [pa.concat_batches(self._pieces[-2:])]
             self._starts.pop()

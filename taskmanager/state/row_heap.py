@@ -6,7 +6,7 @@ forgotten rows outnumber the others everything moves together, which costs no mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from taskmanager.state.heap import FrozenHeap, handles_of, without_bytes
 from taskmanager.state.increments import latest
 from taskmanager.state.keys import KeyIndex
 from taskmanager.state.live_columns import LiveColumns
-from taskmanager.state.row_store import NEVER, PARTS, Keys, Rows, RowSpec, is_kept, rows_of
+from taskmanager.state.row_store import KEYS_AT_ONCE, NEVER, PARTS, Keys, Rows, RowSpec, is_kept, portions, rows_of
 from taskmanager.task.program import SnapshotOrder, StateUnreadable
 
 Array = Any  # numpy.ndarray
@@ -50,6 +50,7 @@ class RowHeap:
         self._changed_at = np.zeros(_FIRST_CAPACITY, np.int32)
         self._version, self._floor = 1, 0
         self._kept = 0
+        self._is_visited = False
         self._event, self._wall, self._expiry = (Due(width) for width in _WIDTHS_MS)
 
     @classmethod
@@ -94,12 +95,20 @@ class RowHeap:
         if len(keys):
             self._set(self._index.rows_of(keys.columns, keys.hashes), rows, wanted)
 
-    def due(self, event_ms: int, wall_ms: int) -> tuple[Keys, pa.Array]:
+    def due(self, event_ms: int, wall_ms: int) -> Iterator[tuple[Keys, pa.Array]]:
         """See RowStore."""
         rows = np.union1d(self._event.passed(event_ms), self._wall.passed(wall_ms))
         rows = rows[self._places[3][rows] > wall_ms]
-        keys = Keys(self._index.keys_at(rows), self._index.hashes[rows])
-        return keys, pa.array(self._places[0][rows], PARTS.field(0).type)
+        self._is_visited = True
+        for start in range(0, len(rows), KEYS_AT_ONCE):
+            some = rows[start : start + KEYS_AT_ONCE]
+            payloads = self._places[0][some]
+            for part in portions(payloads):
+                mine = some[part]
+                keys = Keys(self._index.keys_at(mine), self._index.hashes[mine])
+                yield keys, pa.array(payloads[part], PARTS.field(0).type)
+        self._is_visited = False
+        self._tidy_up()
 
     def next_due(self, event_ms: int) -> int:
         """See RowStore."""
@@ -155,7 +164,11 @@ class RowHeap:
         self._changed_at[places] = self._version
         for order, times in ((self._event, rows.event), (self._wall, rows.wall), (self._expiry, rows.expiry)):
             order.set(places, times)
-        if len(self._index) - self._kept > max(self._kept, _FEW_ROWS):
+        self._tidy_up()
+
+    def _tidy_up(self) -> None:
+        """Moves rows together where most places are empty, unless somebody goes through them by their places."""
+        if not self._is_visited and len(self._index) - self._kept > max(self._kept, _FEW_ROWS):
             self._move_together()
 
     def _reserve(self) -> None:

@@ -8,7 +8,7 @@ and for each of a row's times an entry without a value, so that what is due is f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from taskmanager.state.layout import HASH
 from taskmanager.state.rocks import PREFIX_BYTES, database_names
 from taskmanager.state.rocksdb import ROWS_AT_ONCE
 from taskmanager.state.row_heap import split
-from taskmanager.state.row_store import NEVER, PARTS, Keys, Rows, RowSpec, is_kept, rows_of
+from taskmanager.state.row_store import KEYS_AT_ONCE, NEVER, PARTS, Keys, Rows, RowSpec, is_kept, portions, rows_of
 from taskmanager.state.time_index import bound, entry, name_of, time_key, time_of
 from taskmanager.task.program import SnapshotOrder
 
@@ -118,12 +118,34 @@ class RowRocks:
         changes |= {name: value if there else None for name, value, there in zip(names, values, kept, strict=True)}
         self.database.write(changes)
 
-    def due(self, event_ms: int, wall_ms: int) -> tuple[Keys, pa.Array]:
+    def due(self, event_ms: int, wall_ms: int) -> Iterator[tuple[Keys, pa.Array]]:
         """See RowStore."""
-        names = sorted({*self._passed(_EVENT, event_ms), *self._passed(_WALL, wall_ms)})
-        keys, rows = self._table.keys_of(names), self._table.rows_of(self.database.get(names))
-        places = np.flatnonzero(rows.expiry > wall_ms)
-        return keys.take(places), rows.payloads.take(pa.array(places))
+        following = {kind: now for kind, now in ((_EVENT, event_ms), (_WALL, wall_ms)) if now >= self._next[kind]}
+        times = dict(following)
+        for kind in times:
+            self._next[kind] = following[kind] = NEVER
+        names: list[bytes] = []
+        for group in self._spec.key_groups if times else ():
+            found: set[bytes] = set()
+            for kind, now in times.items():
+                passed, later = self._passed_in(group, kind, now)
+                found.update(passed)
+                following[kind] = min(following[kind], later)
+            names += sorted(found)  # key groups come in the order of names
+            while len(names) >= KEYS_AT_ONCE:
+                yield from self._given(names[:KEYS_AT_ONCE], wall_ms)
+                del names[:KEYS_AT_ONCE]
+        yield from self._given(names, wall_ms)
+        for kind, time in following.items():
+            self._next[kind] = min(self._next[kind], time)
+
+    def _given(self, names: Sequence[bytes], wall_ms: int) -> Iterator[tuple[Keys, pa.Array]]:
+        values = self.database.get(names)
+        for part in portions(values):
+            keys, rows = self._table.keys_of(names[part]), self._table.rows_of(values[part])
+            places = np.flatnonzero(rows.expiry > wall_ms)
+            if len(places):
+                yield keys.take(places), rows.payloads.take(pa.array(places))
 
     def next_due(self, event_ms: int) -> int:
         """See RowStore."""
@@ -170,15 +192,21 @@ class RowRocks:
         found: list[bytes] = []
         following = NEVER
         for group in self._spec.key_groups:
-            start, middle, end = (
-                bound(group, kind, -NEVER),
-                bound(group, kind, now_ms + 1),
-                bound(group, kind + 1, -NEVER),
-            )
-            found += map(name_of, self.database.names(start, middle, NEVER))
-            following = min([following, *map(time_of, self.database.names(middle, end, 1))])
+            passed, later = self._passed_in(group, kind, now_ms)
+            found += passed
+            following = min(following, later)
         self._next[kind] = following
         return found
+
+    def _passed_in(self, group: int, kind: int, now_ms: int) -> tuple[list[bytes], int]:
+        """The same of a key group, and the next time of one there."""
+        start, middle, end = (
+            bound(group, kind, -NEVER),
+            bound(group, kind, now_ms + 1),
+            bound(group, kind + 1, -NEVER),
+        )
+        passed = [name_of(one) for one in self.database.names(start, middle, NEVER)]
+        return passed, min(map(time_of, self.database.names(middle, end, 1)), default=NEVER)
 
 
 def _times(rows: Rows) -> tuple[Array, Array, Array]:

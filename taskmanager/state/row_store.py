@@ -10,6 +10,7 @@ expiry: when, by the wall clock, nothing of it counts any more. NEVER stands for
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -28,7 +29,9 @@ from taskmanager.state.store import FrozenStore
 from taskmanager.task.program import SnapshotOrder, UserError
 
 Array = Any  # numpy.ndarray
-__all__ = ["NEVER", "Keys", "RowSpec", "RowStore", "Rows", "adopted", "distinct", "is_kept", "rows_of"]
+__all__ = ["NEVER", "Keys", "RowSpec", "RowStore", "Rows", "adopted", "distinct", "is_kept", "portions", "rows_of"]
+KEYS_AT_ONCE = 50_000  # of those whose timers are due, which bounds the memory of a firing
+_BYTES_AT_ONCE = 64 << 20  # of their payloads
 PAYLOAD, EVENT, WALL, EXPIRY = "__payload", "__event", "__wall", "__expiry"
 PARTS = pa.schema([(PAYLOAD, pa.binary()), (EVENT, pa.int64()), (WALL, pa.int64()), (EXPIRY, pa.int64())])
 
@@ -115,10 +118,11 @@ class RowStore(Protocol):
         """Replaces what is kept for these keys; NULL payloads make it forget them."""
         ...
 
-    def due(self, event_ms: int, wall_ms: int) -> tuple[Keys, pa.Array]:
-        """Keys that want to be visited at or before these times, with payloads. Costs by what is due.
+    def due(self, event_ms: int, wall_ms: int) -> Iterator[tuple[Keys, pa.Array]]:
+        """Keys that want to be visited at or before these times, with payloads, some at a time.
 
-        Whoever asks puts each of them again; until then it may be given again or not.
+        Costs by what is due. Whoever asks puts each of them again, and nothing else before the last portion was given;
+        until then it may be given again or not. What is put to be due at once is given the next time.
         """
         ...
 
@@ -168,6 +172,19 @@ def adopted(spec: RowSpec, before: pa.Schema, now: pa.Schema) -> pa.Schema:
                 f" come in have it as {found}; keep the type of the key, with CAST where it has changed"
             )
     return now.with_metadata(before.metadata)
+
+
+def portions(payloads: Sequence[bytes | None] | Array) -> Iterator[slice]:
+    """Cuts rows into portions that are neither too many nor too large."""
+    count = len(payloads)
+    ends = np.cumsum(np.fromiter((0 if one is None else len(one) for one in payloads), np.int64, count))
+    start = 0
+    while start < count:
+        held = int(ends[start - 1]) if start else 0
+        fitting = int(np.searchsorted(ends, held + _BYTES_AT_ONCE, "right"))
+        stop = max(start + 1, min(start + KEYS_AT_ONCE, fitting))
+        yield slice(start, stop)
+        start = stop
 
 
 def rows_of(batch: pa.RecordBatch) -> Rows:

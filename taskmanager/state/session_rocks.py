@@ -23,13 +23,15 @@ from lockgate_proto.messages import SessionWindow
 from taskmanager.state import filling
 from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.due import NEVER
-from taskmanager.state.event_clock import Restored
+from taskmanager.state.event_clock import EventClock, Restored
+from taskmanager.state.firing import Firing, Portion
 from taskmanager.state.held_windows import HeldWindows
 from taskmanager.state.layout import HASH, PANE
 from taskmanager.state.session_table import SessionTable, filed, filed_at, rows_in, value_of
 from taskmanager.state.sessions import SessionState
 from taskmanager.state.store import Merged, StoreSpec
 from taskmanager.state.time_index import bound, entry, name_of, time_of
+from taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
 _KEYS_AT_ONCE = 50_000
@@ -50,6 +52,7 @@ class SessionRocks(HeldWindows[SessionState]):
         self._gap_ms = window.kind.gap_ms
         self._lateness_ms = window.allowed_lateness_ms
         self._next = NEVER  # no key is filed before that
+        self._firing = Firing()
 
     def merge(self, partial: pa.Table) -> Merged:
         """See KeyedStore. Reads and writes all sessions of the keys."""
@@ -64,18 +67,43 @@ class SessionRocks(HeldWindows[SessionState]):
         return merged
 
     def advance(self, watermark_ms: int) -> pa.Table:
-        """Results of the sessions that are over now that event time has come so far. Raises UserError."""
+        """See Fires."""
+        return self._firing.begin(self._over(max(watermark_ms, self.clock.now)), self.schema)
+
+    def go_on(self) -> pa.Table:
+        """See Fires."""
+        return self._firing.go_on()
+
+    @property
+    def is_settled(self) -> bool:
+        """See Fires."""
+        return self._firing.is_settled
+
+    @property
+    def has_more(self) -> bool:
+        """See Fires."""
+        return self._firing.has_more
+
+    def _over(self, now: int) -> Iterator[Portion]:
         before = copy(self.clock)
-        self.clock.advance(watermark_ms)
-        fired = [self.schema.empty_table()]
-        if self._next <= self.clock.now + 1:
-            for names in self._due():
+        if self._next <= now + 1:
+            for names, done in self._due(now):
                 found = self._read(names)
                 working = self._holding(list(found.items()), copy(before))
-                fired.append(working.advance(watermark_ms))
+                fired = [working.advance(now)]
+                while working.has_more:
+                    fired.append(working.go_on())
                 self._put(working, found)
-            self._next = self._following()
-        return pa.concat_tables(fired)
+                is_settled = bool(done) and now != MAX_WATERMARK
+                if done.stop == self._spec.key_groups.stop:
+                    self._next = self._following(now)
+                    self.clock.advance(now)
+                    yield Portion(pa.concat_tables(fired), is_settled=True, is_last=True)
+                    return
+                if is_settled:
+                    self.clock.come_to(now, done)
+                yield Portion(pa.concat_tables(fired), is_settled)
+        self.clock.advance(now)
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
         """See restored_rocks.Filled. Sessions of a key may come at any distance."""
@@ -103,13 +131,13 @@ class SessionRocks(HeldWindows[SessionState]):
         together: dict[bytes, bytes] = dict.fromkeys(found, b"")
         times: dict[bytes, int] = {}
         for rows in working.freeze().batches():
-            made, least = self._by_key(rows, self._next_times(rows))
+            made, least = self._by_key(rows, self._next_times(rows, working.clock))
             for name, some in made.items():
                 together[name] = together.get(name, b"") + some
                 times[name] = min(times.get(name, NEVER), least[name])
         for name in times.keys() & found.keys():
             earlier = filed_at(found[name])
-            if self.clock.now + 1 < earlier <= times[name]:
+            if working.clock.now + 1 < earlier <= times[name]:
                 times[name] = earlier
         self._write(together, times, found)
 
@@ -142,37 +170,42 @@ class SessionRocks(HeldWindows[SessionState]):
         self.database.write(changes)
         self._next = min([self._next, *times.values()])
 
-    def _next_times(self, rows: pa.RecordBatch) -> Array:
+    def _next_times(self, rows: pa.RecordBatch, clock: EventClock) -> Array:
         """When each session is over or, if it is already, no longer kept."""
         ends = self._last(rows) + self._gap_ms
-        is_over = ends <= self.clock.reached.of(numpy_of(rows, HASH)) + 1
+        is_over = ends <= clock.reached.of(numpy_of(rows, HASH)) + 1
         return np.where(is_over, ends + self._lateness_ms, ends)
 
     def _last(self, rows: pa.RecordBatch) -> Array:
         return numpy_of(rows, SessionState.time_column)
 
-    def _due(self) -> Iterator[list[bytes]]:
+    def _due(self, now: int) -> Iterator[tuple[list[bytes], range]]:
         """The keys whose time has come, some number together. Those given are filed anew before the next are asked for.
 
-        Costs by those, and a look at each key group.
+        Beside them the key groups of which all have been given by that, where a key group ends there, else none. Costs
+        by those keys, and a look at each key group.
         """
         names: list[bytes] = []
+        owned = self._spec.key_groups
         first = self._next  # where removed entries lie before, which cost as well
-        for group in self._spec.key_groups:
-            at, end = bound(group, _END, first), bound(group, _END, self.clock.now + 2)
+        for group in owned:
+            is_cut = False
+            at, end = bound(group, _END, first), bound(group, _END, now + 2)
             while found := self.database.names(at, end, _KEYS_AT_ONCE - len(names)):
                 names += map(name_of, found)
                 at = found[-1] + b"\0"
                 if len(names) >= _KEYS_AT_ONCE:
-                    yield names
-                    names = []
-        if names:
-            yield names
+                    yield names, range(0)
+                    names, is_cut = [], True
+            if is_cut and group + 1 < owned.stop:
+                yield names, range(owned.start, group + 1)
+                names = []
+        yield names, owned
 
-    def _following(self) -> int:
+    def _following(self, now: int) -> int:
         """The time that the next key is filed under, when none is due."""
         following = NEVER
         for group in self._spec.key_groups:
-            start, end = bound(group, _END, self.clock.now + 2), bound(group, _END + 1, -NEVER)
+            start, end = bound(group, _END, now + 2), bound(group, _END + 1, -NEVER)
             following = min([following, *map(time_of, self.database.names(start, end, 1))])
         return following

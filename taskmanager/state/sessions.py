@@ -12,7 +12,7 @@ live ones, which then move together. The sessions of a key are a chain through i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lockgate_proto.messages import KeyedAggregate, SessionWindow
 
-from taskmanager.state import stored
+from taskmanager.state import firing, stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
 from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.changes import Changes
 from taskmanager.state.columns import Freeze
 from taskmanager.state.deadlines import Deadlines
 from taskmanager.state.event_clock import EventClock, Reached
+from taskmanager.state.firing import Firing, Portion
 from taskmanager.state.frozen_windows import FrozenWindows
 from taskmanager.state.growing import GrowingArray
 from taskmanager.state.intervals import joined_intervals
@@ -35,6 +36,7 @@ from taskmanager.state.layout import HASH, LAST_TIME, ROWS, Fold, with_bounds
 from taskmanager.state.store import Merged
 from taskmanager.state.window_columns import WINDOW_FIELDS, apart, no_window, window_columns
 from taskmanager.state.windows import clamped
+from taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
 _FEW_ROWS = 4096  # places of what is gone that do not matter
@@ -70,6 +72,7 @@ class SessionState:
         self.key_count = len(self._keys)
         self.clock = EventClock(max_parallelism, owned, self._lateness_ms) if clock is None else clock
         self._changes = Changes(is_tracked)  # of keys
+        self._firing = Firing()
         self._begin(AggregateColumns(self._bounded, schema))
         self.schema = pa.schema([*self._keys, *WINDOW_FIELDS, *self._columns.fields[: len(operator.aggregates)]])
 
@@ -130,13 +133,46 @@ class SessionState:
         )
 
     def advance(self, watermark: int) -> pa.Table:
-        """Event time has come to `watermark`: the sessions that are over and have not fired yet."""
-        self.clock.advance(watermark)
-        rows = self._due.passed(self.clock.now + 1)
+        """Event time has come to `watermark`: the sessions that are over and have not fired yet.
+
+        The first portion of them, see Fires.
+        """
+        return self._firing.begin(self._over(max(watermark, self.clock.now)), self.schema)
+
+    def go_on(self) -> pa.Table:
+        """See Fires."""
+        return self._firing.go_on()
+
+    @property
+    def is_settled(self) -> bool:
+        """See Fires."""
+        return self._firing.is_settled
+
+    @property
+    def has_more(self) -> bool:
+        """See Fires."""
+        return self._firing.has_more
+
+    def _over(self, now: int) -> Iterator[Portion]:
+        rows = self._due.passed(now + 1)
         rows = rows[self._live[rows]]
-        fired = self._table(rows[self._is_over(self._times(rows)[1], self._key[rows])])
+        ids = self._key[rows]
+        rows = rows[self._times(rows)[1] - 1 <= np.maximum(self._of(self.clock.reached, ids), now)]
+        groups = np.mod(self._index.hashes[self._key[rows]], self._max_parallelism)
+        for one in firing.runs(self._owned, [groups], firing.ROWS_AT_ONCE) if self._owned else (self._owned,):
+            mine = rows[(groups >= one.start) & (groups < one.stop)] if one != self._owned else rows
+            is_last = one.stop == self._owned.stop
+            fired = self._table(mine)
+            if is_last:
+                self._passed(now)
+            elif now != MAX_WATERMARK:
+                self.clock.come_to(now, one)
+            yield Portion(fired, is_last or now != MAX_WATERMARK, is_last)
+
+    def _passed(self, now: int) -> None:
+        """All that was due is out."""
+        self.clock.advance(now)
         self._purge(self._kept.passed(self.clock.now + 1))
-        return fired
 
     def let_go(self) -> None:
         """Forgets what an earlier run would have kept longer, before a record joins it. Costs a look at each row."""

@@ -83,11 +83,28 @@ class KeyedStore(Protocol):
 
 
 @runtime_checkable
-class Fires(Protocol):
+class Fires(KeyedStore, Protocol):
     """A store that has results when event time goes on."""
 
     def advance(self, watermark_ms: int) -> pa.Table:
-        """What is due now that event time has come so far. Raises UserError."""
+        """What is due now that event time has come so far: the first portion of it. Raises UserError.
+
+        While it `has_more`, nothing else is called but `go_on` and, while it `is_settled`, `snapshot`.
+        """
+        ...
+
+    def go_on(self) -> pa.Table:
+        """The next portion of what `advance` or `tick` has begun with, perhaps empty. Raises UserError."""
+        ...
+
+    @property
+    def has_more(self) -> bool:
+        """Whether some of what is due is still to come, or may be."""
+        ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a snapshot taken now holds what is still to come: restored, the store gives that when it is due."""
         ...
 
 
@@ -96,7 +113,10 @@ class KeepsTime(Fires, Protocol):
     """A store that goes by the wall clock as well. Times are milliseconds since 1970."""
 
     def tick(self, unix_ms: int) -> pa.Table | None:
-        """The wall clock says so, also to what is merged next. Gives what is due; None, at once, where nothing is."""
+        """The wall clock says so, also to what is merged next. Gives what is due, as `advance` does.
+
+        None, at once, where nothing is.
+        """
         ...
 
     def wakes_at(self) -> int | None:

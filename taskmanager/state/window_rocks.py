@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from taskmanager.state import filling
 from taskmanager.state.arrays import numpy_of, one_batch
-from taskmanager.state.event_clock import Restored
+from taskmanager.state.event_clock import Reached, Restored
+from taskmanager.state.firing import Firing, Portion
 from taskmanager.state.frozen_rocks import group_key
 from taskmanager.state.held_windows import HeldWindows
 from taskmanager.state.layout import HASH, PANE
@@ -30,6 +31,7 @@ from taskmanager.state.rocksdb import ROWS_AT_ONCE
 from taskmanager.state.store import Merged, StoreSpec
 from taskmanager.state.windowed import WindowedState
 from taskmanager.state.windows import shape_of
+from taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
 _PANES_AT_ONCE = 64  # beyond those of one window
@@ -45,6 +47,7 @@ class WindowRocks(HeldWindows[WindowedState]):
         super().__init__(spec, schema, WindowedState, self._table, folder, memory_bytes)
         self._shape = shape_of(spec.aggregation.window)
         self._panes = Panes(spec.key_groups)
+        self._firing = Firing()
 
     def merge(self, partial: pa.Table) -> Merged:
         """See KeyedStore. Reads the rows of its keys and panes, and what windows that have fired are of besides."""
@@ -62,17 +65,55 @@ class WindowRocks(HeldWindows[WindowedState]):
         return merged
 
     def advance(self, watermark_ms: int) -> pa.Table:
-        """Results of the windows that are due now that event time has come so far. Raises UserError."""
+        """See Fires."""
+        return self._firing.begin(self._due(max(watermark_ms, self.clock.now)), self.schema)
+
+    def go_on(self) -> pa.Table:
+        """See Fires."""
+        return self._firing.go_on()
+
+    @property
+    def is_settled(self) -> bool:
+        """See Fires."""
+        return self._firing.is_settled
+
+    @property
+    def has_more(self) -> bool:
+        """See Fires."""
+        return self._firing.has_more
+
+    def _due(self, now: int) -> Iterator[Portion]:
         before = self.clock.reached
-        self.clock.advance(watermark_ms)
-        waiting = self._panes.until(self.clock.now, self._shape.fired_until(before.least))
-        due = self._shape.due(waiting, before.least, self.clock.now)
-        fired = [self.schema.empty_table()]
-        for ends in self._portions(due):
-            panes = self._panes.within(pane for end in ends for pane in self._shape.panes(end))
-            fired += (self._holding(rows, self.clock).fire(ends, before) for rows in self._rows_of(panes))
+        waiting = self._panes.until(now, self._shape.fired_until(before.least))
+        ends = list(self._portions(self._shape.due(waiting, before.least, now)))
+        panes = [self._panes.within(pane for end in some for pane in self._shape.panes(end)) for some in ends]
+        there = self._panes.groups({pane for some in panes for pane in some})
+        held: list[list[Row]] = [[] for _ in ends]
+        for group in there:
+            has_fired = False
+            for mine, rows in zip(panes, held, strict=True):
+                for portion in self._rows_of(mine, group):
+                    rows += portion
+                    if sum(map(len, held)) >= ROWS_AT_ONCE:
+                        yield Portion(self._fired(ends, held, before), is_settled=False)
+                        has_fired = True
+            if has_fired and group != there[-1] and now != MAX_WATERMARK:
+                rest = self._fired(ends, held, before)
+                self.clock.come_to(now, range(self._spec.key_groups.start, group + 1))
+                yield Portion(rest, is_settled=True)
+        rest = self._fired(ends, held, before)
+        self.clock.advance(now)
         self._purge()
-        return pa.concat_tables(fired)
+        yield Portion(rest, is_settled=True, is_last=True)
+
+    def _fired(self, ends: Sequence[Sequence[int]], held: Sequence[list[Row]], before: Reached) -> pa.Table:
+        """Results of some windows of the rows that are held for these, which are let go of."""
+        found = [self.schema.empty_table()]
+        for some, rows in zip(ends, held, strict=True):
+            if rows:
+                found.append(self._holding(rows, self.clock).fire(some, before))
+                rows.clear()
+        return pa.concat_tables(found)
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
         """See restored_rocks.Filled."""
@@ -118,18 +159,10 @@ class WindowRocks(HeldWindows[WindowedState]):
         if portion:
             yield portion
 
-    def _rows_of(self, panes: Sequence[int]) -> Iterator[list[Row]]:
-        """All rows of some panes, some number at a time, those of a key together."""
-        rows: list[Row] = []
-        for group in self._panes.groups(panes):
-            ranges = [(pane_key(group, one), pane_key(group, one + 1)) for one in self._panes.in_group(panes, group)]
-            for portion in side_by_side(self.database.rows, ranges, ROWS_AT_ONCE):
-                rows += portion
-                if len(rows) >= ROWS_AT_ONCE:
-                    yield rows
-                    rows = []
-        if rows:
-            yield rows
+    def _rows_of(self, panes: Sequence[int], group: int) -> Iterator[list[Row]]:
+        """The rows of some panes in a key group, some number at a time, those of a key together."""
+        ranges = [(pane_key(group, one), pane_key(group, one + 1)) for one in self._panes.in_group(panes, group)]
+        return side_by_side(self.database.rows, ranges, ROWS_AT_ONCE)
 
     def _purge(self) -> None:
         """Forgets the panes that no window needs."""

@@ -58,8 +58,22 @@ class WindowStore:
         return self._state.merge(partial)
 
     def advance(self, watermark_ms: int) -> pa.Table:
-        """Results of the windows that are due now that event time has come so far. Raises UserError."""
+        """See Fires."""
         return self._state.advance(watermark_ms)
+
+    def go_on(self) -> pa.Table:
+        """See Fires."""
+        return self._state.go_on()
+
+    @property
+    def is_settled(self) -> bool:
+        """See Fires."""
+        return self._state.is_settled
+
+    @property
+    def has_more(self) -> bool:
+        """See Fires."""
+        return self._state.has_more
 
     def snapshot(self, order: SnapshotOrder) -> FrozenHeap:
         """See KeyedStore. Microseconds."""

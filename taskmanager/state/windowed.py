@@ -10,7 +10,7 @@ place behind; when those outnumber the live ones, the live ones move together, w
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lockgate_proto.messages import KeyedAggregate
 
-from taskmanager.state import stored
+from taskmanager.state import firing, stored
 from taskmanager.state.aggregates import AggregateColumns, field_of
 from taskmanager.state.arrays import numpy_of, one_batch
 from taskmanager.state.changes import Changes
 from taskmanager.state.columns import Freeze
 from taskmanager.state.event_clock import EventClock, Reached
+from taskmanager.state.firing import Firing, Portion
 from taskmanager.state.frozen_windows import FrozenWindows
 from taskmanager.state.hashing import mixed
 from taskmanager.state.keys import KeyIndex, same_keys
@@ -32,10 +33,12 @@ from taskmanager.state.pane_rows import PaneRows
 from taskmanager.state.store import Merged
 from taskmanager.state.window_columns import WINDOW_FIELDS, apart, no_window, window_columns
 from taskmanager.state.windows import shape_of
+from taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
 _FEW_ROWS = 4096  # places of purged rows that do not matter
 _ROWS_AT_ONCE = 1_000_000  # of panes that are added up together, which bounds the memory of a firing
+RowsIn = Callable[[int], Array]  # the rows of a pane
 
 
 class WindowedState:
@@ -77,6 +80,7 @@ class WindowedState:
         self._panes: list[int] = []  # those with rows, in order
         self._purged = 0
         self._changes = Changes(is_tracked)
+        self._firing = Firing()
         lateness_ms = operator.window.allowed_lateness_ms
         self.clock = EventClock(max_parallelism, owned, lateness_ms) if clock is None else clock
         self.schema = pa.schema([*self._keys, *WINDOW_FIELDS, *self._columns.fields])
@@ -107,22 +111,75 @@ class WindowedState:
     def advance(self, watermark: int) -> pa.Table:
         """Event time has come to `watermark`: the windows that end at or before watermark + 1 and have not fired yet.
 
-        Raises DataError on overflow.
+        The first portion of them, see Fires. Raises DataError on overflow.
         """
-        before = self.clock.reached
-        self.clock.advance(watermark)
-        first = bisect.bisect_right(self._panes, self._shape.fired_until(before.least))
-        waiting = self._panes[first : bisect.bisect_right(self._panes, self.clock.now)]
-        fired = self.fire(self._shape.due(waiting, before.least, self.clock.now), before)
-        self._purge()
-        return fired
+        return self._firing.begin(self._due(max(watermark, self.clock.now)), self.schema)
+
+    def go_on(self) -> pa.Table:
+        """See Fires."""
+        return self._firing.go_on()
+
+    @property
+    def is_settled(self) -> bool:
+        """See Fires."""
+        return self._firing.is_settled
+
+    @property
+    def has_more(self) -> bool:
+        """See Fires."""
+        return self._firing.has_more
 
     def fire(self, ends: Sequence[int], before: Reached) -> pa.Table:
         """The results of whole windows. ends: in order; before: how far event time had come: what it had passed is out.
 
         Raises DataError on overflow.
         """
-        return pa.concat_tables([self.schema.empty_table(), *(self._fire(one, before) for one in self._portions(ends))])
+        fired = (self._fire(some, before, self._rows_in) for some in self._portions(ends, self._rows_in))
+        return pa.concat_tables([self.schema.empty_table(), *fired])
+
+    def _due(self, now: int) -> Iterator[Portion]:
+        before = self.clock.reached
+        first = bisect.bisect_right(self._panes, self._shape.fired_until(before.least))
+        waiting = self._panes[first : bisect.bisect_right(self._panes, now)]
+        ends = self._shape.due(waiting, before.least, now)
+        for groups, rows_in in self._by_groups(ends):
+            portions = list(self._portions(ends, rows_in))
+            for number, some in enumerate(portions, start=1):
+                fired = self._fire(some, before, rows_in)
+                is_whole = number == len(portions)
+                is_last = is_whole and groups.stop == self._owned.stop
+                if is_last:
+                    self._passed(now)
+                elif is_whole and now != MAX_WATERMARK:
+                    self.clock.come_to(now, groups)
+                yield Portion(fired, is_last or (is_whole and now != MAX_WATERMARK), is_last)
+        self._passed(now)
+
+    def _passed(self, now: int) -> None:
+        """All that was due is out."""
+        self.clock.advance(now)
+        self._purge()
+
+    def _by_groups(self, ends: Sequence[int]) -> Iterator[tuple[range, RowsIn]]:
+        """Key groups together that have not too many rows in these windows, and their rows by pane."""
+        panes = sorted({pane for end in ends for pane in self._shape.panes(end) if pane in self._rows})
+        rows = {pane: self._rows_in(pane) for pane in panes}
+        fold = self._shape.size_ms // self._shape.slide_ms or 1
+        if fold * sum(map(len, rows.values())) <= firing.ROWS_AT_ONCE or len(self._owned) < 2:
+            if ends:
+                yield self._owned, self._rows_in
+            return
+        groups = {pane: np.mod(self._hashes[mine], self._max_parallelism) for pane, mine in rows.items()}
+        together = firing.runs(self._owned, list(groups.values()), firing.ROWS_AT_ONCE // fold)
+        starts = [one.start for one in together]
+        cut: dict[int, list[Array]] = {}
+        for pane, mine in rows.items():
+            order = np.argsort(groups[pane], kind="stable")
+            cut[pane] = np.split(mine[order], np.searchsorted(groups[pane][order], starts[1:]))
+        nothing = np.zeros(0, np.int64)
+        for number, one in enumerate(together):
+            mine = {pane: some[number] for pane, some in cut.items()}
+            yield one, lambda pane, mine=mine: mine.get(pane, nothing)  # type: ignore[misc]
 
     def beside(self, panes: Array, hashes: Array, there: Sequence[int]) -> Iterator[tuple[int, Array]]:
         """What a merge reads besides its own rows: a pane, and the places of those rows whose keys it reads there.
@@ -252,24 +309,24 @@ class WindowedState:
             pieces.append((each[is_known], np.full(is_known.sum(), pane), known[is_known]))
         return PaneRows(*(np.concatenate(one) for one in zip(*pieces, strict=True)))
 
-    def _portions(self, ends: Sequence[int]) -> Iterator[list[int]]:
+    def _portions(self, ends: Sequence[int], rows_in: RowsIn) -> Iterator[list[int]]:
         """Ends of windows, as many together as have some number of rows."""
         portion: list[int] = []
         count = 0
         for end in ends:
             portion.append(end)
-            count += sum(len(self._rows_in(pane)) for pane in self._shape.panes(end))
+            count += sum(len(rows_in(pane)) for pane in self._shape.panes(end))
             if count >= _ROWS_AT_ONCE:
                 yield portion
                 portion, count = [], 0
         if portion:
             yield portion
 
-    def _fire(self, ends: Sequence[int], before: Reached) -> pa.Table:
+    def _fire(self, ends: Sequence[int], before: Reached, rows_in: RowsIn) -> pa.Table:
         """The results of whole windows. before: how far event time had come; what it had passed has fired."""
         pieces = []
         for number in range(self._shape.size_ms // self._shape.pane_ms):  # first panes of all, second panes of all ...
-            found = [self._rows_in(self._shape.panes(end)[number]) for end in ends]
+            found = [rows_in(self._shape.panes(end)[number]) for end in ends]
             rows, window_ends = np.concatenate(found), np.repeat(np.array(ends, np.int64), list(map(len, found)))
             if before.groups is not None:
                 has_fired = self._shape.is_over(window_ends, before.of(self._hashes[rows]))

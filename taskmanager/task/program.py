@@ -107,7 +107,9 @@ class Batch:
     reached_sink: rows that reached a sink operator of this chain (0 where the chain has none);
     watermark: of a source, how far event time has come behind these records; None for nothing new;
     read_rows, read_bytes: of a source, what it has read for them;
-    held_back_ms: of `advance`, how much older than that watermark the records that leave later may be.
+    held_back_ms: of `advance`, how much older than that watermark the records that leave later may be;
+    has_more: this is a portion, `go_on` gives the next one; is_settled: a snapshot taken between these holds what is
+    still to come.
     """
 
     emissions: tuple[Emission, ...] = ()
@@ -116,6 +118,8 @@ class Batch:
     read_rows: int = 0
     read_bytes: int = 0
     held_back_ms: int = 0
+    has_more: bool = False
+    is_settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +226,14 @@ class SubtaskProgram(Protocol):
 
     def advance(self, watermark_ms: int) -> Batch:
         """Event time has come to `watermark_ms` behind everything received: fires what is due. Never falls."""
+        ...
+
+    def go_on(self) -> Batch:
+        """The next portion behind a batch that has more, as large as one Spark job may well take.
+
+        Until a batch has no more, nothing else is called but `counters` and, behind a settled one, `snapshot` and
+        `commit`.
+        """
         ...
 
     def tick(self, unix_ms: int) -> Batch:

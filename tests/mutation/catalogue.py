@@ -256,6 +256,14 @@ MUTANTS = (
         (f"{_DIFFS}::test_differences_on_another_base_are_refused_with_a_sentence",),
     ),
     Mutant(
+        "fired_groups_forgotten",
+        "what a snapshot in the middle of a firing says of the key groups that have fired",
+        (
+            "tests/property/taskmanager_state/test_portions.py::test_windows",
+            "tests/property/taskmanager_state/test_portions.py::test_failures_do_come_in_the_middle",
+        ),
+    ),
+    Mutant(
         "purged_rows_again",
         "forgetting, in a restore from increments, what event time has purged",
         (f"{_WINDOWS}::test_what_the_end_of_the_input_has_fired_is_in_no_later_snapshot",),

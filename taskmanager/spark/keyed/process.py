@@ -10,7 +10,7 @@ that the store keeps beside each payload.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from taskmanager.spark.keyed import handles, runner
 from taskmanager.spark.leaf import DataFrame, Form, LeafSpec, passable_schema
 from taskmanager.spark.plan import Plan
 from taskmanager.spark.workbench import Workbench
+from taskmanager.state.firing import Firing, Portion
 from taskmanager.state.layout import HASH
 from taskmanager.state.row_store import Keys, Rows, RowSpec, RowStore, adopted, distinct
 from taskmanager.state.row_stores import RowStores
@@ -36,7 +37,6 @@ from taskmanager.task.program import SnapshotOrder, StateUnreadable
 Array = Any  # numpy.ndarray
 OWNER = "process"
 _STATES = b"lockgate.states"  # in the metadata of the stored schema of records
-_KEYS_AT_ONCE = 50_000  # of those whose timers are due, which bounds the memory of a firing
 _SHAPES = {
     StateShape.VALUE_STATE: runner.VALUE,
     StateShape.LIST_STATE: runner.LIST,
@@ -131,6 +131,7 @@ class ProcessStore:
         self.schema = plan.schema
         self._spec, self._rows, self._plan = spec, rows, plan
         self._now_ms = 0
+        self._firing = Firing()
         plan.compile(_without_hash(rows.record_schema))
 
     @property
@@ -158,16 +159,29 @@ class ProcessStore:
     def advance(self, watermark_ms: int) -> pa.Table:
         """See KeepsTime."""
         self._rows.clock.advance(watermark_ms)
-        return self._fire()
+        return self._firing.begin(self._fire(), self.schema)
+
+    def go_on(self) -> pa.Table:
+        """See KeepsTime."""
+        return self._firing.go_on()
+
+    @property
+    def has_more(self) -> bool:
+        """See KeepsTime."""
+        return self._firing.has_more
+
+    @property
+    def is_settled(self) -> bool:
+        """See KeepsTime. A key that was not visited keeps its timers, and is visited when there is time again."""
+        return self._firing.is_settled
 
     def tick(self, unix_ms: int) -> pa.Table | None:
         """See KeepsTime."""
         self._now_ms = max(self._now_ms, unix_ms)
         if self._rows.next_due(self._rows.clock.now) > self._now_ms:
             return None
-        fired = self._fire()
-        self._rows.expire(self._now_ms)
-        return fired if fired.num_rows else None
+        fired = self._firing.begin(self._fire(expires=True), self.schema)
+        return fired if fired.num_rows or self._firing.has_more else None
 
     def wakes_at(self) -> int:
         """See KeepsTime."""
@@ -185,15 +199,20 @@ class ProcessStore:
         """See KeyedStore."""
         self._rows.close()
 
-    def _fire(self) -> pa.Table:
-        """Visits the keys whose timers are due."""
-        keys, payloads = self._rows.due(self._rows.clock.now, self._now_ms)
-        fired = [self.schema.empty_table()]
-        for start in range(0, len(keys), _KEYS_AT_ONCE):
-            part = keys.take(np.arange(start, min(start + _KEYS_AT_ONCE, len(keys))))
-            numbers, theirs = np.arange(len(part)), payloads.slice(start, _KEYS_AT_ONCE)
-            fired.append(self._visit(self._plan.timers_of(part), numbers, part, theirs, is_record=False))
-        return pa.concat_tables(fired)
+    def _fire(self, *, expires: bool = False) -> Iterator[Portion]:
+        """Visits the keys whose timers are due. expires: the rows that are over are forgotten at the end."""
+        due = self._rows.due(self._rows.clock.now, self._now_ms)
+        following = next(due, None)
+        while following is not None:
+            keys, payloads = following
+            timers = self._plan.timers_of(keys)
+            fired = self._visit(timers, np.arange(len(keys)), keys, payloads, is_record=False)
+            following = next(due, None)
+            if following is None and expires:
+                self._rows.expire(self._now_ms)
+            yield Portion(fired, is_settled=True, is_last=following is None)
+        if expires:
+            self._rows.expire(self._now_ms)
 
     def _visit(self, records: pa.Table, numbers: Array, keys: Keys, payloads: pa.Array, *, is_record: bool) -> pa.Table:
         """Calls the function, keeps what has changed, returns what it has put out."""

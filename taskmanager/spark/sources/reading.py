@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from lockgate_proto.messages import SplitRange, SplitState
+from lockgate_proto.messages import EventTime, SplitRange, SplitState
 
 from taskmanager.spark.leaf import Content, LeafSpec
 from taskmanager.task.program import Exhausted, Idle
@@ -93,3 +93,10 @@ class BatchSizer:
         if full:  # else there was no more to read, which says nothing about a larger batch
             wanted = int(size_bytes * self._target_ms / max(took_ms, 1.0))
             self.budget_bytes = min(max(wanted, self.budget_bytes), self.budget_bytes * _GROWTH, self._max_bytes)
+
+
+def rested(rest: Idle | Exhausted, declared: EventTime | None) -> Idle | Exhausted:
+    """A rest no longer than a split needs to be taken for idle. declared: the event time of the source."""
+    if declared is None or not declared.idle_after_ms or not isinstance(rest, Idle):
+        return rest
+    return Idle(min(rest.wait_ms, declared.idle_after_ms))

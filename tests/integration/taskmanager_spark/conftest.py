@@ -98,11 +98,11 @@ class Run:
             number = channels.index((source, subtask))
             news = combined.ended(number, drained) if watermark is None else combined.arrived(number, watermark)
             if news is not None and news.event_time_ms == MAX_WATERMARK and not news.idle:
-                self.deliver(key[0], self.programs[key].finish())
+                self.deliver_all(key, self.programs[key].finish())
                 self.advance(*key, None, drained)
             elif news is not None:
                 batch = self.programs[key].advance(news.event_time_ms)
-                self.deliver(key[0], batch)
+                self.deliver_all(key, batch)
                 self.advance(*key, held_back(news, batch.held_back_ms))
 
     def deliver(self, source: str, batch: Batch) -> None:
@@ -112,7 +112,14 @@ class Run:
             self.received.setdefault((target, emission.target), []).append(emission.table)
             program = self.programs.get((target, emission.target))
             if program is not None:
-                self.deliver(target, program.process(source, emission.table))
+                self.deliver_all((target, emission.target), program.process(source, emission.table))
+
+    def deliver_all(self, key: tuple[str, int], batch: Batch) -> None:
+        """A batch and the portions behind it."""
+        self.deliver(key[0], batch)
+        while batch.has_more:
+            batch = self.programs[key].go_on()
+            self.deliver(key[0], batch)
 
     def fix_batch_size(self, vertex_id: str, size_bytes: int) -> None:
         """Micro-batches of this size from a source, in this attempt and all later ones, on whatever machine."""

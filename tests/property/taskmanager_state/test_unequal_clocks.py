@@ -6,6 +6,7 @@ they never do again, and what comes for them is late, however far behind the sub
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,14 +73,19 @@ def test_sessions_in_rocksdb_fire_once_whoever_holds_their_key_next(
 
 
 def compare_windows(
-    where: str, kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any]
+    where: str,
+    kind: TumblingWindow | SlidingWindow,
+    lateness: int,
+    parallelism: int,
+    plan: list[Any],
+    broken: Sequence[int] = (),
 ) -> None:
-    """Plays a plan with both and compares all they say."""
+    """Plays a plan with both and compares all they say. broken: see Fleet."""
     aggregate = windows.operator(kind, lateness)
     assert aggregate.window is not None
     shape = shape_of(aggregate.window)
     with opened(where, aggregate, windows.SCHEMA) as home:
-        fleet = Fleet(home, parallelism)
+        fleet = Fleet(home, parallelism, broken)
         naive = {key: windows.Naive(kind, lateness) for key in KEYS}
         for step in [*plan, MAX_WATERMARK]:
             if isinstance(step, str):
@@ -97,14 +103,16 @@ def compare_windows(
                     expected = {}
                     for key in fleet.keys(number):
                         expected |= naive[key].advance(watermark)
-                    assert dict(windows.shown(fleet.subtasks[number].advance(watermark))) == expected
+                    assert dict(windows.shown(fleet.advance(number, watermark))) == expected
         assert not fleet.held(), "at the end nothing is left"
 
 
-def compare_sessions(where: str, gap: int, lateness: int, parallelism: int, plan: list[Any]) -> None:
-    """Plays a plan with both and compares all they say."""
+def compare_sessions(
+    where: str, gap: int, lateness: int, parallelism: int, plan: list[Any], broken: Sequence[int] = ()
+) -> None:
+    """Plays a plan with both and compares all they say. broken: see Fleet."""
     with opened(where, sessions.operator(gap, lateness), sessions.SCHEMA) as home:
-        fleet = Fleet(home, parallelism)
+        fleet = Fleet(home, parallelism, broken)
         naive = {key: sessions.Naive(gap, lateness) for key in KEYS}
         for step in [*plan, MAX_WATERMARK]:
             if isinstance(step, str):
@@ -120,7 +128,7 @@ def compare_sessions(where: str, gap: int, lateness: int, parallelism: int, plan
             else:
                 for number, watermark in advancing(fleet, step):
                     expected = [found for key in fleet.keys(number) for found in naive[key].advance(watermark)]
-                    shown = sessions.shown(fleet.subtasks[number].advance(watermark))
+                    shown = sessions.shown(fleet.advance(number, watermark))
                     assert shown == sorted(expected, key=repr)
         assert not fleet.held(), "at the end nothing is left"
 

@@ -41,6 +41,7 @@ from tests.property.taskmanager_state import test_session_state as session_model
 from tests.property.taskmanager_state import test_windowed_state as window_models
 from tests.property.taskmanager_state.store_world import GROUPS, StoreWorld
 from tests.property.taskmanager_state.test_store_histories import BACKENDS, perform
+from tests.property.taskmanager_state.window_homes import fired as due_in
 from tests.property.taskmanager_state.window_homes import rows_of_savepoint, split_up
 
 KINDS = {"tumbling": TumblingWindow(10, 3), "sliding": SlidingWindow(10, 4), "session": SessionWindow(6)}
@@ -133,7 +134,7 @@ class WindowWorld(TimeWorld):
 
     def require_same(self, stores: Sequence[Any], model: Any, watermark: int) -> None:
         """What fires in all stores together is what fires in the model."""
-        told = sorted((row for store in stores for row in self.models.shown(store.advance(watermark))), key=repr)
+        told = sorted((row for store in stores for row in self.models.shown(due_in(store, watermark))), key=repr)
         fired = model.advance(watermark)
         assert told == (sorted(fired.items(), key=repr) if isinstance(fired, dict) else fired)
 

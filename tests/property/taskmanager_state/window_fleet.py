@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 from lockgate_proto.key_groups import key_group_range
 
 from taskmanager.state.store import Merged
+from taskmanager.task.watermarks import MAX_WATERMARK
 from tests.property.taskmanager_state.window_homes import GROUPS, Home
 
 KEYS = ("a", "b", "c", "dd", "e", None, "gg", "h")
@@ -26,10 +27,16 @@ def group_of(key: str | None) -> int:
 
 
 class Fleet:
-    """Subtasks that share the key groups of one operator."""
+    """Subtasks that share the key groups of one operator.
 
-    def __init__(self, home: Home, parallelism: int) -> None:
+    broken: how many portions of a firing are put out before a failure, firing by firing; 0: there is none. What then
+    goes on has restored a snapshot that was taken behind that portion.
+    """
+
+    def __init__(self, home: Home, parallelism: int, broken: Sequence[int] = ()) -> None:
         self._home = home
+        self._broken = list(broken)
+        self.failures = 0  # in the middle of a firing
         self._ranges = self._dealt(parallelism)
         self.subtasks: list[Any] = [home.fresh(one) for one in self._ranges]
 
@@ -41,6 +48,20 @@ class Fleet:
         """Each subtask gets what `partial` makes of its records. told: all, each with its key first."""
         shares = [[one for one in told if one[0] in self.keys(number)] for number in range(len(self.subtasks))]
         return [one.merge(self._hashed(partial(share))) for one, share in zip(self.subtasks, shares, strict=True)]
+
+    def advance(self, number: int, watermark: int) -> pa.Table:
+        """What a subtask puts out."""
+        store, last = self.subtasks[number], self._broken.pop(0) if self._broken else 0
+        portions = [store.advance(watermark)]
+        while store.has_more:
+            if len(portions) >= last > 0 and store.is_settled and watermark != MAX_WATERMARK:
+                last = 0
+                self.failures += 1
+                store = self.subtasks[number] = self._home.restored([self._home.stored(store)], self._ranges[number])
+                portions.append(store.advance(watermark))
+            else:
+                portions.append(store.go_on())
+        return pa.concat_tables(portions)
 
     def rescale(self, parallelism: int) -> None:
         """Out of a snapshot: every subtask gets what those had that held some of its key groups."""

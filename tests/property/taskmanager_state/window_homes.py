@@ -23,7 +23,7 @@ from lockgate_proto.messages import (
     StateKind,
 )
 
-from taskmanager.state import pane_scan, session_rocks, stored, window_rocks
+from taskmanager.state import firing, pane_scan, session_rocks, stored, window_rocks
 from taskmanager.state.backend import load, make_backend
 from taskmanager.state.scratch import ScratchFolder
 from taskmanager.state.sessions import SessionState
@@ -140,6 +140,14 @@ def opened(name: str, operator: KeyedAggregate, schema: pa.Schema) -> Iterator[H
         home.close()
 
 
+def fired(store: Any, watermark: int) -> pa.Table:
+    """Everything that is due at a watermark, portion by portion."""
+    portions = [store.advance(watermark)]
+    while store.has_more:
+        portions.append(store.go_on())
+    return pa.concat_tables(portions)
+
+
 def keep_longer(home: Home, lateness: int) -> None:
     """The job that goes on has this lateness, longer or shorter than before."""
     assert home.operator.window is not None
@@ -148,10 +156,11 @@ def keep_longer(home: Home, lateness: int) -> None:
 
 @contextmanager
 def split_up(is_split: bool) -> Iterator[None]:
-    """What a database is read for comes in the smallest portions."""
+    """What a database is read for, and what fires, comes in the smallest portions."""
     with pytest.MonkeyPatch.context() as patch:
         if is_split:
             patch.setattr(pane_scan, "_LEAST_ROWS", 1)
+            patch.setattr(firing, "ROWS_AT_ONCE", 1)
             patch.setattr(window_rocks, "ROWS_AT_ONCE", 2)
             patch.setattr(window_rocks, "_PANES_AT_ONCE", 1)
             patch.setattr(session_rocks, "_KEYS_AT_ONCE", 2)
