@@ -78,6 +78,10 @@ class SparkStage:
         where = named(self.operators[-1]) if self.operators else "the source"
         declared = [step.highest for step in self._transforms if isinstance(step, Declaration)]
         self._plan = self._bench.plan(self._name, spec, build, where, declared[-1] if declared else None)
+        if self._inputs:
+            self._plan.inputs = self._inputs
+        else:  # the plan is that of an attempt before
+            self._inputs = self._plan.inputs
         return self._plan.schema
 
     def rehearse(self) -> None:

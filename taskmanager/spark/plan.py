@@ -66,6 +66,7 @@ class Plan:
         highest: of the event times of a batch, where the query declares event time.
         """
         self.max_event_time_ms: int | None = None  # of the last batch
+        self.inputs: list[DataFrame] = []  # of each transform in it, noted by who builds it
         self._highest = highest
         self._leaf = leaf
         self._build = build

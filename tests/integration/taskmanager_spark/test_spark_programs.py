@@ -445,6 +445,11 @@ def test_data_that_breaks_the_query_is_a_fault_of_the_data_that_names_where(job:
         (place,) = [one.place() for one in run.programs.values() if one.place().operator_id]
         assert place == FailurePlace("v1", "value", (SplitRange("f", 0, 4),))
         run.close()
+        run.start()  # with the plan of the attempt before
+        with pytest.raises(DataError) as again:
+            run.to_end()
+        assert str(again.value) == message
+        run.close()
 
 
 def test_what_a_python_function_raises_over_records_may_pass_or_not(job: Job, tmp_path: Path) -> None:
