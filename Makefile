@@ -33,8 +33,9 @@ test-fast: setup ## the pure tests alone: seconds
 test-chaos: setup ## the tests that kill real processes
 	@$(PY) -m pytest -m "chaos and not soak" $(ARGS)
 
-test-soak: setup ## the chaos tests again, with more faults and backends
+test-soak: setup ## the chaos tests again, with more faults and backends, and thousands of jobs against plain Spark
 	@$(PY) -m pytest -m soak $(ARGS)
+	@LOCKGATE_EXAMPLES=20 $(PY) -m pytest tests/integration/taskmanager_spark/test_spark_differential.py $(ARGS)
 
 test-docker: docker-image ## the compose cluster under faults; needs a container engine
 	@LOCKGATE_IMAGE=lockgate:latest $(PY) -m pytest -m docker tests/docker $(ARGS)
