@@ -31,13 +31,15 @@ class JobCounters:
         records_in: Counter[str] = Counter()
         records_out: Counter[str] = Counter()
         records_late: Counter[str] = Counter()
+        malformed: Counter[str] = Counter()
         for counters in self._latest.values():
             for one in counters:
                 records_in[one.operator_id] += one.records_in
                 records_out[one.operator_id] += one.records_out
                 records_late[one.operator_id] += one.records_late
+                malformed[one.operator_id] += one.records_malformed
         return tuple(
-            OperatorCounters(one.id, records_in[one.id], records_out[one.id], records_late[one.id])
+            OperatorCounters(one.id, records_in[one.id], records_out[one.id], records_late[one.id], malformed[one.id])
             for vertex in self._graph.vertices
             for one in vertex.operators
         )
@@ -53,6 +55,7 @@ class JobCounters:
                 records_in=one.records_in,
                 records_out=one.records_out,
                 records_late=one.records_late,
+                records_malformed=one.records_malformed,
             )
             for one in self.totals()
         )

@@ -214,6 +214,7 @@ def _counters(
     records_in: Counter[str] = Counter()
     records_out: Counter[str] = Counter()
     records_late: Counter[str] = Counter()
+    malformed: Counter[str] = Counter()
     here = [operator.id for operator in vertex.operators if operator.id in before]
     for name in here:
         for then, one in before[name]:
@@ -221,4 +222,8 @@ def _counters(
                 records_in[name] += one.records_in
                 records_out[name] += one.records_out
                 records_late[name] += one.records_late
-    return tuple(OperatorCounters(name, records_in[name], records_out[name], records_late[name]) for name in here)
+                malformed[name] += one.records_malformed
+    return tuple(
+        OperatorCounters(name, records_in[name], records_out[name], records_late[name], malformed[name])
+        for name in here
+    )

@@ -26,6 +26,7 @@ def status_of(result: JobResult, leader_address: str) -> JobStatus:
                 records_in=one.records_in,
                 records_out=one.records_out,
                 records_late=one.records_late,
+                records_malformed=one.records_malformed,
             )
             for one in result.counters
         ),

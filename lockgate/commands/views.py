@@ -80,6 +80,7 @@ def job_json(status: JobStatus) -> Json:
                 "records_in": one.records_in,
                 "records_out": one.records_out,
                 "records_late": one.records_late,
+                "records_malformed": one.records_malformed,
             }
             for one in status.operators
         ],
@@ -183,6 +184,11 @@ def job_text(status: JobStatus) -> str:
         lines += ["", table(("VERTEX", "SUBTASK", "TASK MANAGER", "STATE"), rows, right=(1,))]
     lines += [
         f"{one.records_late:,} records came too late for {one.name}" for one in status.operators if one.records_late
+    ]
+    lines += [
+        f"{one.records_malformed:,} lines were no records for {one.name}"
+        for one in status.operators
+        if one.records_malformed
     ]
     lines += ["", checkpoint_line(status)]
     return "\n".join(lines)

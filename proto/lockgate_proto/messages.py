@@ -246,6 +246,7 @@ class OperatorCounters:
     records_in: int = 0
     records_out: int = 0
     records_late: int = 0  # came too late for their windows, or without a time, and are in no result
+    records_malformed: int = 0  # lines that a source could not read as records: dropped, or kept as text
 
 
 @dataclass(frozen=True, slots=True)
@@ -1404,6 +1405,7 @@ class OperatorStatus:
     records_in: int = 0
     records_out: int = 0
     records_late: int = 0  # as in OperatorCounters
+    records_malformed: int = 0  # as in OperatorCounters
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class QuotedRecords:
 def csv_options(options: Mapping[str, str]) -> dict[str, str]:
     """Spark's options with what its reader needs besides: a NUL is no escape, and no value says how lines end."""
     known = {name.lower(): value for name, value in options.items()}
-    added = {}
+    added = {"columnPruning": "false"}  # or the fields of a line are not counted where few columns are used
     if known.get("escape") and known["escape"] == known.get("quote", '"'):
         added["charToEscapeQuoteEscaping"] = known["escape"]
     if quoted_records(options):

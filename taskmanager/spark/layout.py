@@ -36,6 +36,7 @@ from lockgate_proto.messages import (
 from taskmanager.spark.chain import named, transform
 from taskmanager.spark.event_time import Declaration
 from taskmanager.spark.leaf import Content, DataFrame, LeafSpec
+from taskmanager.spark.malformed import is_malformed
 from taskmanager.spark.outputs import Transform
 from taskmanager.spark.partials import PartialAggregate
 from taskmanager.spark.plan import Plan
@@ -94,12 +95,19 @@ class SparkStage:
         """The highest event time of the last batch, where the stage declares it."""
         return self._plan.max_event_time_ms if self._plan is not None else None
 
+    @property
+    def malformed(self) -> int:
+        """Lines of the last batch that were no records of a source's schema, dropped or kept."""
+        return self._plan.malformed if self._plan is not None else 0
+
     def run(self, content: Content) -> pa.Table:
         """Runs the job."""
         assert self._plan is not None, "compile comes first"
         try:
             return self._plan.run(content)
         except DataError as error:
+            if is_malformed(error):
+                raise  # the source's, not that of an operator behind it
             raise self._blamed(error) from error
 
     def _blamed(self, error: DataError) -> DataError:
@@ -175,6 +183,11 @@ class ChainLayout:
         """The highest event time of the last batch."""
         found = [stage.max_event_time_ms for stage in self.stages if isinstance(stage, SparkStage)]
         return next((one for one in found if one is not None), None)
+
+    def malformed(self) -> int:
+        """Lines of a source's last batch that were no records, dropped or kept."""
+        first = next(iter(self.stages), None)
+        return first.malformed if isinstance(first, SparkStage) else 0
 
     def sink_stage(self, operator_id: str) -> SinkStage:
         """The stage of a sink operator. Raises UserError when there is none."""

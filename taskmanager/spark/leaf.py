@@ -20,6 +20,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from taskmanager.spark.framing import quoted_records
+from taskmanager.spark.malformed import Malformed
 from taskmanager.spark.passable import require_passable
 
 DataFrame = Any  # pyspark.sql.DataFrame, classic or Connect
@@ -76,6 +77,10 @@ class Leaf(Protocol):
         """The content as a DataFrame of one partition."""
         ...
 
+    def malformed(self, frame: DataFrame) -> int:
+        """Lines that were no records, in the content for which `frame`, made of `frame()`, was executed last."""
+        ...
+
     def close(self) -> None:
         """Forgets the content."""
         ...
@@ -87,6 +92,7 @@ class SlotLeaf:
     def __init__(self, session: Session, spec: LeafSpec, path: str) -> None:
         self._session = session
         self._spec = spec
+        self._malformed = _malformed(spec)
         self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         self._open = True
@@ -134,13 +140,21 @@ class SlotLeaf:
         reader = self._session.read.options(**dict(spec.options))
         if spec.form is Form.TEXT:
             return reader.text(uri).coalesce(1)
-        if spec.form is Form.CSV:
-            return reader.schema(spec.ddl).csv(uri).coalesce(1)
-        if spec.form is Form.JSON:
-            return reader.schema(spec.ddl).json(uri).coalesce(1)
+        if self._malformed is not None:
+            names = self._session.createDataFrame([], spec.ddl).columns
+            return self._malformed.read(spec.ddl, names, self._parsed).coalesce(1)
         if spec.form is Form.RANGES:
             return _exploded(reader.schema(_RANGES).csv(uri).coalesce(1))
         return reader.schema(from_arrow_schema(spec.table)).parquet(uri).coalesce(1)
+
+    def _parsed(self, ddl: str, options: dict[str, str]) -> DataFrame:
+        reader = self._session.read.options(**{**dict(self._spec.options), **options}).schema(ddl)
+        parse = reader.csv if self._spec.form is Form.CSV else reader.json
+        return parse(f"file://{self._path}")
+
+    def malformed(self, frame: DataFrame) -> int:
+        """See Leaf."""
+        return self._malformed.count(frame) if self._malformed is not None else 0
 
     def close(self) -> None:
         """See Leaf."""
@@ -156,6 +170,7 @@ class TableLeaf:
     def __init__(self, session: Session, spec: LeafSpec) -> None:
         self._session = session
         self._spec = spec
+        self._malformed = _malformed(spec)
         self._content: Content = ()
 
     @property
@@ -186,10 +201,20 @@ class TableLeaf:
             return lines
         if spec.form is Form.RANGES:
             return _exploded(lines.select(sf.from_csv("value", sf.lit(_RANGES)).alias("r")).select("r.*"))
-        options = dict(spec.options) or None  # an empty map has no types, for which Connect refuses it
         parse = sf.from_csv if spec.form is Form.CSV else sf.from_json
         filled = lines.where("trim(value) <> ''")
-        return filled.select(parse("value", sf.lit(spec.ddl), options).alias("r")).select("r.*")
+
+        def parsed(ddl: str, options: dict[str, str]) -> DataFrame:
+            record = parse("value", sf.lit(ddl), {**dict(spec.options), **options})
+            return filled.select(record.alias("r")).select("r.*")
+
+        assert self._malformed is not None
+        names = self._session.createDataFrame([], spec.ddl).columns
+        return self._malformed.read(spec.ddl, names, parsed)
+
+    def malformed(self, frame: DataFrame) -> int:
+        """See Leaf."""
+        return self._malformed.count(frame) if self._malformed is not None else 0
 
     def _lines(self) -> DataFrame:
         """Each record's text, as one column `value`."""
@@ -225,6 +250,10 @@ def _whole(table: pa.Table) -> pa.Table:
     for position in nested:
         table = table.set_column(position, table.schema.field(position), table.column(position).take(every))
     return table
+
+
+def _malformed(spec: LeafSpec) -> Malformed | None:
+    return Malformed(dict(spec.options)) if spec.form in (Form.CSV, Form.JSON) else None
 
 
 def _nothing(spec: LeafSpec) -> Content:

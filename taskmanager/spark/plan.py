@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from taskmanager.spark.errors import explained
 from taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
+from taskmanager.spark.malformed import told
 from taskmanager.spark.valid_text import require_valid
+from taskmanager.task.program import DataError
 
 LOG = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ class Plan:
         """
         self.max_event_time_ms: int | None = None  # of the last batch
         self.inputs: list[DataFrame] = []  # of each transform in it, noted by who builds it
+        self.malformed = 0  # lines of the last batch that were no records, dropped or kept
         self._highest = highest
         self._leaf = leaf
         self._build = build
@@ -86,11 +89,15 @@ class Plan:
     def run(self, content: Content) -> pa.Table:
         """Executes the job. Raises DataError, UserCodeFailed, UserError, EngineError, OSError."""
         self._leaf.load(content)
-        with explained(self._where, on_records=True):
-            frame = self._frame if self.repeatable else self._build(self._leaf.frame())
-            table: pa.Table = frame.toArrow()
-            if self._highest is not None:
-                self.max_event_time_ms = self._highest(frame)
+        try:
+            with explained(self._where, on_records=True):
+                frame = self._frame if self.repeatable else self._build(self._leaf.frame())
+                table: pa.Table = frame.toArrow()
+                self.malformed = self._leaf.malformed(frame)
+                if self._highest is not None:
+                    self.max_event_time_ms = self._highest(frame)
+        except DataError as error:
+            raise told(error) from error.__cause__
         return require_valid(pa.Table.from_arrays(table.columns, schema=self.schema), self._where)
 
     def close(self) -> None:

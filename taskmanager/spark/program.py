@@ -32,6 +32,7 @@ from taskmanager.spark.jobs import Jobs, description
 from taskmanager.spark.join_head import JoinHead, followed
 from taskmanager.spark.layout import ChainLayout, SinkStage, SparkStage, id_of
 from taskmanager.spark.leaf import Content, Form, LeafSpec
+from taskmanager.spark.malformed import lines_of
 from taskmanager.spark.outputs import Outputs
 from taskmanager.spark.restored import restore_plain
 from taskmanager.spark.snapshot import ChainSnapshot
@@ -152,7 +153,9 @@ class ChainProgram:
             if self._layout.head is not None:
                 self._counters.add((self._layout.head,), reading.rows, reading.rows)
             self._ranges = reading.ranges
-            batch = self._run(reading.content, reading.rows)
+            with lines_of(self._layout.head):
+                batch = self._run(reading.content, reading.rows)
+            self._counters.add_malformed(self._layout.head, self._layout.malformed())
             self._sizer.observed(reading.bytes, (time.monotonic() - started) * 1000, reading.full)
             news = self._event_time_after(reading)
             return Batch(prologue + batch.emissions, batch.reached_sink, news, reading.rows, reading.bytes)

@@ -78,16 +78,18 @@ class OperatorState(_message.Message):
     def __init__(self, operator_id: _Optional[str] = ..., kind: _Optional[_Union[StateKind, str]] = ..., handle: _Optional[_Union[StateHandle, _Mapping]] = ..., increments: _Optional[_Iterable[_Union[StateHandle, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[StateHandle, _Mapping]]] = ...) -> None: ...
 
 class OperatorCounters(_message.Message):
-    __slots__ = ("operator_id", "records_in", "records_out", "records_late")
+    __slots__ = ("operator_id", "records_in", "records_out", "records_late", "records_malformed")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
     RECORDS_IN_FIELD_NUMBER: _ClassVar[int]
     RECORDS_OUT_FIELD_NUMBER: _ClassVar[int]
     RECORDS_LATE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_MALFORMED_FIELD_NUMBER: _ClassVar[int]
     operator_id: str
     records_in: int
     records_out: int
     records_late: int
-    def __init__(self, operator_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ...) -> None: ...
+    records_malformed: int
+    def __init__(self, operator_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ..., records_malformed: _Optional[int] = ...) -> None: ...
 
 class ChannelState(_message.Message):
     __slots__ = ("side", "vertex_id", "subtask", "handle", "elements", "rows", "feedback")

@@ -255,20 +255,22 @@ class ClusterStatus(_message.Message):
     def __init__(self, leader: _Optional[_Union[_checkpoint_pb2.LeaderRecord, _Mapping]] = ..., task_managers: _Optional[_Iterable[_Union[TaskManagerStatus, _Mapping]]] = ..., coordinators: _Optional[_Iterable[_Union[CoordinatorStatus, _Mapping]]] = ...) -> None: ...
 
 class OperatorStatus(_message.Message):
-    __slots__ = ("operator_id", "name", "vertex_id", "records_in", "records_out", "records_late")
+    __slots__ = ("operator_id", "name", "vertex_id", "records_in", "records_out", "records_late", "records_malformed")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     RECORDS_IN_FIELD_NUMBER: _ClassVar[int]
     RECORDS_OUT_FIELD_NUMBER: _ClassVar[int]
     RECORDS_LATE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_MALFORMED_FIELD_NUMBER: _ClassVar[int]
     operator_id: str
     name: str
     vertex_id: str
     records_in: int
     records_out: int
     records_late: int
-    def __init__(self, operator_id: _Optional[str] = ..., name: _Optional[str] = ..., vertex_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ...) -> None: ...
+    records_malformed: int
+    def __init__(self, operator_id: _Optional[str] = ..., name: _Optional[str] = ..., vertex_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ..., records_malformed: _Optional[int] = ...) -> None: ...
 
 class SubtaskStatusView(_message.Message):
     __slots__ = ("vertex_id", "subtask", "task_manager_id", "state")

@@ -17,6 +17,7 @@ from lockgate_proto.messages import FileFormat, FileSource, SplitRange, SplitSta
 from lockgate_process.storage import Location
 from taskmanager.spark.framing import Framing, Lines, csv_options, quoted_records
 from taskmanager.spark.leaf import Form, LeafSpec
+from taskmanager.spark.malformed import Malformed
 from taskmanager.spark.sources.listing import base_of, vanished
 from taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from taskmanager.spark.valid_text import made_valid
@@ -46,8 +47,9 @@ class LineSource:
         """columns: of the declared schema, which a CSV header is checked against. Raises UserError."""
         self._source = source
         self._by_split = by_split
-        self._columns = tuple(columns)
         self._options = _checked_options(source)
+        kept = Malformed(self._options, f"the source {source.path}: ").column  # which is in no file
+        self._columns = tuple(name for name in columns if name.lower() != kept.lower())
         self._header = self._options.pop("header", "false").lower() == "true"
         quoted = quoted_records(self._options) if source.format == FileFormat.CSV else None
         self._framing: Framing = quoted or Lines()
