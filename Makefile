@@ -24,8 +24,13 @@ examples: setup ## every runnable example, with the leader and with a task manag
 	@$(PY) -m examples all --kill leader
 	@$(PY) -m examples all --kill taskmanager
 
-test: setup ## all tests that need no container engine
+test: setup ## all tests that need no container engine: the pure ones on all cores, then the others one by one
+ifeq ($(ARGS),)
+	@$(PY) -m pytest -q -n auto -m "not docker and not integration and not chaos and not soak"
+	@$(PY) -m pytest -m "(integration or chaos) and not docker and not soak"
+else
 	@$(PY) -m pytest -m "not docker and not soak" $(ARGS)
+endif
 
 test-fast: setup ## the pure tests alone: seconds
 	@$(PY) -m pytest -m "not docker and not integration and not chaos" $(ARGS)
@@ -47,7 +52,7 @@ lint: setup ## formatting, lint, types, layering, generated code
 	@$(PY) proto/generate.py --check
 
 mutation: setup ## switch mechanisms off one at a time and show the test that notices
-	@$(PY) -m tests.mutation
+	@$(PY) -m tests.mutation $(ARGS)
 
 proto: setup ## regenerate stubs and messages from the .proto files
 	@$(PY) proto/generate.py

@@ -24,6 +24,7 @@ from tests.mutation.witness import BROKEN, RAISED
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 900  # a bound, not an expectation: other work may share the machine
+DAY_S = 24 * 3600
 TESTS_FAILED = 1  # pytest's exit code
 
 
@@ -62,8 +63,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("only", nargs="*", metavar="MUTANT", help="default: all of them")
     parser.add_argument("-j", "--jobs", type=int, default=2, metavar="N", help="so many at a time (default: 2)")
+    parser.add_argument("--share", type=int, default=1, metavar="N", help="only one of N shares, another each day")
     options = parser.parse_args()
-    chosen = [one for one in MUTANTS if not options.only or one.plugin in options.only]
+    today = int(time.time()) // DAY_S % max(1, options.share)
+    chosen = [one for one in MUTANTS[today :: max(1, options.share)] if not options.only or one.plugin in options.only]
     if not chosen:
         parser.error(f"no such mutant; there are {', '.join(one.plugin for one in MUTANTS)}")
     try:
