@@ -60,8 +60,8 @@ def bench() -> Bench:
 
 def read(link: TaskManagerLink, count: int) -> list[object]:
     """The next messages that go out."""
-    outgoing = link.outgoing()
-    return [next(outgoing).body for _ in range(count)]
+    messages = [link.take() for _ in range(count)]
+    return [message.body for message in messages if message is not None]
 
 
 @pytest.mark.parametrize(
