@@ -142,6 +142,7 @@ def test_jobs_and_job(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> N
             "records_in": 0,
             "records_out": 100,
             "records_late": 0,
+            "records_malformed": 0,
         }
     ]
     last = shown["last_checkpoint"]
