@@ -96,7 +96,7 @@ _MADE = {
     ],
     "double": [
         "{double} * 2",
-        "-{double}",
+        "- {double}",
         "CAST({decimal} AS DOUBLE)",
         "nullif({double}, 1.5D)",
         "if({bool}, {double}, {double})",
