@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lockgate.pipeline import Job, PipelineError, Restart
     from lockgate.pipeline.csv_options import CSV_OPTIONS
     from lockgate.pipeline.functions import avg, count, max_, min_, sum_
+    from lockgate.pipeline.on_error import dead_letter
     from lockgate.pipeline.processing import ListState, MapState, ProcessFunction, ValueState
     from lockgate.pipeline.stragglers import stragglers
     from lockgate.pipeline.windows import session, sliding, tumbling
@@ -40,6 +41,7 @@ __all__ = [
     "ValueState",
     "avg",
     "count",
+    "dead_letter",
     "max_",
     "min_",
     "session",
@@ -49,7 +51,7 @@ __all__ = [
     "tumbling",
 ]
 
-# Imported when asked for, so that `lockgate --help` need not wait for gRPC and protobuf.
+# Imported lazily, so that `lockgate --help` does not wait for gRPC and protobuf.
 _HOMES = {
     "CSV_OPTIONS": "lockgate.pipeline.csv_options",
     "Client": "lockgate.client",
@@ -68,6 +70,7 @@ _HOMES = {
     "ValueState": "lockgate.pipeline.processing",
     "avg": "lockgate.pipeline.functions",
     "count": "lockgate.pipeline.functions",
+    "dead_letter": "lockgate.pipeline.on_error",
     "max_": "lockgate.pipeline.functions",
     "min_": "lockgate.pipeline.functions",
     "session": "lockgate.pipeline.windows",

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-# Command: where it is, and what `lockgate --help` says of it.
+# Command: its module, and its line in `lockgate --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "cluster": ("lockgate.commands.cluster:cluster", "Run a whole cluster on this machine."),
     "submit": ("lockgate.commands.submit:submit", "Submit a pipeline file or a job graph."),
@@ -19,18 +19,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("lockgate.commands.jobs:watch", "Follow a job until it ends, across failovers."),
     "checkpoints": ("lockgate.commands.jobs:checkpoints", "List a job's completed checkpoints."),
     "savepoint": ("lockgate.commands.savepoints:savepoint", "Take, list and dispose of savepoints."),
-    "stop": ("lockgate.commands.savepoints:stop", "End a job with a savepoint."),
-    "rescale": ("lockgate.commands.savepoints:rescale", "Change the parallelism of a job that runs."),
+    "stop": ("lockgate.commands.savepoints:stop", "Stop a job with a savepoint."),
+    "rescale": ("lockgate.commands.savepoints:rescale", "Change the parallelism of a running job."),
     "cancel": ("lockgate.commands.jobs:cancel", "End a job."),
-    "release": ("lockgate.commands.jobs:release", "Try a job again that is held back."),
+    "release": ("lockgate.commands.jobs:release", "Retry a job that is held back."),
     "leader": ("lockgate.commands.jobs:leader", "Show which coordinator leads."),
     "drill": ("lockgate.commands.drill:drill", "Kill parts of a cluster under load and check the result."),
     "demo": ("lockgate.commands.drill:demo", "Count words, kill the leader, compare with Spark."),
     "zookeeper": ("lockgate.commands.zookeeper:zookeeper", "Run a ZooKeeper server."),
     "coordinator": ("lockgate.commands.processes:coordinator", "Run one coordinator."),
     "taskmanager": ("lockgate.commands.processes:taskmanager", "Run one task manager."),
-    "health": ("lockgate.commands.health:health", "Ask whether a process is ready to serve."),
-    "prepare": ("lockgate.commands.processes:prepare", "Let task managers start in half the time here."),
+    "health": ("lockgate.commands.health:health", "Check whether a process is ready to serve."),
+    "tokens": ("lockgate.commands.tokens:tokens", "Let somebody do some things, without the secret."),
+    "prepare": ("lockgate.commands.processes:prepare", "Halve the start-up time of task managers here."),
 }
 SECTIONS = {
     "Try it": ("cluster", "demo", "drill"),
@@ -47,14 +48,14 @@ SECTIONS = {
         "release",
         "leader",
     ),
-    "Processes of a real cluster": ("zookeeper", "coordinator", "taskmanager", "health", "prepare"),
+    "Processes of a real cluster": ("zookeeper", "coordinator", "taskmanager", "health", "tokens", "prepare"),
 }
 
 EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and one line of help."""
+    """A command group with names and one-line help texts, which imports commands lazily."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command."""
@@ -73,7 +74,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """An unknown command is answered with the nearest one."""
+        """Suggests the nearest command for an unknown one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib
 
@@ -121,12 +122,12 @@ def cli() -> None:
     \b
     Commands find their cluster in this order: --cluster HOST:PORT,... (or the directory of a
     `lockgate cluster`), LOCKGATE_CLUSTER, the settings file (--config, LOCKGATE_CONFIG or
-    ./lockgate.toml), ./.lockgate, and at last 127.0.0.1:7070.
+    ./lockgate.toml), ./.lockgate, and finally 127.0.0.1:7070.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command and exits: 0 fine, 1 a fault or a failed job, 2 a user's error, 130 interrupted."""
+    """Runs a command and exits: 0 success, 1 an internal error or a failed job, 2 a user error, 130 interrupted."""
     # gRPC's fork handlers cost time and have killed JVM children; nothing here forks with open channels.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -136,15 +137,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fix_hash_seed() -> None:
-    """Starts this command anew where sets would be in another order each time: a pickled function may hold one, and
-    the same file has to give the same bytes, or it is another job."""
+    """Restarts this command with a fixed hash seed: a pickled function may hold a set, and the same file has to give
+    the same bytes, or it is another job.
+    """
     if "PYTHONHASHSEED" not in os.environ:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def run(arguments: list[str]) -> int:
-    """Runs a command and returns its exit code; errors are on stderr by then."""
+    """Runs a command and returns its exit code; errors have been written to stderr."""
     try:
         result: Any = cli.main(arguments, prog_name="lockgate", standalone_mode=False)
         sys.stdout.flush()
@@ -159,7 +161,8 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read has gone: nothing to flush
+        # the reader has closed the pipe: nothing to flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAULT
     except Exception as error:
         return _report(error)
@@ -176,6 +179,8 @@ def _report(error: Exception) -> int:
 
 
 def _fail(message: str, code: int) -> int:
+    from lockgate_common.masking import masked
+
     sys.stdout.flush()
-    click.echo(f"error: {message}", err=True)
+    click.echo(f"error: {masked(message)}", err=True)
     return code

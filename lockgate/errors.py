@@ -1,4 +1,4 @@
-"""What goes wrong by the user's hand. Every message is a readable sentence that says what to do next."""
+"""User errors. Every message is a readable sentence that says what to do next."""
 
 from __future__ import annotations
 

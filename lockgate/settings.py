@@ -14,35 +14,57 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockgate_proto.security import Credentials, SecurityError, TlsFiles, default_secret_file, load_secret
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from lockgate_common.addresses import zookeeper_problem
+from lockgate_common.security import (
+    Credentials,
+    SecurityError,
+    TlsFiles,
+    default_secret_file,
+    default_tokens_file,
+    load_secret,
+    load_token,
+)
+from lockgate_common.settings import number_problem
+from lockgate_common.trusted_files import UntrustedFile, read_trusted
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from lockgate.errors import SettingsError
-from lockgate_process.addresses import zookeeper_problem
 
 if TYPE_CHECKING:
-    from coordinator.runtime.settings import CoordinatorSettings
-    from taskmanager.runtime.settings import TaskManagerSettings
+    from lockgate_coordinator.runtime.settings import CoordinatorSettings
+    from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
 ENVIRONMENT_PREFIX = "LOCKGATE_"
 DEFAULT_FILE = "lockgate.toml"
 DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
 
 # Variables that are shorter than group and key, because people type them.
-_SHORTHANDS = {"LOCKGATE_SECRET_FILE": ("security", "secret_file"), "LOCKGATE_ZOOKEEPER": ("zookeeper", "hosts")}
+_SHORTHANDS = {
+    "LOCKGATE_SECRET_FILE": ("security", "secret_file"),
+    "LOCKGATE_TOKEN_FILE": ("security", "token_file"),
+    "LOCKGATE_ZOOKEEPER": ("zookeeper", "hosts"),
+}
 # Options of commands that are not named after their key.
 _OPTIONS = {("cluster", "name"): "--cluster-name", ("zookeeper", "hosts"): "--zookeeper"}
 # Variables that are read elsewhere: the file itself, where a command finds its cluster, and switches of the tests.
 _NOT_SETTINGS = ("LOCKGATE_CONFIG", "LOCKGATE_CLUSTER", "LOCKGATE_LOG_LEVEL", "LOCKGATE_FAULT")
-# Read by docker/compose.yaml: whoever starts containers from a shell that has them works with the cluster from there.
+# Read by docker/compose.yaml: a shell that has these variables for starting containers can also use the cluster.
 _OF_COMPOSE = ("LOCKGATE_IMAGE", "LOCKGATE_INPUT", "LOCKGATE_PORT_1", "LOCKGATE_PORT_2", "LOCKGATE_PORT_3")
 _TEST_PREFIX = "LOCKGATE_TEST_"
 
 
 class _Group(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*")
+    @classmethod
+    def _is_within_bounds(cls, value: Any, info: ValidationInfo) -> Any:
+        problem = number_problem(info.field_name or "", value) if isinstance(value, int) else ""
+        if problem:
+            raise PydanticCustomError("bounds", "{problem}", {"problem": problem})
+        return value
 
 
 class ClusterGroup(_Group):
@@ -53,10 +75,10 @@ class ClusterGroup(_Group):
 
 
 class ZooKeeperGroup(_Group):
-    """`[zookeeper]`: the ensemble, `host:port,host:port`, and how long a silent session lives."""
+    """`[zookeeper]`: the ensemble, `host:port,host:port`, and the session timeout."""
 
     hosts: str = ""
-    session_timeout_ms: int = Field(default=4000, ge=500, le=60_000)
+    session_timeout_ms: int = 4000
 
     @field_validator("hosts")
     @classmethod
@@ -73,10 +95,10 @@ class CoordinatorGroup(_Group):
     bind: str = "127.0.0.1:7070"
     advertise: str = ""
     id: str = ""
-    heartbeat_ms: int = Field(default=500, ge=50)
-    heartbeat_timeout_ms: int = Field(default=3000, ge=200)
-    max_watchers: int = Field(default=2_000, ge=1)
-    max_task_managers: int = Field(default=2_000, ge=1)
+    heartbeat_ms: int = 500
+    heartbeat_timeout_ms: int = 3000
+    max_watchers: int = 2_000
+    max_task_managers: int = 2_000
 
 
 class TaskManagerGroup(_Group):
@@ -85,13 +107,13 @@ class TaskManagerGroup(_Group):
     bind: str = "127.0.0.1:0"
     advertise: str = ""
     id: str = ""
-    slots: int = Field(default=2, ge=1, le=1024)
+    slots: int = 2
     spark_master: str = ""
     spark_options: dict[str, str] = Field(default_factory=dict)
     work_dir: str = ""
-    heartbeat_ms: int = Field(default=500, ge=50)
-    target_batch_ms: int = Field(default=300, ge=10)
-    max_batch_bytes: int = Field(default=32 * 1024 * 1024, ge=1024)
+    heartbeat_ms: int = 500
+    target_batch_ms: int = 300
+    max_batch_bytes: int = 32 * 1024 * 1024
 
 
 class StorageGroup(_Group):
@@ -101,9 +123,14 @@ class StorageGroup(_Group):
 
 
 class SecurityGroup(_Group):
-    """`[security]`: the file with the secret that processes and clients share."""
+    """`[security]`: the file with the secret that processes and clients share; tokens in place of it.
+
+    tokens_file: what coordinators know of tokens; token_file: the one token that a client has.
+    """
 
     secret_file: str = ""
+    tokens_file: str = ""
+    token_file: str = ""
 
 
 class TlsGroup(_Group):
@@ -127,15 +154,29 @@ class Settings(_Group):
 
     def credentials(self, *, create: bool = False) -> Credentials:
         """The secret and TLS files. `create` makes a missing secret file (servers do, clients do not)."""
-        path = Path(self.security.secret_file).expanduser() if self.security.secret_file else default_secret_file()
         try:
-            return Credentials(secret=load_secret(path, create=create), tls=self._tls_files())
+            if self.security.token_file and not create:
+                token = load_token(Path(self.security.token_file).expanduser())
+                return Credentials(tls=self._tls_files(), token=token)
+            return Credentials(secret=load_secret(self.secret_path, create=create), tls=self._tls_files())
         except SecurityError as error:
             raise SettingsError(str(error)) from error
 
+    @property
+    def secret_path(self) -> Path:
+        """The file with the secret."""
+        named = self.security.secret_file
+        return Path(named).expanduser() if named else default_secret_file()
+
+    @property
+    def tokens_path(self) -> Path:
+        """The file that coordinators read tokens from."""
+        named = self.security.tokens_file
+        return Path(named).expanduser() if named else default_tokens_file(self.secret_path)
+
     def coordinator_settings(self) -> CoordinatorSettings:
-        """What `coordinator.runtime.process.run` takes. Raises SettingsError when no storage is named."""
-        from coordinator.runtime.settings import CoordinatorSettings
+        """The argument of `lockgate_coordinator.runtime.process.run`. Raises SettingsError when no storage is set."""
+        from lockgate_coordinator.runtime.settings import CoordinatorSettings
 
         group = self.coordinator
         if not self.storage.directory:
@@ -150,6 +191,7 @@ class Settings(_Group):
             advertise=group.advertise,
             storage=absolute(self.storage.directory),
             credentials=self.credentials(create=True),
+            tokens_file=str(self.tokens_path),
             session_timeout_ms=self.zookeeper.session_timeout_ms,
             heartbeat_ms=group.heartbeat_ms,
             heartbeat_timeout_ms=group.heartbeat_timeout_ms,
@@ -159,8 +201,8 @@ class Settings(_Group):
         )
 
     def task_manager_settings(self) -> TaskManagerSettings:
-        """What `taskmanager.runtime.process.run` takes."""
-        from taskmanager.runtime.settings import TaskManagerSettings
+        """The argument of `lockgate_taskmanager.runtime.process.run`."""
+        from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
         group = self.taskmanager
         return TaskManagerSettings(
@@ -192,12 +234,12 @@ def load_settings(
 ) -> Settings:
     """Reads and checks all settings.
 
-    config: the TOML file, or None for LOCKGATE_CONFIG or ./lockgate.toml; overrides: {group: {key: value}}, stronger
-    than everything else, None values are left out; environment: os.environ unless given. Raises SettingsError.
+    config: the TOML file, or None for LOCKGATE_CONFIG or ./lockgate.toml; overrides: {group: {key: value}}, with the
+    highest priority, None values are ignored; environment: os.environ by default. Raises SettingsError.
     """
     env = os.environ if environment is None else environment
     path = _config_path(config, env)
-    file_values = _read_file(path) if path else {}
+    file_values = _read_file(path, is_named=path != Path(DEFAULT_FILE)) if path else {}
     env_values = dict(_read_environment(env))
     given = {
         group: {key: value for key, value in keys.items() if value is not None}
@@ -214,7 +256,7 @@ def load_settings(
 
 
 def absolute(path: str) -> str:
-    """A local path made absolute (`~` expanded); a URI stays as it is."""
+    """A local path made absolute (`~` expanded); a URI is unchanged."""
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))
 
 
@@ -225,9 +267,12 @@ def _config_path(config: str | os.PathLike[str] | None, env: Mapping[str, str]) 
     return Path(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else None
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def _read_file(path: Path, *, is_named: bool) -> dict[str, Any]:
+    """is_named: by the user, who trusts it; it may be another user's."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8") if is_named else read_trusted(path))
+    except UntrustedFile as error:
+        raise SettingsError(str(error)) from error
     except OSError as error:
         raise SettingsError(f"cannot read the settings file {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -248,9 +293,9 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _read_environment(env: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], Any]]:
     known = _known()
-    # A shorthand is the weaker name when both are set: it comes first and is overwritten.
+    # A shorthand has lower priority when both are set: it comes first and is overwritten.
     for name in sorted(
-        (one for one in env if one.startswith(ENVIRONMENT_PREFIX)), key=lambda one: one not in _SHORTHANDS
+        (name for name in env if name.startswith(ENVIRONMENT_PREFIX)), key=lambda name: name not in _SHORTHANDS
     ):
         if name in _NOT_SETTINGS or name in _OF_COMPOSE or name.startswith(_TEST_PREFIX):
             continue
@@ -269,7 +314,7 @@ def _place(name: str, known: Mapping[str, Mapping[str, FieldInfo]]) -> tuple[str
 
 def _parse(name: str, place: tuple[str, str], text: str) -> Any:
     if place == ("cluster", "coordinators"):
-        return tuple(one.strip() for one in text.split(",") if one.strip())
+        return tuple(part.strip() for part in text.split(",") if part.strip())
     if place == ("taskmanager", "spark_options"):
         try:
             return json.loads(text)
@@ -304,7 +349,7 @@ def _all_keys() -> list[str]:
 
 
 def _in_other_group(key: str) -> str:
-    """The right key in the wrong place is the commonest slip."""
+    """The right key in the wrong group is the most common mistake."""
     found = [f"{group}.{key}" for group, keys in _known().items() if key in keys]
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
@@ -312,7 +357,7 @@ def _in_other_group(key: str) -> str:
 def _did_you_mean(word: str, candidates: Any) -> str:
     names = list(dict.fromkeys(candidates))
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(names)}"
+    return f"; did you mean {close[0]}?" if close else f"; valid names are {', '.join(names)}"
 
 
 def _explain(
@@ -322,8 +367,8 @@ def _explain(
     path: Path | None,
 ) -> str:
     sentences = []
-    for one in error.errors():
-        group, key = (str(part) for part in (*one["loc"], "", "")[:2])
+    for detail in error.errors():
+        group, key = (str(part) for part in (*detail["loc"], "", "")[:2])
         if key in given.get(group, {}):
             origin = _OPTIONS.get((group, key), f"--{key.replace('_', '-')}")
         elif (group, key) in env_values:
@@ -331,5 +376,5 @@ def _explain(
             origin = variable(group, key) if variable(group, key) in os.environ else origin
         else:
             origin = f"{path}: {group}.{key}"
-        sentences.append(f"{origin} cannot be {one['input']!r}: {one['msg'][:1].lower()}{one['msg'][1:]}")
+        sentences.append(f"{origin} cannot be {detail['input']!r}: {detail['msg'][:1].lower()}{detail['msg'][1:]}")
     return "; ".join(sentences)

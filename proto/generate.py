@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def _messages(files: descriptor_pb2.FileDescriptorSet) -> str:
 
 def _enum(enum: EnumDescriptorProto, comment: str) -> Iterator[str]:
     yield f"\nclass {enum.name}(IntEnum):"
-    yield f'    """{comment or "See the .proto file."}"""\n'
+    yield f'    """{_documented(enum.name, comment)}"""\n'
     for value in enum.value:
         yield f"    {value.name} = {value.number}"
     yield ""
@@ -83,14 +84,15 @@ def _enum(enum: EnumDescriptorProto, comment: str) -> Iterator[str]:
 def _message(file: FileDescriptorProto, message: DescriptorProto, index: int) -> Iterator[str]:
     yield "\n@dataclass(frozen=True, slots=True)"
     yield f"class {message.name}:"
-    yield f'    """{_comment(file, (4, index)) or "See the .proto file."}"""\n'
+    yield f'    """{_documented(message.name, _comment(file, (4, index)))}"""\n'
     maps = {f".lockgate.v1.{message.name}.{nested.name}" for nested in message.nested_type if nested.options.map_entry}
     seen_oneofs: set[int] = set()
     for position, item in enumerate(message.field):
-        note = _comment(file, (4, index, 2, position))
-        suffix = f"  # {note}" if note else ""
+        if item.proto3_optional or not item.HasField("oneof_index"):
+            note = _comment(file, (4, index, 2, position))
+            yield from textwrap.wrap(note, 120, initial_indent="    # ", subsequent_indent="    # ")
         if item.proto3_optional:
-            yield f"    {item.name}: {_type(item)} | None = None{suffix}"
+            yield f"    {item.name}: {_type(item)} | None = None"
         elif item.HasField("oneof_index"):
             if item.oneof_index not in seen_oneofs:
                 seen_oneofs.add(item.oneof_index)
@@ -101,18 +103,24 @@ def _message(file: FileDescriptorProto, message: DescriptorProto, index: int) ->
                 ]
                 yield f"    {message.oneof_decl[item.oneof_index].name}: {' | '.join(members)} | None = None"
         elif item.type_name in maps:
-            yield f"    {item.name}: Mapping[str, str] = field(default_factory=dict){suffix}"
+            yield f"    {item.name}: Mapping[str, str] = field(default_factory=dict)"
         elif item.label == FieldDescriptorProto.LABEL_REPEATED:
-            yield f"    {item.name}: tuple[{_type(item)}, ...] = (){suffix}"
+            yield f"    {item.name}: tuple[{_type(item)}, ...] = ()"
         elif item.type == FieldDescriptorProto.TYPE_MESSAGE:
-            yield f"    {item.name}: {_type(item)} | None = None{suffix}"
+            yield f"    {item.name}: {_type(item)} | None = None"
         elif item.type == FieldDescriptorProto.TYPE_ENUM:
-            yield f"    {item.name}: {_type(item)} = {_type(item)}(0){suffix}"
+            yield f"    {item.name}: {_type(item)} = {_type(item)}(0)"
         else:
-            yield f"    {item.name}: {_type(item)} = {SCALARS[item.type][1]}{suffix}"
+            yield f"    {item.name}: {_type(item)} = {SCALARS[item.type][1]}"
     if not message.field:
         yield "    pass"
     yield ""
+
+
+def _documented(name: str, comment: str) -> str:
+    if not comment:
+        raise SystemExit(f"{name} has no comment above it in its .proto file")
+    return comment
 
 
 def _type(item: FieldDescriptorProto) -> str:

@@ -1,4 +1,4 @@
-"""The client of a cluster. `Client.connect()` finds it; `find_cluster` says how."""
+"""The client of a cluster. `Client.connect()` locates it; see `find_cluster`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""The open gRPC channels of a client, one an address."""
+"""The open gRPC channels of a client, one per address."""
 
 from __future__ import annotations
 
 import threading
 
 import grpc
-from lockgate_proto.security import Credentials, SecurityError
+from lockgate_common.addresses import is_loopback
+from lockgate_common.security import Credentials, SecurityError
 
 from lockgate.client.errors import ClientError
 
@@ -20,7 +21,15 @@ class Channels:
         self._lock = threading.Lock()
 
     def to(self, address: str) -> grpc.Channel:
-        """The channel to `host:port`. Raises ClientError when it is closed, or a TLS file cannot be read."""
+        """The channel to `host:port`.
+
+        Raises ClientError when it is closed, a TLS file cannot be read, or it would leave this machine in plain text.
+        """
+        if self._credentials.tls is None and not is_loopback(address):
+            raise ClientError(
+                f"{address} is on another machine, where the cluster is reached with TLS only; set "
+                "LOCKGATE_TLS_AUTHORITY (or tls.authority) to the certificate of the cluster's authority"
+            )
         with self._lock:
             if self._is_closed:
                 raise ClientError("the client is closed")
@@ -32,7 +41,7 @@ class Channels:
             return self._channels[address]
 
     def close(self) -> None:
-        """Closes all. Idempotent."""
+        """Closes all channels. Idempotent."""
         with self._lock:
             self._is_closed = True
             for channel in self._channels.values():

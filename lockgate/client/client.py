@@ -1,4 +1,4 @@
-"""The client of a Lockgate cluster: finds the leader, follows it through a failover, and speaks plainly."""
+"""The client of a Lockgate cluster: finds the leader, follows it through a failover, and reports readable errors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any
 
 import grpc
+from lockgate_common.proof import Peer
+from lockgate_common.security import Credentials
 from lockgate_proto.messages import (
     CancelRequest,
     CheckpointKind,
@@ -17,10 +19,13 @@ from lockgate_proto.messages import (
     CompletedCheckpoint,
     DisposeSavepointRequest,
     GetClusterRequest,
+    GetLeaderRequest,
     GetRequest,
+    GetStoryRequest,
     JobGraph,
     JobState,
     JobStatus,
+    JobStory,
     LeaderRecord,
     ListCheckpointsRequest,
     ListRequest,
@@ -34,21 +39,21 @@ from lockgate_proto.messages import (
     VertexParallelism,
     WatchRequest,
 )
-from lockgate_proto.rpc import call
-from lockgate_proto.security import Credentials
+from lockgate_proto.rpc import call, path
 
+from lockgate.client.address_map import AddressMap
 from lockgate.client.channels import Channels
 from lockgate.client.deadline import Deadline
 from lockgate.client.directory import CoordinatorList, FirstThatKnows, LeaderDirectory
-from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, judge
+from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, classify_rpc_error
+from lockgate.client.proven_stream import ProvenStream
 from lockgate.client.target import ClusterTarget, find_cluster
 from lockgate.client.watch import JobWatch, LostListener
-from lockgate.client.ways import Ways
 
 DEFAULT_PATIENCE_MS = 30_000
-# A leader that was cut off from ZooKeeper does not know that it was replaced, and goes on to answer. The others know.
+# A leader that was cut off from ZooKeeper does not know that it was replaced, and continues to answer; the others know.
 TRUST_S = 3.0
-# A leader that does not answer for so long is asked for again elsewhere: it may be frozen.
+# A leader that does not answer for so long may be frozen: it is located again.
 CALL_TIMEOUT_S = 5.0
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
@@ -75,13 +80,13 @@ class Client:
     ) -> None:
         self._credentials = credentials or Credentials()
         self._patience_ms = patience_ms
-        self._ways = Ways()
+        self._address_map = AddressMap()
         self._directory = directory or _directory(
-            coordinators, zookeeper, cluster, self._credentials, session_timeout_ms, origin, self._ways
+            coordinators, zookeeper, cluster, self._credentials, session_timeout_ms, origin, self._address_map
         )
         self._leader: LeaderRecord | None = None
-        self._doubt_at = 0.0  # monotonic: from then on the leader is asked for again
-        self._newest = 0  # the highest token heard of: a leader with a lower one was replaced
+        self._doubt_at = 0.0  # monotonic: after that the leader is located again
+        self._newest = 0  # the highest token seen: a leader with a lower one was replaced
         self._channels = Channels(self._credentials)
         self._closed = threading.Event()
 
@@ -102,10 +107,10 @@ class Client:
     def submit(
         self, job_key: str, graph: JobGraph, restore_from: str = "", *, allow_unmatched_state: bool = False
     ) -> SubmitResponse:
-        """Submits a job, or finds it again: the same key with the same graph is the same job, however often sent.
+        """Submits a job, or finds it again: the same key with the same graph is the same job, however often it is sent.
 
-        restore_from: pointer of a savepoint or retained checkpoint; allow_unmatched_state: what it holds of operators
-        that the graph does not have is left behind.
+        restore_from: pointer of a savepoint or retained checkpoint; allow_unmatched_state: its state of operators that
+        the graph does not have is dropped.
         """
         request = SubmitRequest(job_key, graph, restore_from, allow_unmatched_state)
         response: SubmitResponse = self._call("Submit", request, job_key)
@@ -117,64 +122,69 @@ class Client:
         return status
 
     def jobs(self) -> tuple[JobStatus, ...]:
-        """Every job that runs, and every one that has ended and is still remembered."""
+        """Every running job, and every ended one that is still remembered."""
         jobs: tuple[JobStatus, ...] = self._call("List", ListRequest()).jobs
         return jobs
 
     def watch(self, job_key: str, on_lost: LostListener | None = None) -> JobWatch:
         """The job's status, then every status change and event until it has ended, across failovers.
 
-        on_lost: told why, each time the leader is lost and looked for again.
+        on_lost: called with the reason each time the leader is lost and located again.
         """
         return JobWatch(self, job_key, on_lost, self._patience_ms)
 
     def cancel(self, job_key: str) -> JobState:
-        """Asks for the job's end; CANCELING at first, watch it for the rest."""
+        """Requests cancellation; the state is CANCELING at first, watch the job for its end."""
         state: JobState = self._call("Cancel", CancelRequest(job_key), job_key).state
         return state
 
     def release(self, job_key: str) -> JobState:
-        """Tries a job again that is HELD_BACK; any other stays as it is. Its state then."""
+        """Retries a job that is HELD_BACK; any other job is unchanged. Returns its state."""
         state: JobState = self._call("Release", ReleaseRequest(job_key), job_key).state
         return state
 
     def savepoint(self, job_key: str, timeout_ms: int = 0, *, request_id: str = "") -> CompletedCheckpoint:
         """Takes a savepoint and waits until it is complete; `pointer` is what `submit` takes as `restore_from`.
 
-        request_id: 1 to 128 of A-Z a-z 0-9 . _ - that name this savepoint for the job: who asks again under the same
-        one, after an error perhaps, gets the same savepoint if it was taken. Each call has its own unless told.
+        request_id: 1 to 128 of A-Z a-z 0-9 . _ - that name this savepoint for the job: repeating a request with the
+        same id, for example after an error, returns the same savepoint if it was taken. By default each call has a new
+        id.
         """
         request = TriggerSavepointRequest(job_key, timeout_ms, request_id or uuid.uuid4().hex)
         savepoint: CompletedCheckpoint | None = self._long_call(
             "TriggerSavepoint", request, job_key, timeout_ms
         ).savepoint
         if savepoint is None:
-            raise ClientError(f"the coordinator took no savepoint of {job_key!r}; its log says why")
+            raise ClientError(f"the coordinator could not take a savepoint of {job_key!r}; see its log")
         return savepoint
 
     def savepoints(self, job_key: str) -> tuple[CompletedCheckpoint, ...]:
         """The savepoints of a job, running or ended, newest first."""
-        return tuple(one for one in self.checkpoints(job_key) if one.kind is CheckpointKind.SAVEPOINT)
+        return tuple(
+            checkpoint for checkpoint in self.checkpoints(job_key) if checkpoint.kind is CheckpointKind.SAVEPOINT
+        )
 
     def dispose_savepoint(self, job_key: str, checkpoint_id: int) -> None:
-        """Deletes a savepoint for good; one that is gone already is fine."""
+        """Deletes a savepoint for good; one that is already deleted is ignored."""
         self._call("DisposeSavepoint", DisposeSavepointRequest(job_key, checkpoint_id), job_key)
 
     def stop(self, job_key: str, *, drain: bool = False, timeout_ms: int = 0) -> CompletedCheckpoint:
-        """Ends the job with a savepoint, and returns that when it is complete; watch the job for its end.
+        """Ends the job with a savepoint, and returns the savepoint when it is complete; watch the job for its end.
 
-        drain: sources stop reading first, and everything that they have read flows out; else the job ends where it is.
+        drain: sources stop reading first, and all records already read are processed; otherwise the job stops where it
+        is.
         """
         request = StopRequest(job_key, drain, timeout_ms)
         savepoint: CompletedCheckpoint | None = self._long_call("Stop", request, job_key, timeout_ms).savepoint
         if savepoint is None:
-            raise ClientError(f"the coordinator did not stop {job_key!r}; its log says why")
+            raise ClientError(f"the coordinator could not stop {job_key!r}; see its log")
         return savepoint
 
     def rescale(self, job_key: str, parallelism: Mapping[str, int], timeout_ms: int = 0) -> RescaleResponse:
-        """Changes how many subtasks vertices have: {vertex id: parallelism}. The others stay as they are.
+        """Changes the number of subtasks of vertices: {vertex id: parallelism}. Others are unchanged.
 
-        Returns when the change is durable; the job restarts at it from a snapshot, whatever dies.
+        Returns when the change is durable; the job then restarts from a snapshot with the new parallelism, even after
+        failures.
         """
         wanted = tuple(VertexParallelism(name, number) for name, number in parallelism.items())
         response: RescaleResponse = self._long_call(
@@ -183,13 +193,18 @@ class Client:
         return response
 
     def checkpoints(self, job_key: str) -> tuple[CompletedCheckpoint, ...]:
-        """The completed checkpoints that are kept, newest first."""
+        """The retained completed checkpoints, newest first."""
         request = ListCheckpointsRequest(job_key)
         found: tuple[CompletedCheckpoint, ...] = self._call("ListCheckpoints", request, job_key).checkpoints
         return found
 
+    def story(self, job_key: str) -> JobStory:
+        """What happened to the job as far as the leader and its task managers remember, and what caused what."""
+        story: JobStory = self._call("GetStory", GetStoryRequest(job_key), job_key)
+        return story
+
     def leader(self) -> LeaderRecord:
-        """Who leads now, asked afresh. Raises ClusterUnreachable."""
+        """The current leader, located anew. Raises ClusterUnreachable."""
         return self.locate_afresh(Deadline(self._patience_ms))
 
     def cluster(self) -> ClusterStatus:
@@ -211,16 +226,21 @@ class Client:
     ) -> None:
         self.close()
 
-    # What JobWatch uses.
+    # Used by JobWatch.
 
     def open_watch(self, job_key: str, leader: LeaderRecord) -> Any:
-        """The raw stream of JobUpdate from one coordinator; iterating it raises grpc.RpcError."""
-        stub = call(self._channels.to(self._ways.to(leader.address)), "JobService", "Watch")
-        return stub(WatchRequest(job_key), metadata=self._credentials.metadata())
+        """The raw stream of JobUpdate from one coordinator; it and iterating it raise grpc.RpcError."""
+        leader = self._identified(leader, CALL_TIMEOUT_S)
+        introduction = self._credentials.introduction(
+            Peer(leader.address, leader.instance), path("JobService", "Watch")
+        )
+        stub = call(self._channels.to(self._address_map.to(leader.address)), "JobService", "Watch")
+        stream = stub(WatchRequest(job_key), metadata=introduction.metadata)
+        return ProvenStream(stream, introduction) if introduction.metadata else stream
 
     def locate(self, deadline: Deadline) -> LeaderRecord:
-        """The leader as heard of a moment ago, else asked for until `deadline`."""
-        leader = self._leader  # once: another thread may lose it meanwhile
+        """The leader as known from a moment ago, otherwise located until `deadline`."""
+        leader = self._leader  # read once: another thread may clear it meanwhile
         if leader is None:
             return self.locate_afresh(deadline)
         if time.monotonic() < self._doubt_at:
@@ -228,15 +248,15 @@ class Client:
         try:
             return self.locate_afresh(Deadline(deadline.remaining_s(TRUST_S) * 1000))
         except ClusterUnreachable:
-            return self._trust(leader)  # nobody says otherwise
+            return self._trust(leader)  # nothing contradicts it
 
     def locate_afresh(self, deadline: Deadline) -> LeaderRecord:
-        """The leader, asked for until `deadline`. Never one that was replaced, though it may be the first to answer."""
+        """Locates the leader until `deadline`. Never returns one that was replaced, even if it answers first."""
         while (found := self._directory.locate(deadline)).token < self._newest:
             if deadline.expired:
                 raise ClusterUnreachable(
-                    f"{found.address} answers, but another coordinator has taken its place, and that one does not "
-                    "answer; try again, and look into the coordinators' logs if it stays so"
+                    f"{found.address} answers, but another coordinator has taken over and does not "
+                    "answer; try again, and check the coordinators' logs if this persists"
                 )
             self.pause(deadline.remaining_s(FIRST_PAUSE_S))
         self._newest = max(self._newest, found.token)
@@ -247,14 +267,15 @@ class Client:
         return leader
 
     def forget_leader(self, hint: str = "", refused_by: str = "") -> None:
-        """`refused_by` does not lead; `hint` is who does, when it said so."""
-        if hint == refused_by and not self._ways.forget(hint):
+        """`refused_by` is not the leader; `hint` is, when the answer named it."""
+        if hint == refused_by and not self._address_map.forget(hint):
             hint = ""  # it names itself: it has only just been granted, or has just lost
         # Where a way was forgotten, several coordinators share the address that was asked: now by its own.
-        if hint:
-            self._trust(LeaderRecord(address=hint))
-        else:
+        known = self._leader
+        if not hint:
             self._leader = None
+        else:
+            self._trust(known if known is not None and known.address == hint else LeaderRecord(address=hint))
 
     def pause(self, seconds: float) -> None:
         """Waits, or raises at once when the client is closed."""
@@ -262,7 +283,7 @@ class Client:
             raise ClientError("the client is closed")
 
     def _long_call(self, method: str, request: Any, job_key: str, timeout_ms: int) -> Any:
-        """A call that is answered when a snapshot is complete. timeout_ms: for that."""
+        """A call that is answered when a snapshot is complete. timeout_ms: for the snapshot."""
         limit_s = (timeout_ms or 60_000) / 1000 + CALL_TIMEOUT_S
         return self._call(method, request, job_key, timeout_s=limit_s, patience_ms=int(limit_s * 1000))
 
@@ -275,20 +296,17 @@ class Client:
         timeout_s: float | None = None,
         patience_ms: int | None = None,
     ) -> Any:
-        """One call, at the leader, tried again until it has answered or patience ends. Every rpc is idempotent."""
+        """One call to the leader, retried until it is answered or `patience_ms` has passed. Every rpc is idempotent."""
         deadline = Deadline(self._patience_ms if patience_ms is None else patience_ms)
         pause_s, last = FIRST_PAUSE_S, ""
         while True:
             leader = self._locate_for(deadline, last)
-            stub = call(self._channels.to(self._ways.to(leader.address)), "JobService", method)
+            limit_s = max(0.05, deadline.remaining_s(CALL_TIMEOUT_S if timeout_s is None else timeout_s))
             try:
-                return stub(
-                    request,
-                    timeout=max(0.05, deadline.remaining_s(CALL_TIMEOUT_S if timeout_s is None else timeout_s)),
-                    metadata=self._credentials.metadata(),
-                )
+                leader = self._identified(leader, limit_s)
+                return self._ask(leader, method, request, limit_s)
             except grpc.RpcError as error:
-                verdict = judge(error, job_key, leader.address)
+                verdict = classify_rpc_error(error, job_key, leader.address, leader.instance)
             if not isinstance(verdict, TryAgain):
                 raise verdict
             last = verdict.reason
@@ -297,6 +315,28 @@ class Client:
                 raise ClusterUnreachable(f"the cluster did not answer in time: {last}")
             self.pause(deadline.remaining_s(pause_s))
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _identified(self, leader: LeaderRecord, limit_s: float) -> LeaderRecord:
+        """The leader with its instance, which a hint does not tell. Raises grpc.RpcError."""
+        if leader.instance or self._credentials.is_empty:
+            return leader
+        stub = call(self._channels.to(self._address_map.to(leader.address)), "JobService", "GetLeader")
+        found: LeaderRecord = stub(GetLeaderRequest(), timeout=min(limit_s, CALL_TIMEOUT_S))
+        return self._trust(found)
+
+    def _ask(self, leader: LeaderRecord, method: str, request: Any, limit_s: float) -> Any:
+        """One call to one process. It proves that it knows the secret, as this client does; neither sends it.
+
+        A job may hold passwords of its own, so it goes only to a process that has proved itself before.
+        """
+        if method == "Submit" and not self._credentials.is_empty:
+            self._ask(leader, "GetLeader", GetLeaderRequest(), limit_s)
+        introduction = self._credentials.introduction(Peer(leader.address, leader.instance), path("JobService", method))
+        stub: Any = call(self._channels.to(self._address_map.to(leader.address)), "JobService", method)
+        answer, ended = stub.with_call(request, timeout=limit_s, metadata=introduction.metadata)
+        if introduction.metadata:
+            introduction.check(ended.initial_metadata())
+        return answer
 
     def _locate_for(self, deadline: Deadline, last: str) -> LeaderRecord:
         try:
@@ -314,16 +354,21 @@ def _directory(
     credentials: Credentials,
     session_timeout_ms: int,
     origin: str,
-    ways: Ways,
+    address_map: AddressMap,
 ) -> LeaderDirectory:
     if not coordinators and not zookeeper:
         raise ClientError("a client needs the address of a coordinator or of ZooKeeper")
     directories: list[LeaderDirectory] = []
     if coordinators:
-        directories.append(CoordinatorList(coordinators, credentials, origin, ways=ways))
-    if zookeeper:
-        from ha.zookeeper import connector
+        directories.append(CoordinatorList(coordinators, credentials, origin, address_map=address_map))
+    if credentials.token is not None and not coordinators:
+        raise ClientError("a token does not open ZooKeeper; name a coordinator with --cluster HOST:PORT")
+    if zookeeper and credentials.token is None:
+        from lockgate_ha.protection import Protection
+        from lockgate_ha.zookeeper import connector
+
         from lockgate.client.through_zookeeper import ThroughZooKeeper
 
-        directories.append(ThroughZooKeeper(connector(zookeeper, session_timeout_ms), cluster, origin))
+        found = connector(zookeeper, session_timeout_ms, Protection(cluster, credentials.secret))
+        directories.append(ThroughZooKeeper(found, cluster, origin))
     return directories[0] if len(directories) == 1 else FirstThatKnows(*directories)

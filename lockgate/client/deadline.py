@@ -1,4 +1,4 @@
-"""A point in time after which a wait gives up."""
+"""A deadline on the monotonic clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Deadline:
 
     @property
     def expired(self) -> bool:
-        """True once the time is up."""
+        """True once the deadline has passed."""
         return self._end is not None and time.monotonic() >= self._end
 
     def remaining_s(self, at_most_s: float) -> float:

@@ -1,4 +1,4 @@
-"""How a client finds the leader: by asking coordinators that it knows, or through ZooKeeper."""
+"""How a client locates the leader: by asking coordinators that it knows, or through ZooKeeper."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import grpc
+from lockgate_common.security import Credentials
 from lockgate_proto.messages import GetLeaderRequest, LeaderRecord
 from lockgate_proto.rpc import call
-from lockgate_proto.security import Credentials
 
+from lockgate.client.address_map import AddressMap
 from lockgate.client.channels import Channels
 from lockgate.client.deadline import Deadline
-from lockgate.client.errors import ClusterUnreachable, coordinator_in, judge
-from lockgate.client.ways import Ways
+from lockgate.client.errors import ClusterUnreachable, classify_rpc_error, coordinator_in
 
 if TYPE_CHECKING:
     _GetLeader: TypeAlias = grpc.UnaryUnaryMultiCallable[GetLeaderRequest, LeaderRecord]
 
 ASK_TIMEOUT_S = 1.0
 ROUND_PAUSE_S = 0.1
-# After the first coordinator has named a leader the others get so long to name one with a higher token.
+# After the first coordinator has named a leader, the others have this long to name one with a higher token.
 SECOND_OPINION_S = 0.1
-# How long the coordinators, and then ZooKeeper, are asked before it is the other's turn.
+# How long the coordinators, and then ZooKeeper, are asked before switching to the other.
 TURN_S = 1.5
 
 
 class LeaderDirectory(Protocol):
-    """Knows, or finds out, who leads."""
+    """Locates the leader."""
 
     def locate(self, deadline: Deadline) -> LeaderRecord:
         """The leader. Raises ClusterUnreachable when the deadline passes, or at once when waiting is pointless."""
@@ -43,10 +43,10 @@ class LeaderDirectory(Protocol):
 
 
 class CoordinatorList:
-    """Asks every known coordinator who leads, all at once, and believes the highest token.
+    """Asks every known coordinator for the leader, all at once, and uses the answer with the highest token.
 
-    addresses: `host:port` each; origin: where they came from, for messages; connect_ms: how long nobody at all may
-    answer before `locate` gives up, where a first contact was never made; ways: told which coordinator is behind which
+    addresses: `host:port` each; origin: the source of the addresses, in messages; connect_ms: how long `locate` waits
+    for a first answer if no coordinator has ever answered; address_map: learns which coordinator is behind which
     address.
     """
 
@@ -56,11 +56,10 @@ class CoordinatorList:
         credentials: Credentials,
         origin: str,
         connect_ms: int = 1500,
-        ways: Ways | None = None,
+        address_map: AddressMap | None = None,
     ) -> None:
         self._addresses = list(dict.fromkeys(addresses))
-        self._ways = ways or Ways()
-        self._credentials = credentials
+        self._address_map = address_map or AddressMap()
         self._origin = origin
         self._connect_ms = connect_ms
         self._met = False
@@ -68,42 +67,39 @@ class CoordinatorList:
         self._closed = threading.Event()
 
     def locate(self, deadline: Deadline) -> LeaderRecord:
-        """See LeaderDirectory."""
         first_contact = Deadline(self._connect_ms)
-        nobody = True
+        is_silent = True
         while True:
             record, reasons = self._ask_all(deadline)
             if record is not None:
                 return record
-            # Whoever has answered once is there: the last round may have been too short for an answer.
-            nobody = nobody and len(reasons) == len(self._addresses)
-            if deadline.expired or (nobody and not self._met and first_contact.expired):
-                if nobody:
-                    raise ClusterUnreachable(self._nobody(reasons), silent=True)
+            # A coordinator that has answered before is reachable: the last round may have been too short for an answer.
+            is_silent = is_silent and len(reasons) == len(self._addresses)
+            if deadline.expired or (is_silent and not self._met and first_contact.expired):
+                if is_silent:
+                    raise ClusterUnreachable(self._silence(reasons), silent=True)
                 raise ClusterUnreachable(self._no_leader())
             if self._closed.wait(deadline.remaining_s(ROUND_PAUSE_S)):
                 raise ClusterUnreachable("the client is closed")
 
     def close(self) -> None:
-        """See LeaderDirectory."""
         self._closed.set()
         self._channels.close()
 
     def _ask_all(self, deadline: Deadline) -> tuple[LeaderRecord | None, dict[str, str]]:
-        """The best answer of one round, and why the others did not answer, by address."""
+        """The best answer of one round, and the errors of the others by address."""
         answers: queue.Queue[tuple[str, grpc.Future[LeaderRecord]]] = queue.Queue()
-        asked = []
+        calls = []
         for address in self._addresses:
             stub = cast("_GetLeader", call(self._channels.to(address), "JobService", "GetLeader"))
             future = stub.future(
                 GetLeaderRequest(),
                 timeout=max(0.05, deadline.remaining_s(ASK_TIMEOUT_S)),
-                metadata=self._credentials.metadata(),
             )
             future.add_done_callback(partial(_put, answers, address))
-            asked.append(future)
-        best, reasons = self._collect(answers, len(asked))
-        for future in asked:
+            calls.append(future)
+        best, reasons = self._collect(answers, len(calls))
+        for future in calls:
             future.cancel()
         return best, reasons
 
@@ -131,30 +127,33 @@ class CoordinatorList:
         return best, reasons
 
     def _note_way(self, asked: str, future: grpc.Future[LeaderRecord]) -> None:
-        """A coordinator says what it advertises. Where that was asked at, it is the best way to it."""
+        """Records the address at which a coordinator was reached for the address that it advertises."""
         advertised = coordinator_in(future)
         if advertised and (asked == advertised or advertised not in self._addresses):
-            self._ways.learn(advertised, asked)
+            self._address_map.learn(advertised, asked)
 
     def _answered_without_leader(self, error: BaseException, address: str, reasons: dict[str, str]) -> bool:
-        """True when a coordinator is there but cannot say who leads; else notes why there is no answer."""
+        """True when a coordinator is reachable but does not know the leader; otherwise records why there is no
+        answer.
+        """
         if not isinstance(error, grpc.RpcError):
             reasons[address] = str(error)
             return False
         code = error.code() if isinstance(error, grpc.Call) else None
         details = (error.details() or "") if isinstance(error, grpc.Call) else str(error)
         if code is grpc.StatusCode.UNAVAILABLE and coordinator_in(error):
-            self._met = True  # gRPC itself says UNAVAILABLE, too, of what it could not reach; it knows no coordinator
+            # gRPC itself also reports UNAVAILABLE when the connection failed; then no coordinator is named
+            self._met = True
             return True
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
             reasons[address] = details if code is grpc.StatusCode.UNAVAILABLE else "no answer"
             return False
-        verdict = judge(error, "", address)
+        verdict = classify_rpc_error(error, "", address)
         if isinstance(verdict, Exception):
             raise verdict
         return True
 
-    def _nobody(self, reasons: dict[str, str]) -> str:
+    def _silence(self, reasons: dict[str, str]) -> str:
         tried = ", ".join(self._addresses)
         return (
             f"no coordinator answers at {tried} (from {self._origin}{_first_odd_reason(reasons)}); start a cluster "
@@ -163,13 +162,13 @@ class CoordinatorList:
 
     def _no_leader(self) -> str:
         return (
-            f"the coordinators at {', '.join(self._addresses)} answer, but none of them leads; "
-            "check that ZooKeeper runs and that they can reach it (their logs say)"
+            f"the coordinators at {', '.join(self._addresses)} answer, but none of them is the leader; "
+            "check that ZooKeeper is running and that they can reach it (see their logs)"
         )
 
 
 class FirstThatKnows:
-    """Coordinators first, ZooKeeper when they do not know, in turns until the deadline."""
+    """Coordinators first, ZooKeeper when they do not know the leader, in turns until the deadline."""
 
     def __init__(self, coordinators: LeaderDirectory, zookeeper: LeaderDirectory) -> None:
         self._coordinators = coordinators
@@ -177,7 +176,7 @@ class FirstThatKnows:
         self._met = False
 
     def locate(self, deadline: Deadline) -> LeaderRecord:
-        """See LeaderDirectory. Gives up at once when nobody at all answers and nobody ever did."""
+        """Fails at once when no coordinator answers and none ever did."""
         while True:
             try:
                 return self._found(self._coordinators.locate(Deadline(deadline.remaining_s(TURN_S) * 1000)))
@@ -196,7 +195,6 @@ class FirstThatKnows:
         return record
 
     def close(self) -> None:
-        """See LeaderDirectory."""
         self._coordinators.close()
         self._zookeeper.close()
 
@@ -208,7 +206,7 @@ def _put(
 
 
 def _first_odd_reason(reasons: dict[str, str]) -> str:
-    """A refused connection needs no words; a failed TLS handshake or name look-up does."""
+    """A refused connection needs no explanation; a failed TLS handshake or name look-up does."""
     for reason in reasons.values():
         if "refused" not in reason.lower():
             return f"; {reason}"

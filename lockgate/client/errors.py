@@ -1,24 +1,29 @@
-"""What a client tells its user: one readable sentence per gRPC status code, and whether trying again makes sense."""
+"""Client errors: one readable sentence per gRPC status code, and whether a retry makes sense."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import grpc
+from lockgate_common.proof import UnprovenPeer
 
 from lockgate.errors import UserError
 
 LEADER_METADATA = "lockgate-leader"
 COORDINATOR_METADATA = "lockgate-coordinator"
+INSTANCE_METADATA = "lockgate-instance"
+_SECRET_HINT = (
+    "; set LOCKGATE_SECRET_FILE (or --secret-file) to the secret file of the cluster, or LOCKGATE_TOKEN_FILE to a token"
+)
 _NOT_LEADER = "not the leader"
 
 
 class ClientError(UserError):
-    """A call that cannot succeed as it is. `str()` says why and what to do."""
+    """A call that cannot succeed unchanged. `str()` says why and what to do."""
 
 
 class ClusterUnreachable(ClientError):
-    """No coordinator answered, or none leads, until the deadline. `silent`: nobody answered at all."""
+    """No coordinator answered, or there was no leader, until the deadline. `silent`: no coordinator answered at all."""
 
     def __init__(self, message: str, *, silent: bool = False) -> None:
         super().__init__(message)
@@ -34,18 +39,18 @@ class KeyTaken(ClientError):
 
 
 class InvalidJob(ClientError):
-    """The cluster refuses the job graph. `problems` has one sentence each."""
+    """The cluster rejects the job graph. `problems` has one sentence each."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = problems
         if len(problems) == 1:
             super().__init__(f"the cluster refuses the job: {problems[0]}")
         else:
-            super().__init__("the cluster refuses the job:\n" + "\n".join(f"  - {one}" for one in problems))
+            super().__init__("the cluster refuses the job:\n" + "\n".join(f"  - {problem}" for problem in problems))
 
 
 class NotAllowed(ClientError):
-    """The cluster asks for a secret that this client has not shown."""
+    """The cluster does not know this client, or does not let it do that."""
 
 
 class JobFailed(ClientError):
@@ -62,14 +67,21 @@ class TryAgain:
     leader: str = ""
 
 
-def judge(error: grpc.RpcError, job_key: str, address: str) -> TryAgain | ClientError:
-    """What to make of a failed call: another try, or an error for the user."""
+def classify_rpc_error(error: grpc.RpcError, job_key: str, address: str, instance: str = "") -> TryAgain | ClientError:
+    """What to make of a failed call: another try, or an error for the user.
+
+    instance: of the process that was meant, "" when it is not known.
+    """
+    if isinstance(error, UnprovenPeer):
+        return NotAllowed(str(error))
     code, details = _code(error), _details(error)
     if code is grpc.StatusCode.FAILED_PRECONDITION:
         leader = leader_in(error)
         if leader or details.startswith(_NOT_LEADER):
             return TryAgain(f"{address} is not the leader", leader)
         return ClientError(details)
+    if code is grpc.StatusCode.UNAUTHENTICATED and _trailing(error, INSTANCE_METADATA) not in ("", instance):
+        return TryAgain(f"{address} is another process now", address)
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.ABORTED):
         return TryAgain(f"{address}: {details}", leader_in(error))
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -83,7 +95,7 @@ def leader_in(error: grpc.RpcError) -> str:
 
 
 def coordinator_in(answer: object) -> str:
-    """The address that the coordinator advertises which gave this answer, or empty where it does not say."""
+    """The advertised address of the coordinator that gave this answer, or empty when it is not included."""
     return _trailing(answer, COORDINATOR_METADATA)
 
 
@@ -99,26 +111,22 @@ def _trailing(answer: object, name: str) -> str:
 
 def _final(code: grpc.StatusCode, details: str, job_key: str, address: str) -> ClientError:
     if code is grpc.StatusCode.NOT_FOUND:
-        return UnknownJob(f"no job {job_key!r} on this cluster; `lockgate jobs` lists those it knows")
+        return UnknownJob(f"no job {job_key!r} on this cluster; `lockgate jobs` lists its jobs")
     if code is grpc.StatusCode.ALREADY_EXISTS:
         return KeyTaken(details or f"the job key {job_key!r} belongs to another job")
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidJob(
             tuple(line.strip(" -") for line in details.splitlines() if line.strip(" -")) or ("no reason",)
         )
-    if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
-        return NotAllowed(f"{details or 'the cluster asks for its secret'}{_secret_hint(details)}")
+    if code is grpc.StatusCode.PERMISSION_DENIED:
+        return NotAllowed(details or "this client may not do that")
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        return NotAllowed(f"{details or 'the cluster requires its secret'}{_SECRET_HINT}")
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return ClientError(f"{address} is not a Lockgate coordinator of this version ({details})")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return ClientError(f"too much for the coordinator at {address}: {details}")
-    return ClientError(f"the coordinator at {address} failed ({code.name}): {details}; its log says more")
-
-
-def _secret_hint(details: str) -> str:
-    if "LOCKGATE_SECRET_FILE" in details:
-        return ""
-    return "; set LOCKGATE_SECRET_FILE (or --secret-file) to the secret file of the cluster"
+        return ClientError(f"the request is too large for the coordinator at {address}: {details}")
+    return ClientError(f"the coordinator at {address} failed ({code.name}): {details}; see its log for details")
 
 
 def _code(error: grpc.RpcError) -> grpc.StatusCode:

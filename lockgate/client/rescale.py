@@ -1,4 +1,4 @@
-"""Rescaling a job and waiting until it runs at the new parallelism."""
+"""Rescaling a job and waiting until it runs with the new parallelism."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _POLL_MS = 1_000
 
 
 def rescale(client: Client, key: str, parallelism: Mapping[str, int], timeout_ms: int = 0) -> JobStatus:
-    """Changes the parallelism of vertices and returns the status in which the job runs at it, or has ended.
+    """Changes the parallelism of vertices and returns the status in which the job runs with it, or has ended.
 
-    Raises ClientError when that is refused, or has not come after two minutes; then the change stands all the same.
+    Raises ClientError when the change is refused, or the job does not run within two minutes; in that case the change
+    remains in effect.
     """
     answer = client.rescale(key, parallelism, timeout_ms)
-    wanted = {one.vertex_id: one.parallelism for one in answer.parallelism}
+    wanted = {subtask.vertex_id: subtask.parallelism for subtask in answer.parallelism}
     watch, deadline = client.watch(key), Deadline(PATIENCE_MS)
     try:
         while True:
@@ -32,7 +33,7 @@ def rescale(client: Client, key: str, parallelism: Mapping[str, int], timeout_ms
                 return update
             if deadline.expired:
                 raise ClientError(
-                    f"job {key!r} is rescaled, and does not run yet; `lockgate job {key}` says what it waits for"
+                    f"job {key!r} is rescaled but not running yet; `lockgate job {key}` shows what it is waiting for"
                 )
     finally:
         watch.close()
@@ -43,4 +44,4 @@ def _is_there(status: JobStatus, wanted: Mapping[str, int]) -> bool:
         raise JobFailed(status.error or f"job {status.job_key!r} failed")
     if status.state in TERMINAL:
         return True
-    return status.state in _RUNS and Counter(one.vertex_id for one in status.subtasks) == wanted
+    return status.state in _RUNS and Counter(subtask.vertex_id for subtask in status.subtasks) == wanted

@@ -1,7 +1,7 @@
-"""Which cluster a command or a pipeline file means, and how it is let in.
+"""Which cluster a command or a pipeline file uses, and with which credentials.
 
 In this order: the address given (`--cluster`: `host:port,host:port`, or the directory of a `lockgate cluster`),
-LOCKGATE_CLUSTER, the settings file, `./.lockgate`, and at last 127.0.0.1:7070.
+LOCKGATE_CLUSTER, the settings file, `./.lockgate`, and finally 127.0.0.1:7070.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockgate_proto.security import Credentials
+from lockgate_common.security import Credentials, default_secret_file
+from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
 from lockgate.errors import SettingsError
 
@@ -30,8 +31,8 @@ _ADDRESS = re.compile(r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$")
 class ClusterTarget:
     """A cluster to talk to.
 
-    coordinators: `host:port` each, may be empty when `zookeeper` is set; zookeeper: `host:port,...` or empty;
-    name: the cluster's name in ZooKeeper; origin: where all this comes from, for messages.
+    coordinators: `host:port` each, may be empty when `zookeeper` is set; zookeeper: `host:port,...` or empty; name: the
+    cluster's name in ZooKeeper; origin: the source of these settings, in messages.
     """
 
     coordinators: tuple[str, ...]
@@ -49,23 +50,24 @@ def find_cluster(
     config: str | os.PathLike[str] | None = None,
     name: str | None = None,
 ) -> ClusterTarget:
-    """The cluster that is meant. Raises SettingsError with one sentence."""
+    """The cluster to use. Raises SettingsError with one sentence."""
     from lockgate.settings import load_settings
 
     overrides = {"cluster": {"name": name}, "zookeeper": {"hosts": zookeeper}, "security": {"secret_file": secret_file}}
     settings = load_settings(config, overrides)
+    is_secret_named = bool(secret_file or "LOCKGATE_SECRET_FILE" in os.environ)
     named = cluster or os.environ.get("LOCKGATE_CLUSTER", "")
     if named:
         where = "--cluster" if cluster else "LOCKGATE_CLUSTER"
-        target, secret = _read_target(named, where)
+        target, secret = _read_target(named, where, is_secret_named)
         target = replace(target, zookeeper=zookeeper or target.zookeeper)
     elif zookeeper or settings.cluster.coordinators or settings.zookeeper.hosts:
         target, secret = _from_settings(settings, zookeeper), ""
     elif (Path(DEFAULT_DIRECTORY) / CLUSTER_FILE).is_file():
-        target, secret = _read_directory(Path(DEFAULT_DIRECTORY))
+        target, secret = _read_directory(Path(DEFAULT_DIRECTORY), is_secret_named)
     else:
         target, secret = ClusterTarget((DEFAULT_ADDRESS,), origin="the default address"), ""
-    if secret and not secret_file and "LOCKGATE_SECRET_FILE" not in os.environ:
+    if secret:
         overrides["security"]["secret_file"] = secret
         settings = load_settings(config, overrides)
     return replace(
@@ -80,16 +82,16 @@ def _from_settings(settings: Settings, zookeeper: str | None) -> ClusterTarget:
     if zookeeper:
         return ClusterTarget((), settings.zookeeper.hosts, origin="--zookeeper")
     return ClusterTarget(
-        tuple(_checked(one, "cluster.coordinators") for one in settings.cluster.coordinators),
+        tuple(_checked(coordinator, "cluster.coordinators") for coordinator in settings.cluster.coordinators),
         settings.zookeeper.hosts,
         origin="the settings",
     )
 
 
-def _read_target(named: str, where: str) -> tuple[ClusterTarget, str]:
-    addresses = [one.strip() for one in named.split(",") if one.strip()]
-    if addresses and all(_ADDRESS.match(one) for one in addresses):
-        return ClusterTarget(tuple(_checked(one, where) for one in addresses), origin=where), ""
+def _read_target(named: str, where: str, is_secret_named: bool) -> tuple[ClusterTarget, str]:
+    addresses = [part.strip() for part in named.split(",") if part.strip()]
+    if addresses and all(_ADDRESS.match(address) for address in addresses):
+        return ClusterTarget(tuple(_checked(address, where) for address in addresses), origin=where), ""
     directory = Path(named).expanduser()
     if directory.name == CLUSTER_FILE:
         directory = directory.parent
@@ -98,23 +100,43 @@ def _read_target(named: str, where: str) -> tuple[ClusterTarget, str]:
             f"{where} {named!r} is neither HOST:PORT (several separated by commas) nor the directory of a "
             "`lockgate cluster`"
         )
-    return _read_directory(directory)
+    return _read_directory(directory, is_secret_named)
 
 
-def _read_directory(directory: Path) -> tuple[ClusterTarget, str]:
+def _read_directory(directory: Path, is_secret_named: bool) -> tuple[ClusterTarget, str]:
+    """is_secret_named: elsewhere, which counts more."""
     path = directory / CLUSTER_FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        coordinators = tuple(_checked(str(one), str(path)) for one in content["coordinators"])
+        content = json.loads(read_trusted(path))
+        coordinators = tuple(_checked(str(coordinator), str(path)) for coordinator in content["coordinators"])
         zookeeper, secret = str(content.get("zookeeper", "")), str(content.get("secret_file", ""))
     except FileNotFoundError:
         raise SettingsError(
-            f"no cluster runs in {directory}: it has no {CLUSTER_FILE}; start one with "
+            f"no cluster is running in {directory}: it has no {CLUSTER_FILE}; start one with "
             f"`lockgate cluster --dir {directory}`"
         ) from None
+    except UntrustedFile as error:
+        raise SettingsError(str(error)) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"cannot read {path}: {error!r}; is it from another version?") from error
-    return ClusterTarget(coordinators, zookeeper, origin=str(path)), secret
+    return ClusterTarget(coordinators, zookeeper, origin=str(path)), "" if is_secret_named else _known_secret(
+        secret, path
+    )
+
+
+def _known_secret(secret: str, path: Path) -> str:
+    """The secret file that a `cluster.json` names: in the same folder or the user's own, or it is any private file."""
+    known = default_secret_file()
+    if (
+        secret
+        and Path(secret).resolve() != known.resolve()
+        and path.parent.resolve() not in Path(secret).resolve().parents
+    ):
+        raise SettingsError(
+            f"{path} names the secret file {secret}, which is neither in its own folder nor {known}; if that is right, "
+            f"say so with LOCKGATE_SECRET_FILE or --secret-file"
+        )
+    return secret
 
 
 def _checked(address: str, where: str) -> str:

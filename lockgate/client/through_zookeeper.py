@@ -1,23 +1,23 @@
-"""Finding the leader in ZooKeeper."""
+"""Locating the leader in ZooKeeper."""
 
 from __future__ import annotations
 
 import threading
 
+from lockgate_ha.retrieval import LeaderRetrieval
+from lockgate_ha.session import Connector
 from lockgate_proto.messages import LeaderRecord
 
-from ha.retrieval import LeaderRetrieval
-from ha.session import Connector
 from lockgate.client.deadline import Deadline
 from lockgate.client.errors import ClusterUnreachable
 
-# How long ZooKeeper may stay silent before the very first answer.
+# How long ZooKeeper may be silent before the first answer.
 FIRST_ANSWER_S = 5.0
-_CHECK_CLOSED_S = 0.5
+_LOOK_S = 0.1  # whether the client was closed, or ZooKeeper refuses it
 
 
 class ThroughZooKeeper:
-    """Believes `/leader`, watches it, and keeps the last one known while ZooKeeper is away. See LeaderDirectory."""
+    """Reads `/leader`, watches it, and keeps the last known leader while ZooKeeper is unreachable."""
 
     def __init__(self, connector: Connector, cluster: str, origin: str) -> None:
         self._connector = connector
@@ -29,7 +29,6 @@ class ThroughZooKeeper:
         self._retrieval: LeaderRetrieval | None = None
 
     def locate(self, deadline: Deadline) -> LeaderRecord:
-        """See LeaderDirectory."""
         retrieval = self._started()
         first = Deadline(FIRST_ANSWER_S * 1000)
         with self._changed:
@@ -39,15 +38,16 @@ class ThroughZooKeeper:
                     return record
                 if self._closed:
                     raise ClusterUnreachable("the client is closed")
+                if retrieval.refusal:
+                    raise ClusterUnreachable(retrieval.refusal)
                 if not self._heard and (first.expired or deadline.expired):
                     raise ClusterUnreachable(self._silent(), silent=True)
                 if deadline.expired:
                     raise ClusterUnreachable(self._no_leader())
-                limit_s = _CHECK_CLOSED_S if self._heard else first.remaining_s(_CHECK_CLOSED_S)
+                limit_s = _LOOK_S if self._heard else first.remaining_s(_LOOK_S)
                 self._changed.wait(deadline.remaining_s(limit_s))
 
     def close(self) -> None:
-        """See LeaderDirectory."""
         with self._changed:
             self._closed = True
             retrieval, self._retrieval = self._retrieval, None
@@ -56,7 +56,7 @@ class ThroughZooKeeper:
             retrieval.stop()
 
     def _started(self) -> LeaderRetrieval:
-        """Opens the session at the first use only: a client that has coordinators may never need it."""
+        """Opens the session at the first use: a client that has coordinators may never need it."""
         with self._changed:
             if self._closed:
                 raise ClusterUnreachable("the client is closed")
@@ -73,12 +73,12 @@ class ThroughZooKeeper:
 
     def _silent(self) -> str:
         return (
-            f"ZooKeeper does not answer at {self._connector.hosts} (from {self._origin}); check that it runs, or name "
-            "a coordinator with --cluster HOST:PORT"
+            f"ZooKeeper does not answer at {self._connector.hosts} (from {self._origin}); check that it is running, or "
+            "name a coordinator with --cluster HOST:PORT"
         )
 
     def _no_leader(self) -> str:
         return (
-            f"ZooKeeper at {self._connector.hosts} knows no leader of the cluster {self._cluster!r}; start a "
+            f"ZooKeeper at {self._connector.hosts} has no leader for the cluster {self._cluster!r}; start a "
             "coordinator with `lockgate coordinator`, or check the name (cluster.name)"
         )

@@ -13,25 +13,25 @@ import grpc
 from lockgate_proto.messages import JobEvent, JobState, JobStatus, LeaderRecord
 
 from lockgate.client.deadline import Deadline
-from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, judge
+from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, classify_rpc_error
 
 TERMINAL = frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELED})
-# A stream that says nothing for so long has no more to say.
+# A stream without messages for so long has no backlog left.
 QUIET_S = 2.0
-# So often the others are asked who leads. A frozen leader says nothing, and one that was cut off from ZooKeeper goes on
-# to tell what it knows, because it does not know that it was replaced.
+# How often the others are asked for the leader. A frozen leader is silent, and a leader that was cut off from ZooKeeper
+# continues to report, because it does not know that it was replaced.
 LOOK_EVERY_S = 2.0
 REOPEN_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
 
-# More than a leader keeps and repeats.
+# more than a leader keeps and repeats
 REMEMBERED_EVENTS = 4000
 
 LostListener = Callable[[str], None]
 
 
 class WatchClient(Protocol):
-    """What a watch needs of its client."""
+    """The part of the client that a watch uses."""
 
     def open_watch(self, job_key: str, leader: LeaderRecord) -> Any:
         """The raw stream."""
@@ -42,11 +42,11 @@ class WatchClient(Protocol):
         ...
 
     def locate_afresh(self, deadline: Deadline) -> LeaderRecord:
-        """The leader, asked for."""
+        """The leader, located anew."""
         ...
 
     def forget_leader(self, hint: str = "", refused_by: str = "") -> None:
-        """It does not lead."""
+        """The leader is not leading any more."""
         ...
 
     def pause(self, seconds: float) -> None:
@@ -89,24 +89,26 @@ class JobWatch:
             self.close()
 
     def poll(self, timeout_ms: float | None = None) -> JobStatus | JobEvent | None:
-        """The next update; None when the time is up, or the job has ended (`ended` tells). Raises ClientError."""
+        """The next update; None on a timeout, or when the job has ended (`ended` is set). Raises ClientError."""
         deadline = Deadline(timeout_ms)
         while not self.ended:
-            if self._stream is None and not self._open(deadline):
-                return None
+            if self._stream is None:
+                if not self._open(deadline):
+                    return None
+                continue
             if self._final is None and time.monotonic() >= self._look_at:
                 self._look_for_another_leader()
                 continue
             quiet_s = QUIET_S if self._final is not None else max(0.0, self._look_at - time.monotonic())
             try:
-                item = self._updates.get(timeout=deadline.remaining_s(quiet_s))
+                received = self._updates.get(timeout=deadline.remaining_s(quiet_s))
             except queue.Empty:
                 if self._final is not None:
                     return self._finish(self._final)
                 if deadline.expired:
                     return None
                 continue
-            update = self._take(item)
+            update = self._take(received)
             if update is not None:
                 return update
         return None
@@ -120,23 +122,23 @@ class JobWatch:
         self._stream = self._reader = None
         self._updates = queue.Queue()
 
-    def _take(self, item: JobStatus | JobEvent | _Ended) -> JobStatus | JobEvent | None:
-        if isinstance(item, _Ended):
+    def _take(self, update: JobStatus | JobEvent | _Ended) -> JobStatus | JobEvent | None:
+        if isinstance(update, _Ended):
             if self._final is not None:
                 return self._finish(self._final)
-            self._lost(item.error)
+            self._lost(update.error)
             return None
         self._patience, self._pause_s = None, REOPEN_PAUSE_S
-        if isinstance(item, JobStatus) and item.state in TERMINAL:
-            self._final = item  # a late watcher gets the status first and the events behind it: keep their order
+        if isinstance(update, JobStatus) and update.state in TERMINAL:
+            self._final = update  # a late watcher gets the status first and the events behind it: keep their order
             return None
-        if isinstance(item, JobEvent):
-            if item in self._seen:
+        if isinstance(update, JobEvent):
+            if update in self._seen:
                 return None
-            self._seen[item] = None
+            self._seen[update] = None
             if len(self._seen) > REMEMBERED_EVENTS:
                 del self._seen[next(iter(self._seen))]
-        return item
+        return update
 
     def _finish(self, final: JobStatus) -> JobStatus:
         self.ended = True
@@ -155,7 +157,11 @@ class JobWatch:
                 return False
             raise
         self._look_at = time.monotonic() + LOOK_EVERY_S
-        stream = self._stream = self._client.open_watch(self._job_key, self._leader)
+        try:
+            stream = self._stream = self._client.open_watch(self._job_key, self._leader)
+        except grpc.RpcError as error:
+            self._lost(error)
+            return True
         updates = self._updates
         self._reader = threading.Thread(
             target=_read, args=(stream, updates), name=f"lockgate-watch-{self._job_key}", daemon=True
@@ -164,9 +170,13 @@ class JobWatch:
         return True
 
     def _lost(self, error: grpc.RpcError | None) -> None:
-        """The stream broke or ended although the job has not: raises what is final, else gets ready to open again."""
+        """The stream broke or ended although the job has not: raises final errors, otherwise prepares to reconnect."""
         address = self._leader.address
-        verdict = TryAgain(f"{address} ended the stream") if error is None else judge(error, self._job_key, address)
+        verdict = (
+            TryAgain(f"{address} ended the stream")
+            if error is None
+            else classify_rpc_error(error, self._job_key, address, self._leader.instance)
+        )
         self.close()
         if isinstance(verdict, ClientError):
             raise verdict
@@ -175,7 +185,7 @@ class JobWatch:
             if self._on_lost is not None:
                 self._on_lost(verdict.reason)
         if self._patience.expired:
-            raise ClusterUnreachable(f"the job cannot be watched any more: {verdict.reason}")
+            raise ClusterUnreachable(f"the job can no longer be watched: {verdict.reason}")
         self._client.forget_leader(verdict.leader, address)
         self._client.pause(self._pause_s)
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
@@ -194,7 +204,7 @@ class JobWatch:
             return
         self.close()
         if self._on_lost is not None:
-            self._on_lost(f"{self._leader.address} does not lead any more; {found.address} does")
+            self._on_lost(f"{self._leader.address} is no longer the leader; {found.address} is")
 
 
 def _read(stream: Any, updates: queue.Queue[JobStatus | JobEvent | _Ended]) -> None:

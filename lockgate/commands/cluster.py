@@ -21,10 +21,10 @@ from lockgate.commands.options import spark_settings
 )
 @click.option("--taskmanagers", type=click.IntRange(0, 64), metavar="N", default=2, show_default=True)
 @click.option(
-    "--slots", type=click.IntRange(1, 64), metavar="N", default=2, show_default=True, help="Of each task manager."
+    "--slots", type=click.IntRange(1, 64), metavar="N", default=2, show_default=True, help="Slots of each task manager."
 )
 @click.option("--zookeepers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="ZooKeeper servers.")
-@click.option("--zookeeper", metavar="HOST:PORT,...", help="Use a ZooKeeper that runs already.")
+@click.option("--zookeeper", metavar="HOST:PORT,...", help="Use a ZooKeeper that is already running.")
 @click.option("--dir", "directory", default=".lockgate", show_default=True, help="Data, logs and cluster.json.")
 @click.option("--storage", metavar="DIR|URI", help="Snapshots.  [default: DIR/storage]")
 @click.option(
@@ -33,7 +33,7 @@ from lockgate.commands.options import spark_settings
     type=click.IntRange(1, 65535),
     metavar="N",
     multiple=True,
-    help="Of each coordinator in turn.  [default: free ones]",
+    help="A coordinator's port; repeat it for each.  [default: free ones]",
 )
 @click.option(
     "--zookeeper-port",
@@ -69,8 +69,9 @@ def cluster(
       lockgate cluster --slots 1 --spark-master spark://spark.example:7077
       lockgate cluster --dir /tmp/lg &      then: lockgate jobs --cluster /tmp/lg
     """
+    from lockgate_devtools.cluster import run_cluster
+
     from lockgate.commands.processes import start_logging
-    from lockgate.local import run_cluster
 
     start_logging(os.environ.get("LOCKGATE_LOG_LEVEL", "WARNING"))
     return run_cluster(

@@ -24,14 +24,14 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
     metavar="SECONDS",
     default=5.0,
     show_default=True,
-    help="Seconds between being whole again and the next kill.",
+    help="Seconds between recovery and the next kill.",
 )
 @click.option("--seed", type=int, metavar="N", help="Repeats a drill: same victims, same moments.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
-@click.option("--cluster", metavar="ADDRESSES|DIR", help="Aim at a running cluster.  [default: one of its own]")
+@click.option("--cluster", metavar="ADDRESSES|DIR", help="Target a running cluster.  [default: one of its own]")
 @click.option("--dir", "directory", metavar="DIR", help="Keep data and logs there.  [default: a temporary folder]")
 @click.option("--storage", metavar="DIR|URI", help="Snapshots of its own cluster.  [default: DIR/storage]")
-@click.option("--slots", type=click.IntRange(1, 64), metavar="N", help="Of each task manager.  [default: 2]")
+@click.option("--slots", type=click.IntRange(1, 64), metavar="N", help="Slots of each task manager.  [default: 2]")
 @with_spark("local[SLOTS]")
 def drill(
     kill: str,
@@ -46,7 +46,7 @@ def drill(
     spark_master: str | None,
     spark_options: tuple[str, ...],
 ) -> int:
-    """Kill parts of a cluster under load, measure the way back, and account for every record.
+    """Kill parts of a cluster under load, measure the recovery, and account for every record.
 
     Starts 2 coordinators, 2 task managers and ZooKeeper in a temporary folder, unless --cluster names a running
     cluster. Exits with 0 only when nothing was lost or duplicated.
@@ -60,7 +60,7 @@ def drill(
       lockgate drill --storage 's3://bucket/drill?endpoint_override=s3.example:9000&scheme=http'
       lockgate drill --slots 1 --spark-master spark://spark.example:7077
     """
-    from lockgate.drill import Target, run_drill
+    from lockgate_devtools.drill import Target, run_drill
 
     own: dict[str, Any] = {"slots": slots} if slots else {}
     own |= {"storage": storage} if storage else {}
@@ -87,6 +87,6 @@ def demo(folder: str | None) -> int:
       lockgate demo
       lockgate demo --input ~/books
     """
-    from lockgate.demo.__main__ import main
+    from lockgate_devtools.demo.__main__ import main
 
     return main(["--input", folder] if folder else [])

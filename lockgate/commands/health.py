@@ -6,24 +6,24 @@ import os
 from pathlib import Path
 
 import click
-from lockgate_proto.security import Credentials, SecurityError, TlsFiles
+from lockgate_common.security import Credentials, SecurityError, TlsFiles
 
 from lockgate.errors import UserError
 
 AUTHORITY_VARIABLE = "LOCKGATE_TLS_AUTHORITY"
 
 _REASONS = {
-    "ready": "it has not joined the cluster yet, or is stopping",
-    "leader": "it does not lead",
+    "ready": "it has not joined the cluster yet, or is shutting down",
+    "leader": "it is not the leader",
     "alive": "it is stopping",
 }
 
 
 @click.command()
 @click.argument("address", metavar="HOST:PORT")
-@click.option("--zookeeper", "is_zookeeper", is_flag=True, help="A ZooKeeper server is there.")
-@click.option("--leader", "is_leader", is_flag=True, help="Ask whether this coordinator leads.")
-@click.option("--alive", "is_alive", is_flag=True, help="Ask only whether it runs.")
+@click.option("--zookeeper", "is_zookeeper", is_flag=True, help="HOST:PORT is a ZooKeeper server.")
+@click.option("--leader", "is_leader", is_flag=True, help="Check whether this coordinator is the leader.")
+@click.option("--alive", "is_alive", is_flag=True, help="Check only whether it is running.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1), default=3.0, show_default=True, metavar="SECONDS")
 @click.option("--config", metavar="FILE", help="Settings file, for tls.authority.  [default: ./lockgate.toml]")
 def health(
@@ -31,8 +31,8 @@ def health(
 ) -> int:
     """Ask whether the process at HOST:PORT is ready to serve: exit code 0 when it is, 1 when it is not.
 
-    A coordinator is ready once it leads or stands by, a task manager once its Spark is warm and a leader has taken it;
-    both stay so when they lose ZooKeeper or the leader. A ZooKeeper server is ready while it is part of the quorum.
+    A coordinator is ready once it leads or stands by, a task manager once its Spark is warm and a leader has registered
+    it; both stay so when they lose ZooKeeper or the leader. A ZooKeeper server is ready while it is part of the quorum.
 
     \b
     Examples:
@@ -47,18 +47,21 @@ def health(
     if is_zookeeper + is_leader + is_alive > 1:
         raise click.UsageError("give one of --zookeeper, --leader and --alive")
     if is_zookeeper:
-        from ha.zookeeper.server import is_serving
+        from lockgate_devtools.zookeeper.server import is_serving
 
         state = "ready" if is_serving(host, int(port), timeout_s) else "not ready: no answer, or no quorum"
     else:
-        asked = "leader" if is_leader else "alive" if is_alive else "ready"
-        state = _ask(address, asked, _credentials(config), timeout_s)
+        check = "leader" if is_leader else "alive" if is_alive else "ready"
+        state = _ask(address, check, _credentials(config), timeout_s)
     click.echo(f"{address} is {state}")
     return 1 if state.startswith("not ") else 0
 
 
 def _credentials(config: str | None) -> Credentials:
-    """What the connection is checked with. The variable outranks every file, so where it is set none is read."""
+    """The TLS authority for checking the connection.
+
+    The variable has priority over every file, so when it is set no file is read.
+    """
     authority = "" if config else os.environ.get(AUTHORITY_VARIABLE, "")
     if authority:
         return Credentials(tls=TlsFiles(authority=str(Path(authority).expanduser())))
@@ -67,14 +70,14 @@ def _credentials(config: str | None) -> Credentials:
     return load_settings(config, {}).credentials()
 
 
-def _ask(address: str, asked: str, credentials: Credentials, timeout_s: float) -> str:
-    """`ready` (or `alive`), or why it is not. asked: ready, leader or alive."""
+def _ask(address: str, check: str, credentials: Credentials, timeout_s: float) -> str:
+    """`ready` (or `alive`), or why it is not. check: ready, leader or alive."""
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
     from lockgate_proto.rpc import LEADER, READY
 
-    service = {"ready": READY, "leader": LEADER, "alive": ""}[asked]
-    good = "alive" if asked == "alive" else "ready"
+    service = {"ready": READY, "leader": LEADER, "alive": ""}[check]
+    good = "alive" if check == "alive" else "ready"
     try:
         with credentials.channel(address) as channel:
             request = health_pb2.HealthCheckRequest(service=service)
@@ -85,4 +88,4 @@ def _ask(address: str, asked: str, credentials: Credentials, timeout_s: float) -
         return f"not {good}: {error.details() or error.code().name}"
     if answer.status == health_pb2.HealthCheckResponse.SERVING:
         return good
-    return f"not {good}: {_REASONS[asked]}"
+    return f"not {good}: {_REASONS[check]}"

@@ -1,4 +1,4 @@
-"""Commands that look at jobs and steer them."""
+"""Commands that show and control jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _print_json(value: Any) -> None:
 @json_option
 @target_options
 def jobs(as_json: bool, **target: str | None) -> None:
-    """List the jobs that run, and those that have ended and are still remembered.
+    """List running jobs, and ended ones that are still remembered.
 
     \b
     Examples:
@@ -30,36 +30,46 @@ def jobs(as_json: bool, **target: str | None) -> None:
     with connect(target) as client:
         found = client.jobs()
     if as_json:
-        _print_json([views.summary_json(one) for one in found])
+        _print_json([views.summary_json(job) for job in found])
     else:
         click.echo(views.jobs_text(found))
 
 
 @click.command()
 @click.argument("key")
+@click.option("--story", is_flag=True, help="What happened to it, event by event, and what caused what.")
 @json_option
 @target_options
-def job(key: str, as_json: bool, **target: str | None) -> None:
+def job(key: str, story: bool, as_json: bool, **target: str | None) -> None:
     """Show one job: state, attempt, restarts, records in and out per operator, last checkpoint.
+
+    With --story: the newest events of the job in the leader and in its task managers, each below its cause.
 
     \b
     Examples:
       lockgate job wordcount-1f2e3d4c
       lockgate job wordcount-1f2e3d4c --json | jq .last_checkpoint.duration_ms
+      lockgate job wordcount-1f2e3d4c --story | grep 'checkpoint 7'
     """
     from lockgate.commands import views
+    from lockgate.commands.story_views import story_json, story_text
 
     with connect(target) as client:
-        status = client.job(key)
+        if story:
+            told = client.story(key)
+            as_text, as_data = story_text(told), story_json(told)
+        else:
+            status = client.job(key)
+            as_text, as_data = views.job_text(status), views.job_json(status)
     if as_json:
-        _print_json(views.job_json(status))
+        _print_json(as_data)
     else:
-        click.echo(views.job_text(status))
+        click.echo(as_text)
 
 
 @click.command()
 @click.argument("key")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line: {status: ...} or {event: ...}.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line: {status: ...} or {event: ...}.")
 @target_options
 def watch(key: str, as_json: bool, **target: str | None) -> int:
     """Follow a job until it ends: states, events, failovers. Exits with 1 when the job has failed.
@@ -80,7 +90,7 @@ def watch(key: str, as_json: bool, **target: str | None) -> int:
 @json_option
 @target_options
 def checkpoints(key: str, as_json: bool, **target: str | None) -> None:
-    """List the completed checkpoints that are kept, newest first. POINTER is what `submit --from` takes.
+    """List the retained completed checkpoints, newest first. POINTER is the argument of `submit --from`.
 
     \b
     Examples:
@@ -92,7 +102,7 @@ def checkpoints(key: str, as_json: bool, **target: str | None) -> None:
     with connect(target) as client:
         found = client.checkpoints(key)
     if as_json:
-        _print_json([views.checkpoint_json(one) for one in found])
+        _print_json([views.checkpoint_json(checkpoint) for checkpoint in found])
     else:
         click.echo(views.checkpoints_text(found))
 
@@ -103,7 +113,7 @@ def checkpoints(key: str, as_json: bool, **target: str | None) -> None:
 @json_option
 @target_options
 def cancel(key: str, wait: bool, as_json: bool, **target: str | None) -> None:
-    """End a job. What it has committed stays; what it was doing since its last checkpoint is dropped.
+    """Cancel a job. Its committed output stays; work since its last checkpoint is dropped.
 
     \b
     Examples:
@@ -127,7 +137,7 @@ def cancel(key: str, wait: bool, as_json: bool, **target: str | None) -> None:
 @json_option
 @target_options
 def release(key: str, as_json: bool, **target: str | None) -> None:
-    """Try a job again that is held back, because leaders have died while they recovered it.
+    """Retry a job that is held back because leaders died while recovering it.
 
     \b
     Examples:
@@ -150,7 +160,7 @@ def leader(as_json: bool, **target: str | None) -> None:
     \b
     Examples:
       lockgate leader
-      kill -9 "$(lockgate leader --json | jq .pid)"      # see what happens
+      kill -9 "$(lockgate leader --json | jq .pid)"      # see a failover
     """
     from lockgate.commands import views
 

@@ -24,7 +24,7 @@ _TARGET = (
 
 
 def target_options(function: F) -> F:
-    """`--cluster`, `--zookeeper`, `--cluster-name`, `--secret-file`, `--config`: what `find` takes."""
+    """`--cluster`, `--zookeeper`, `--cluster-name`, `--secret-file`, `--config`: the arguments of `find`."""
     for option in reversed(_TARGET):
         function = option(function)
     return function
@@ -36,7 +36,7 @@ def json_option(function: F) -> F:
 
 
 def spark_options(default: str) -> Callable[[F], F]:
-    """`--spark-master` and `--spark-option`. default: what is said of a master that is not given."""
+    """`--spark-master` and `--spark-option`. default: the help text's default for the master."""
 
     def add(function: F) -> F:
         for option in (
@@ -58,7 +58,7 @@ def spark_options(default: str) -> Callable[[F], F]:
 
 
 def spark_pairs(options: tuple[str, ...]) -> dict[str, str]:
-    """What `--spark-option` was given. Raises click.UsageError."""
+    """The `--spark-option` values as pairs. Raises click.UsageError."""
     pairs = {}
     for option in options:
         name, separator, value = option.partition("=")
@@ -75,7 +75,7 @@ def spark_settings(master: str | None, options: tuple[str, ...]) -> dict[str, An
 
 
 def find(target: dict[str, str | None]) -> ClusterTarget:
-    """The cluster that the target options mean."""
+    """The cluster selected by the target options."""
     from lockgate.client import find_cluster
 
     return find_cluster(
@@ -84,7 +84,7 @@ def find(target: dict[str, str | None]) -> ClusterTarget:
 
 
 def connect(target: dict[str, str | None]) -> Client:
-    """A client of the cluster that the target options mean."""
+    """A client of the cluster selected by the target options."""
     from lockgate.client import Client
 
     return Client.connect(find(target))

@@ -1,4 +1,4 @@
-"""The processes of a real cluster, each in the foreground until SIGTERM or Ctrl-C."""
+"""The commands that run the processes of a real cluster, each in the foreground until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import click
+from lockgate_common.masking import mask_logs
 
 from lockgate.commands.options import spark_options as with_spark
 from lockgate.commands.options import spark_pairs
@@ -21,7 +22,7 @@ _COMMON = (
     click.option("--zookeeper", metavar="HOST:PORT,...", help="The ensemble.  [default: 127.0.0.1:2181]"),
     click.option("--cluster-name", metavar="NAME", help="The cluster's name in ZooKeeper.  [default: default]"),
     click.option(
-        "--secret-file", metavar="FILE", help="The secret that all processes and clients share; made when missing."
+        "--secret-file", metavar="FILE", help="The secret that all processes and clients share; created if missing."
     ),
     click.option("--config", metavar="FILE", help="Settings file.  [default: ./lockgate.toml]"),
     click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), help="[default: INFO]"),
@@ -42,13 +43,14 @@ def start_logging(level: str | None) -> None:
         datefmt="%H:%M:%S",
         stream=sys.stderr,
     )
+    mask_logs()
 
 
 @click.command()
 @click.option("--bind", metavar="HOST:PORT", help="Where the job API listens.  [default: 127.0.0.1:7070]")
-@click.option("--advertise", metavar="HOST:PORT", help="What others are told to connect to.  [default: as bound]")
+@click.option("--advertise", metavar="HOST:PORT", help="The address that others connect to.  [default: as bound]")
 @click.option("--storage", metavar="DIR|URI", help="Snapshots; one place that every process reaches.")
-@click.option("--id", "coordinator_id", metavar="ID", help="Its name in listings.  [default: made up]")
+@click.option("--id", "coordinator_id", metavar="ID", help="Its name in listings.  [default: generated]")
 @_common_options
 def coordinator(
     bind: str | None,
@@ -63,7 +65,7 @@ def coordinator(
 ) -> int:
     """Run one coordinator. Run two or more: one leads, the others take over when it dies.
 
-    Beyond 127.0.0.1 it listens only with TLS ([tls] in the settings file) and a secret.
+    To listen beyond 127.0.0.1 it needs TLS ([tls] in the settings file) and a secret.
 
     \b
     Examples:
@@ -85,20 +87,18 @@ def coordinator(
         },
     )
     chosen = settings.coordinator_settings()
-    from coordinator.runtime.process import run
+    from lockgate_coordinator.runtime.process import run
 
     return run(chosen)
 
 
 @click.command()
-@click.option(
-    "--slots", type=click.IntRange(1, 1024), metavar="N", help="Subtasks of each operator it can run.  [default: 2]"
-)
+@click.option("--slots", type=int, metavar="N", help="Subtasks of each operator it can run.  [default: 2]")
 @click.option("--bind", metavar="HOST:PORT", help="Where the data exchange listens.  [default: 127.0.0.1, a free port]")
-@click.option("--advertise", metavar="HOST:PORT", help="What others are told to connect to.  [default: as bound]")
+@click.option("--advertise", metavar="HOST:PORT", help="The address that others connect to.  [default: as bound]")
 @with_spark("local[SLOTS]")
 @click.option("--work-dir", metavar="DIR", help="Spark's scratch files.  [default: a temporary folder]")
-@click.option("--id", "task_manager_id", metavar="ID", help="Its name in listings.  [default: made up]")
+@click.option("--id", "task_manager_id", metavar="ID", help="Its name in listings.  [default: generated]")
 @_common_options
 def taskmanager(
     slots: int | None,
@@ -143,7 +143,7 @@ def taskmanager(
         },
     )
     chosen = settings.task_manager_settings()
-    from taskmanager.runtime.process import run
+    from lockgate_taskmanager.runtime.process import run
 
     if chosen.work_dir:
         return run(chosen)
@@ -152,21 +152,22 @@ def taskmanager(
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="Make it anew.")
+@click.option("--force", is_flag=True, help="Create it again.")
 def prepare(force: bool) -> int:
-    """Prepare this machine: half a minute, once, and task managers start in half the time.
+    """Prepare this machine once, which takes half a minute: task managers then start in half the time.
 
-    What Java loads for Spark is kept in a file under ~/.cache/lockgate (about 180 MB). `make setup` does this, too.
-    Do it again after an upgrade of Java; an archive that does not fit is ignored, never harmful.
+    The classes that Java loads for Spark are kept in a file under ~/.cache/lockgate (about 180 MB). `make setup` does
+    this, too. Repeat it after an upgrade of Java; an archive that does not fit is ignored.
 
     \b
     Examples:
       lockgate prepare
       lockgate prepare --force
     """
+    from lockgate_taskmanager.runtime.preparation import prepare as make_archive
+    from lockgate_taskmanager.task.program import ProgramError
+
     from lockgate.errors import UserError
-    from taskmanager.runtime.preparation import prepare as make_archive
-    from taskmanager.task.program import ProgramError
 
     try:
         click.echo(f"ready: {make_archive(force, click.echo)}")

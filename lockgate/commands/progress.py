@@ -33,12 +33,13 @@ _NOTABLE = frozenset(
         JobEventKind.TASK_MANAGER_LEFT,
         JobEventKind.SUBTASK_MOVED,
         JobEventKind.SUBTASK_STAYS,
+        JobEventKind.RECORDS_AHEAD,
     }
 )
 
 
 class Progress(Protocol):
-    """Shows what happens to a job. A context manager, so that a live view gives the terminal back."""
+    """Shows the progress of a job. A context manager, so that a live view restores the terminal."""
 
     def __enter__(self) -> Progress:
         """Begins."""
@@ -53,11 +54,11 @@ class Progress(Protocol):
         ...
 
     def event(self, event: JobEvent) -> None:
-        """Something happened."""
+        """A job event."""
         ...
 
     def lost(self, reason: str) -> None:
-        """The leader is gone; the next one is being looked for."""
+        """The leader is lost; the client is locating the next one."""
         ...
 
 
@@ -81,7 +82,7 @@ def follow(client: Client, key: str, progress: Progress) -> JobStatus:
 
 
 def exit_code(status: JobStatus) -> int:
-    """What a command that waited for a job exits with; says on stderr why it failed."""
+    """The exit code of a command that waited for a job; writes to stderr why the job failed."""
     if status.state is JobState.FAILED:
         click.echo(f"error: job {status.job_key} failed: {status.error or 'no reason given'}", err=True)
         return 1
@@ -113,7 +114,7 @@ class Silent:
 
 
 class PlainProgress(Silent):
-    """A line for each change of state and each notable event, and one every few seconds."""
+    """One line for each change of state and each notable event, and one every few seconds."""
 
     def __init__(self, every_event: bool = False) -> None:
         self._every_event = every_event
@@ -121,7 +122,7 @@ class PlainProgress(Silent):
         self._next_s = 0.0
 
     def status(self, status: JobStatus) -> None:
-        """Prints it when it says something new, or some seconds after the last one."""
+        """Prints a changed status, or one some seconds after the last line."""
         state = (status.state, status.attempt, status.message)
         now = time.monotonic()
         if state != self._state or now >= self._next_s:
@@ -129,7 +130,7 @@ class PlainProgress(Silent):
             click.echo(f"{status.job_key}: {views.progress_text(status)}")
 
     def event(self, event: JobEvent) -> None:
-        """Prints it when it is worth a line."""
+        """Prints a notable event."""
         if self._every_event or event.kind in _NOTABLE:
             click.echo(views.event_text(event))
 
@@ -139,7 +140,7 @@ class PlainProgress(Silent):
 
 
 class JsonProgress(Silent):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def status(self, status: JobStatus) -> None:
         """{"status": ...}"""
@@ -155,7 +156,7 @@ def _print_line(value: dict[str, Any]) -> None:
 
 
 class LiveProgress(Silent):
-    """A view of the job that is redrawn in place, with the last notable events below it."""
+    """A view of the job that is redrawn in place, with the latest notable events below it."""
 
     def __init__(self) -> None:
         from rich.live import Live
@@ -210,10 +211,12 @@ class LiveProgress(Silent):
             f"  attempt {status.attempt}  restarts {status.restarts}  leader {status.leader_address or '-'}",
         )
         rows = Table("operator", "in", "out", box=None, pad_edge=False)
-        for one in status.operators:
-            rows.add_row(f"{one.name} ({one.operator_id})", f"{one.records_in:,}", f"{one.records_out:,}")
+        for operator in status.operators:
+            rows.add_row(
+                f"{operator.name} ({operator.operator_id})", f"{operator.records_in:,}", f"{operator.records_out:,}"
+            )
         rate = "" if status.state in TERMINAL else f"{self._rate:,.0f} records/s read; "
-        lines = [Text(rate + views.checkpoint_line(status)), *(Text(one, style="dim") for one in self._events)]
+        lines = [Text(rate + views.checkpoint_line(status)), *(Text(event, style="dim") for event in self._events)]
         if status.message:
             lines.insert(0, Text(status.message, style="yellow"))
         self._live.update(Group(head, rows, *lines))

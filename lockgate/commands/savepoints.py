@@ -1,4 +1,4 @@
-"""Commands around savepoints: `lockgate savepoint ...`, `stop`, `rescale`."""
+"""The savepoint commands: `lockgate savepoint ...`, `stop`, `rescale`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Savepoints(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """What is none of the commands is a job's key."""
+        """An argument that is not a command is a job key."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             args = ["take", *args]
         return super().resolve_command(ctx, args)
@@ -67,7 +67,7 @@ def list_(key: str, as_json: bool, **target: str | None) -> None:
     with connect(target) as client:
         found = client.savepoints(key)
     if as_json:
-        click.echo(json.dumps([views.checkpoint_json(one) for one in found], indent=2))
+        click.echo(json.dumps([views.checkpoint_json(savepoint) for savepoint in found], indent=2))
     else:
         click.echo(views.checkpoints_text(found))
 
@@ -77,18 +77,18 @@ def list_(key: str, as_json: bool, **target: str | None) -> None:
 @click.argument("number", type=click.IntRange(min=1))
 @target_options
 def dispose(key: str, number: int, **target: str | None) -> None:
-    """Delete savepoint NUMBER of a job for good, of a job that has ended also a retained checkpoint.
+    """Delete savepoint NUMBER of a job, or a retained checkpoint of a job that has ended.
 
-    Refused while it is the newest snapshot of a job that runs, or another job starts from it.
+    Refused while it is the newest snapshot of a running job, or another job is starting from it.
     """
     with connect(target) as client:
         client.dispose_savepoint(key, number)
-    click.echo(f"job {key} has no savepoint {number} any more")
+    click.echo(f"job {key} no longer has a savepoint {number}")
 
 
 @click.command()
 @click.argument("key")
-@click.option("--drain", is_flag=True, help="Sources stop reading first, and all that was read flows out.")
+@click.option("--drain", is_flag=True, help="Sources stop reading first, and all records read reach the sinks.")
 @_timeout_option
 @click.option("--wait", is_flag=True, help="Return when the job has ended.")
 @json_option
@@ -96,7 +96,8 @@ def dispose(key: str, number: int, **target: str | None) -> None:
 def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bool, **target: str | None) -> None:
     """End a job with a savepoint and print its pointer.
 
-    What the savepoint holds is committed, and nothing after it. A new job that starts from it goes on without a gap.
+    Output up to the savepoint is committed, and nothing after it. A new job that starts from it continues without a
+    gap.
 
     \b
     Examples:
@@ -119,7 +120,7 @@ def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bo
 @_timeout_option
 @target_options
 def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, **target: str | None) -> None:
-    """Change the parallelism of a job that runs: a snapshot, and a restart from it.
+    """Change the parallelism of a running job: take a snapshot and restart from it.
 
     `lockgate job KEY` shows the vertices. Refused, before anything is stopped, when there are not enough slots.
 
@@ -130,12 +131,12 @@ def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, **targ
     """
     from lockgate.client.rescale import rescale as rescale_job
 
-    wanted = dict(_vertex(one) for one in vertices)
+    wanted = dict(_vertex(vertex) for vertex in vertices)
     with connect(target) as client:
         status = rescale_job(client, key, wanted, int((timeout_s or 0) * 1000))
     counts: dict[str, int] = {}
-    for one in status.subtasks:
-        counts[one.vertex_id] = counts.get(one.vertex_id, 0) + 1
+    for subtask in status.subtasks:
+        counts[subtask.vertex_id] = counts.get(subtask.vertex_id, 0) + 1
     shape = ", ".join(f"{name}={count}" for name, count in counts.items())
     click.echo(f"job {key} is {status.state.name.lower()} (attempt {status.attempt})" + (f": {shape}" if shape else ""))
 

@@ -1,4 +1,4 @@
-"""Running a user's pipeline file inside `lockgate submit`, and showing only the user's part of what goes wrong."""
+"""Runs a user's pipeline file inside `lockgate submit`, and shows only the user's part of a traceback."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _OWN_PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
 class ScriptError(UserError):
-    """The pipeline file cannot be run, or stopped with an exception of its own."""
+    """The pipeline file cannot be run, or raised an exception of its own."""
 
 
 class ScriptExit(Exception):
-    """The pipeline file called `sys.exit` with something else than success."""
+    """The pipeline file called `sys.exit` with a code other than success."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"exit {code}")
@@ -30,7 +30,7 @@ class ScriptExit(Exception):
 def run_script(file: str, arguments: Sequence[str]) -> None:
     """Runs the file as `python FILE ARGUMENTS` would, in this process.
 
-    Raises ScriptError with the user's own part of a traceback, ScriptExit, and UserError as it is.
+    Raises ScriptError with the user's own part of a traceback, ScriptExit, and UserError unchanged.
     """
     path = os.path.abspath(file)
     code = _compiled(path, file)

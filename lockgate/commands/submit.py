@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--key", help="The job key; the same key and graph again is the same job.")
 @click.option("--from", "restore_from", metavar="POINTER", help="Start from a savepoint or retained checkpoint.")
 @click.option(
-    "--allow-unmatched-state", is_flag=True, help="With --from: leave state of operators behind that are gone."
+    "--allow-unmatched-state", is_flag=True, help="With --from: drop the state of operators that no longer exist."
 )
 @click.option("--dry-run", is_flag=True, help="Print the job graph as JSON instead; needs no cluster.")
 @target_options
@@ -39,9 +39,9 @@ def submit(
 ) -> int:
     """Submit a pipeline file, whose last line is `job.submit()`, or a job graph (.json, .pb).
 
-    Returns once the job runs; mistakes in it (an unknown column, an unreadable path) are shown right here. A job that
-    still waits after a minute, for slots perhaps, starts later by itself: the command says what it waits for, and is
-    a success.
+    Returns once the job is running; errors in it (an unknown column, an unreadable path) are shown here. A job that is
+    still waiting after a minute, for example for slots, starts later by itself: the command shows what it is waiting
+    for, and succeeds.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def submit(
     steering = Steering(None if dry_run else find(target), key, start)
     if Path(file).suffix in (".json", ".pb"):
         if arguments:
-            raise click.UsageError("a job graph takes no arguments; only a pipeline file does")
+            raise click.UsageError("arguments are only allowed for a pipeline file, not for a job graph")
         _submit_graph(Path(file), steering)
     else:
         code = _submit_script(file, arguments, steering)
@@ -69,7 +69,7 @@ def submit(
 
 
 def _submit_graph(path: Path, steering: Steering) -> None:
-    from lockgate.commands.graph_file import read_graph
+    from lockgate.pipeline.graph_file import read_graph
     from lockgate.pipeline.submission import submit_graph
 
     graph = read_graph(path)
@@ -102,7 +102,7 @@ def _follow(handles: list[JobHandle]) -> int:
             status = follow(handle.client, handle.key, for_terminal())
         except KeyboardInterrupt:
             click.echo(
-                f"the job goes on; `lockgate watch {handle.key}` follows it, `lockgate cancel` ends it", err=True
+                f"the job keeps running; `lockgate watch {handle.key}` follows it, `lockgate cancel` ends it", err=True
             )
             raise
         click.echo(f"job {handle.key} has ended: {status.state.name}")

@@ -1,4 +1,4 @@
-"""What listings show: the JSON shapes that scripts rely on, and plain text for people."""
+"""Listings: the JSON shapes that scripts rely on, and plain text for people."""
 
 from __future__ import annotations
 
@@ -74,19 +74,26 @@ def job_json(status: JobStatus) -> Json:
         "failure": failure_json(status.failure),
         "operators": [
             {
-                "id": one.operator_id,
-                "name": one.name,
-                "vertex": one.vertex_id,
-                "records_in": one.records_in,
-                "records_out": one.records_out,
-                "records_late": one.records_late,
-                "records_malformed": one.records_malformed,
+                "id": operator.operator_id,
+                "name": operator.name,
+                "vertex": operator.vertex_id,
+                "records_in": operator.records_in,
+                "records_out": operator.records_out,
+                "records_late": operator.records_late,
+                "records_malformed": operator.records_malformed,
+                "records_ahead": operator.records_ahead,
+                "records_failed": operator.records_failed,
             }
-            for one in status.operators
+            for operator in status.operators
         ],
         "subtasks": [
-            {"vertex": one.vertex_id, "subtask": one.subtask, "task_manager": one.task_manager_id, "state": one.state}
-            for one in status.subtasks
+            {
+                "vertex": subtask.vertex_id,
+                "subtask": subtask.subtask,
+                "task_manager": subtask.task_manager_id,
+                "state": subtask.state,
+            }
+            for subtask in status.subtasks
         ],
         "checkpoints": {
             "mode": mode_name(status),
@@ -99,7 +106,7 @@ def job_json(status: JobStatus) -> Json:
 
 
 def failure_json(failure: JobFailure | None) -> Json | None:
-    """What the job, or its newest attempt, failed by; None for no failure."""
+    """The failure of the job, or of its newest attempt; None without one."""
     if failure is None:
         return None
     place = failure.place or FailurePlace()
@@ -109,7 +116,7 @@ def failure_json(failure: JobFailure | None) -> Json | None:
         "subtask": failure.subtask,
         "operator": place.operator_id,
         "column": place.column,
-        "read": [{"split": one.split, "start": one.start, "end": one.end} for one in place.ranges],
+        "read": [{"split": range_.split, "start": range_.start, "end": range_.end} for range_ in place.ranges],
         "times": failure.times,
         "attempt": failure.attempt,
     }
@@ -150,14 +157,14 @@ def jobs_text(jobs: Sequence[JobStatus]) -> str:
         return "no jobs; submit one with `lockgate submit FILE.py`"
     rows = [
         (
-            one.job_key,
-            one.state.name,
-            str(one.attempt),
-            str(one.restarts),
-            clock(one.submitted_unix_ms),
-            first_line(one.error if one.state.name == "FAILED" else one.message),
+            job.job_key,
+            job.state.name,
+            str(job.attempt),
+            str(job.restarts),
+            clock(job.submitted_unix_ms),
+            first_line(job.error if job.state.name == "FAILED" else job.message),
         )
-        for one in jobs
+        for job in jobs
     ]
     return table(("KEY", "STATE", "ATTEMPT", "RESTARTS", "SUBMITTED", ""), rows, right=(2, 3))
 
@@ -177,30 +184,50 @@ def job_text(status: JobStatus) -> str:
     if status.straggler:
         lines.append(f"straggler: {status.straggler}")
     if status.operators:
-        rows = [(one.operator_id, one.name, f"{one.records_in:,}", f"{one.records_out:,}") for one in status.operators]
+        rows = [
+            (operator.operator_id, operator.name, f"{operator.records_in:,}", f"{operator.records_out:,}")
+            for operator in status.operators
+        ]
         lines += ["", table(("OPERATOR", "NAME", "RECORDS IN", "RECORDS OUT"), rows, right=(2, 3))]
     if status.subtasks:
-        rows = [(one.vertex_id, str(one.subtask), one.task_manager_id or "-", one.state) for one in status.subtasks]
+        rows = [
+            (subtask.vertex_id, str(subtask.subtask), subtask.task_manager_id or "-", subtask.state)
+            for subtask in status.subtasks
+        ]
         lines += ["", table(("VERTEX", "SUBTASK", "TASK MANAGER", "STATE"), rows, right=(1,))]
     lines += [
-        f"{one.records_late:,} records came too late for {one.name}" for one in status.operators if one.records_late
+        f"{operator.records_late:,} records arrived too late for {operator.name}"
+        for operator in status.operators
+        if operator.records_late
     ]
     lines += [
-        f"{one.records_malformed:,} lines were no records for {one.name}"
-        for one in status.operators
-        if one.records_malformed
+        f"{operator.records_malformed:,} lines were not valid records for {operator.name}"
+        for operator in status.operators
+        if operator.records_malformed
+    ]
+    lines += [
+        f"{operator.records_ahead:,} records were too far ahead of the clock for {operator.name}: processed, but "
+        "they do not "
+        "advance event time (max_ahead)"
+        for operator in status.operators
+        if operator.records_ahead
+    ]
+    lines += [
+        f"{operator.records_failed:,} records failed in {operator.name} and were skipped, or went to its dead letters"
+        for operator in status.operators
+        if operator.records_failed
     ]
     lines += ["", checkpoint_line(status)]
     return "\n".join(lines)
 
 
 def mode_name(status: JobStatus) -> str:
-    """`exactly_once` and so on: as the pipeline builder takes it; empty for a job that has ended."""
+    """`exactly_once` and so on, as in the pipeline builder; empty for a job that has ended."""
     return status.checkpoint_mode.name.lower() if status.checkpoint_mode else ""
 
 
 def checkpoint_line(status: JobStatus) -> str:
-    """How the checkpoints go, in one line."""
+    """The checkpoint statistics in one line."""
     counts = f"{status.checkpoints_completed} completed, {status.checkpoints_aborted} aborted under this leader"
     mode = mode_name(status)
     if mode and status.checkpoint_mode is not CheckpointMode.EXACTLY_ONCE:
@@ -221,22 +248,22 @@ def checkpoints_text(checkpoints: Sequence[CompletedCheckpoint]) -> str:
         return "no completed checkpoint yet"
     rows = [
         (
-            str(one.checkpoint_id),
-            f"{one.kind.name.lower()}{', unaligned' if one.unaligned else ''}",
-            state_kind(one),
-            clock(one.triggered_unix_ms),
-            f"{one.duration_ms} ms",
-            size(one.size_bytes),
-            size(one.written_bytes) if one.written_bytes else "-",
-            one.pointer,
+            str(checkpoint.checkpoint_id),
+            f"{checkpoint.kind.name.lower()}{', unaligned' if checkpoint.unaligned else ''}",
+            state_kind(checkpoint),
+            clock(checkpoint.triggered_unix_ms),
+            f"{checkpoint.duration_ms} ms",
+            size(checkpoint.size_bytes),
+            size(checkpoint.written_bytes) if checkpoint.written_bytes else "-",
+            checkpoint.pointer,
         )
-        for one in checkpoints
+        for checkpoint in checkpoints
     ]
     return table(("ID", "KIND", "STATE", "TRIGGERED", "TOOK", "SIZE", "WRITTEN", "POINTER"), rows, right=(0, 4, 5, 6))
 
 
 def state_kind(checkpoint: CompletedCheckpoint) -> str:
-    """Whether a checkpoint is whole by itself, or builds on what earlier ones have written, and with differences."""
+    """Whether a checkpoint is self-contained, or incremental, and whether it stores binary differences."""
     if not checkpoint.incremental:
         return "full"
     return "diff" if checkpoint.diff_values else "incremental"
@@ -250,7 +277,7 @@ def event_text(event: JobEvent) -> str:
 
 
 def progress_text(status: JobStatus) -> str:
-    """A running job in one line: what goes in, what comes out, how safe it is."""
+    """A running job in one line: input, output, last checkpoint."""
     parts = [status.state.name.lower().replace("_", " "), f"attempt {status.attempt}"]
     if status.operators:
         first = status.operators[0]
@@ -267,7 +294,7 @@ def progress_text(status: JobStatus) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """Bytes in readable form."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
@@ -282,5 +309,5 @@ def clock(unix_ms: int) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line of a text of several."""
+    """The first line of a multi-line text."""
     return text.splitlines()[0] if text else ""

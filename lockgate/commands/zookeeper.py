@@ -1,34 +1,59 @@
-"""`lockgate zookeeper`: servers on this machine, or one server of an ensemble on several."""
+"""`lockgate zookeeper`: servers on this machine, or one server of an ensemble on several; who gets at its nodes."""
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lockgate.commands.processes import start_logging
 
+if TYPE_CHECKING:
+    from lockgate_ha.protection import Protection
 
-@click.command()
+    from lockgate.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group(invoke_without_command=True)
 @click.option("--dir", "directory", default=".lockgate/zookeeper", show_default=True, help="Its data and log.")
 @click.option(
-    "--port", type=click.IntRange(1, 65533), metavar="N", default=2181, show_default=True, help="Of the first server."
+    "--port",
+    type=click.IntRange(1, 65533),
+    metavar="N",
+    default=2181,
+    show_default=True,
+    help="Port of the first server.",
 )
 @click.option("--servers", type=click.Choice(["1", "3"]), help="All on this machine; 3 survive the loss of 1.")
-@click.option("--server-id", type=click.IntRange(1, 255), metavar="N", help="Which one of --ensemble this is.")
+@click.option("--server-id", type=click.IntRange(1, 255), metavar="N", help="The number of this server in --ensemble.")
 @click.option(
     "--ensemble",
     metavar="HOST[:PEER_PORT:ELECTION_PORT],...",
     help="Run one server of an ensemble on several machines: all its servers, in the same order everywhere.  "
     "[default ports: 2888, 3888]",
 )
-@click.option("--bind", metavar="HOST", help="Where clients are served.  [default: 127.0.0.1; with --ensemble 0.0.0.0]")
+@click.option(
+    "--bind", metavar="HOST", help="Where it listens for clients.  [default: 127.0.0.1; with --ensemble 0.0.0.0]"
+)
+@click.pass_context
 def zookeeper(
-    directory: str, port: int, servers: str | None, server_id: int | None, ensemble: str | None, bind: str | None
+    context: click.Context,
+    directory: str,
+    port: int,
+    servers: str | None,
+    server_id: int | None,
+    ensemble: str | None,
+    bind: str | None,
 ) -> int:
-    """Run ZooKeeper out of PySpark's own jars: all servers on this machine, or one server of an ensemble.
+    """Run ZooKeeper from PySpark's own jars: all servers on this machine, or one server of an ensemble.
+
+    Without a command it runs until Ctrl-C.
 
     \b
     Examples:
@@ -36,12 +61,15 @@ def zookeeper(
       lockgate zookeeper --servers 3 --dir /tmp/zk --port 2281
       lockgate zookeeper --server-id 1 --ensemble zk1.example,zk2.example,zk3.example --dir /var/lib/zookeeper
     """
-    from ha.errors import ZooKeeperStartError
+    if context.invoked_subcommand is not None:
+        return 0
+    from lockgate_ha.errors import ZooKeeperStartError
+
     from lockgate.errors import UserError
 
     start_logging(os.environ.get("LOCKGATE_LOG_LEVEL", "WARNING"))
     if (server_id is None) != (ensemble is None):
-        raise click.UsageError("--server-id and --ensemble go together: which server this is, and of which ensemble")
+        raise click.UsageError("--server-id and --ensemble must be given together")
     try:
         if ensemble is not None and server_id is not None:
             if servers is not None:
@@ -53,19 +81,113 @@ def zookeeper(
 
 
 def _run_here(folder: Path, port: int, count: int, bind: str) -> int:
-    from ha.zookeeper.server import ZooKeeperEnsemble
-    from lockgate.local.serving import serve
+    from lockgate_devtools.zookeeper.server import ZooKeeperEnsemble
+    from lockgate_devtools.zookeeper.serving import serve
 
     ensemble = ZooKeeperEnsemble(folder, count, port=port, bind=bind)
     return serve(ensemble.servers, 30_000)
 
 
 def _run_member(folder: Path, port: int, number: int, ensemble: str, bind: str) -> int:
-    from ha.zookeeper.server import ZooKeeperServer, parse_members
-    from lockgate.local.serving import serve
+    from lockgate_devtools.zookeeper.server import ZooKeeperServer, parse_members
+    from lockgate_devtools.zookeeper.serving import serve
 
     members = parse_members(ensemble)
     if number > len(members):
         raise click.UsageError(f"--server-id {number}, but --ensemble names {len(members)} servers only")
-    # It serves when most of the others are there: that may take as long as it likes.
+    # It starts serving when a majority is up, which may take any time.
     return serve([ZooKeeperServer(folder, port=port, bind=bind, members=members, number=number)], math.inf)
+
+
+_CLUSTER = (
+    click.option("--cluster-name", metavar="NAME", help="The cluster's name in ZooKeeper.  [default: default]"),
+    click.option("--secret-file", metavar="FILE", help="The cluster's secret."),
+    click.option("--config", metavar="FILE", help="Settings file.  [default: ./lockgate.toml]"),
+)
+
+
+def _cluster_options(function: F) -> F:
+    for option in reversed(_CLUSTER):
+        function = option(function)
+    return function
+
+
+def _protection(config: str | None, cluster: dict[str, dict[str, str | None]]) -> tuple[Settings, Protection]:
+    """The settings, and how they protect the cluster's nodes. Raises UserError without a secret."""
+    from lockgate_ha.protection import Protection
+
+    from lockgate.errors import UserError
+    from lockgate.settings import load_settings
+
+    settings = load_settings(config, cluster)
+    secret = settings.credentials().secret
+    if not secret:
+        raise UserError("there is no secret file; name the cluster's with --secret-file")
+    return settings, Protection(settings.cluster.name, secret)
+
+
+@zookeeper.command()
+@click.option("--zookeeper", "hosts", metavar="HOST:PORT,...", help="The ensemble.  [default: 127.0.0.1:2181]")
+@_cluster_options
+@click.option("--former-secret-file", metavar="FILE", help="The secret that has protected it so far, if one has.")
+def protect(
+    hosts: str | None,
+    cluster_name: str | None,
+    secret_file: str | None,
+    former_secret_file: str | None,
+    config: str | None,
+) -> int:
+    """Protect a stopped cluster's nodes with its secret: seal every record, and admit only who has the secret.
+
+    Clusters are made like that. This is for one that an earlier version has made, and for a change of the secret. Stop
+    every coordinator and task manager first. What an unprotected cluster holds is believed, so look at the jobs that
+    are listed.
+
+    \b
+    Examples:
+      lockgate zookeeper protect
+      lockgate zookeeper protect --secret-file new --former-secret-file old
+    """
+    from lockgate_common.security import SecurityError, load_secret
+    from lockgate_ha.errors import StoreError
+    from lockgate_ha.protection import Protection
+    from lockgate_ha.zookeeper.protecting import protect as protect_nodes
+
+    from lockgate.errors import UserError
+    from lockgate.settings import DEFAULT_ZOOKEEPER
+
+    settings, protection = _protection(
+        config,
+        {
+            "zookeeper": {"hosts": hosts},
+            "cluster": {"name": cluster_name},
+            "security": {"secret_file": secret_file},
+        },
+    )
+    name = protection.cluster
+    try:
+        former = load_secret(Path(former_secret_file).expanduser(), create=False) if former_secret_file else ""
+        if former_secret_file and not former:
+            raise UserError(f"{former_secret_file} does not exist; without it leave --former-secret-file out")
+        found = protect_nodes(settings.zookeeper.hosts or DEFAULT_ZOOKEEPER, Protection(name, former), protection)
+    except (StoreError, SecurityError) as error:
+        raise UserError(str(error)) from error
+    click.echo(f"cluster {name}: {found.nodes} nodes are protected, {found.records} records were sealed now")
+    click.echo(f"jobs: {', '.join(found.jobs) or 'none'}")
+    return 0
+
+
+@zookeeper.command()
+@_cluster_options
+def user(cluster_name: str | None, secret_file: str | None, config: str | None) -> int:
+    """Print the line by which ZooKeeper's own zkCli.sh gets at the cluster's nodes. It is as secret as they are.
+
+    \b
+    Example:
+      (lockgate zookeeper user; echo "deleteall /lockgate/default") | zkCli.sh -server 127.0.0.1:2181
+    """
+    _, protection = _protection(config, {"cluster": {"name": cluster_name}, "security": {"secret_file": secret_file}})
+    owner = protection.owner
+    assert owner is not None  # there is a secret
+    click.echo(f"addauth digest {owner.user}:{owner.password}")
+    return 0

@@ -1,4 +1,4 @@
-"""What authors write their own sources and sinks with."""
+"""The base classes for custom sources and sinks."""
 
 from __future__ import annotations
 

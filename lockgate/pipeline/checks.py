@@ -1,4 +1,4 @@
-"""Small checks of what a pipeline's author passes in; each raises PipelineError at the author's line."""
+"""Checks of the arguments that a pipeline's author passes; each raises PipelineError at the author's line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INPUT = re.compile(r"\binput\b", re.IGNORECASE)
 
 
 def text(method: str, name: str, value: Any, example: str) -> str:
-    """A text that is not empty."""
+    """A non-empty text."""
     if not isinstance(value, str) or not value.strip():
         raise PipelineError(f"{method}() needs {name} as text, such as {example!r}, not {value!r}")
     return value.strip()
@@ -42,9 +42,9 @@ def whole(method: str, name: str, value: Any, least: int, most: int = 2**31 - 1)
 
 
 def one_of(method: str, name: str, value: Any, known: Mapping[str, T]) -> T:
-    """What a name stands for."""
+    """The value for a name."""
     if not isinstance(value, str) or value not in known:
-        names = ", ".join(f'"{one}"' for one in known)
+        names = ", ".join(f'"{name}"' for name in known)
         raise PipelineError(f"{method}: {name} must be one of {names}, not {value!r}")
     return known[value]
 
@@ -62,7 +62,7 @@ def duration(method: str, name: str, value: Any, least: int) -> int:
 
 
 def signed_duration(method: str, name: str, value: Any) -> int:
-    """As `duration`, but also less than nothing: "-5 seconds"."""
+    """As `duration`, but may be negative: "-5 seconds"."""
     given = value.strip() if isinstance(value, str) else ""
     if given.startswith("-"):
         return -duration(method, name, given[1:].strip(), 0)
@@ -72,7 +72,7 @@ def signed_duration(method: str, name: str, value: Any) -> int:
 
 
 def settings(method: str, options: Any, example: str) -> Mapping[str, str]:
-    """Names and values of somebody else's options, as text; none for None."""
+    """Names and values of another system's options, as text; empty for None."""
     if options is None:
         return {}
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
@@ -88,14 +88,14 @@ def is_column(expression: str) -> bool:
 def identifier(value: Any) -> str:
     """An operator id."""
     if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise PipelineError(f"uid() takes 1 to 64 of A-Z a-z 0-9 . _ -, not {value!r}")
+        raise PipelineError(f"uid() takes 1 to 64 characters from A-Z a-z 0-9 . _ -, not {value!r}")
     return value
 
 
 def job_key(value: Any) -> str:
     """A job key."""
     if not isinstance(value, str) or not _JOB_KEY.fullmatch(value):
-        raise PipelineError(f"a job key is 1 to 128 of A-Z a-z 0-9 . _ -, not {value!r}")
+        raise PipelineError(f"a job key is 1 to 128 characters from A-Z a-z 0-9 . _ -, not {value!r}")
     return value
 
 
@@ -121,7 +121,7 @@ def query(value: Any) -> str:
 
 
 def location(method: str, path: Any) -> str:
-    """A path that means the same in every process: local paths become absolute, URIs stay."""
+    """A path that means the same in every process: local paths become absolute, URIs are unchanged."""
     found = text(method, "a path", os.fspath(path) if isinstance(path, os.PathLike) else path, "/data/in")
     return found if "://" in found else os.path.abspath(os.path.expanduser(found))
 
@@ -129,8 +129,23 @@ def location(method: str, path: Any) -> str:
 def schema(method: str, value: Any) -> str:
     """A Spark DDL schema, from text or from a pyspark StructType."""
     if hasattr(value, "fields"):
-        return ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in value.fields)
+        return ", ".join(f"{_quoted(field.name)} {_ddl(field.dataType)}" for field in value.fields)
     return text(method, "schema=", value, "name STRING, price DOUBLE")
+
+
+def _ddl(kind: Any) -> str:
+    """From a pyspark DataType, whose own text does not quote the names of fields."""
+    if hasattr(kind, "fields"):
+        return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {_ddl(field.dataType)}' for field in kind.fields)}>"
+    if hasattr(kind, "elementType"):
+        return f"ARRAY<{_ddl(kind.elementType)}>"
+    if hasattr(kind, "keyType"):
+        return f"MAP<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
+    return str(kind.simpleString())
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def database_url(value: Any) -> str:
@@ -143,14 +158,14 @@ def database_url(value: Any) -> str:
         backend = url.partition("://")[0]
         if backend not in ("postgresql", "postgresql+psycopg"):
             raise PipelineError(
-                f"write_sql() speaks sqlite:/// and postgresql://, not {backend}://; for another database use "
+                f"write_sql() supports sqlite:/// and postgresql://, not {backend}://; for another database use "
                 "foreach_batch()"
             )
         return url
     path = sqlite[2]
     if not path or path.startswith(":memory:"):
         raise PipelineError(
-            "write_sql() cannot use an SQLite database in memory: the task managers are other "
+            "write_sql() cannot use an SQLite database in memory: task managers are separate "
             "processes; name a file, such as 'sqlite:///counts.db'"
         )
     return f"{sqlite[1]}:///{os.path.abspath(os.path.expanduser(path))}"

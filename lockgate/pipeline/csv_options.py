@@ -1,4 +1,4 @@
-"""How to read what `write_csv` writes."""
+"""Options for reading files written by `write_csv`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ CSV_OPTIONS = {
     "lineSep": "\n",
     "nullValue": "\\N",
 }
-"""Options of Spark's CSV reader, and of `read_csv`, with which every value comes back as it was written.
+"""Options for Spark's CSV reader, and for `read_csv`, with which every value is read back as it was written.
 
 >>> spark.read.schema("word STRING, n BIGINT").options(**CSV_OPTIONS).csv("out")
 >>> job.read_csv("out", schema="word STRING, n BIGINT", **CSV_OPTIONS)
 
-Quotes in texts are doubled, newlines stay what they are, an empty text is `""` and NULL is nothing: with a `nullValue`
-that is no text of yours, Spark tells these two apart.
+Quotes in texts are doubled, newlines are unchanged, an empty text is `""` and NULL is an empty field: Spark
+distinguishes these two if `nullValue` is a text that does not occur in the data.
 """

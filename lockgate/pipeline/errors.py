@@ -1,4 +1,4 @@
-"""What a pipeline's author did wrong, and where."""
+"""An error of a pipeline's author, and its location."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 
 class PipelineError(UserError):
-    """A mistake in a pipeline. `str()` starts with the author's own file and line."""
+    """An error in a pipeline. `str()` starts with the author's own file and line."""
 
     def __init__(self, message: str, where: str | None = None) -> None:
         self.message = message

@@ -1,4 +1,4 @@
-"""The pipeline builder: what a pipeline file begins with and submits."""
+"""The pipeline builder: a pipeline file creates a Job and submits it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from lockgate_proto.messages import (
 
 from lockgate.connectors import CustomSource
 from lockgate.pipeline import checks, kafka
-from lockgate.pipeline.errors import PipelineError, call_site
+from lockgate.pipeline.errors import PipelineError
 from lockgate.pipeline.pickled import describe, pickled_connector
-from lockgate.pipeline.plan import Input, Node, check_ends, vertices_and_edges
+from lockgate.pipeline.plan import Input, Plan, check_ends, vertices_and_edges
 from lockgate.pipeline.restart import Restart
 from lockgate.pipeline.stragglers import replacement
 from lockgate.pipeline.stream import Stream
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lockgate.client import JobHandle
 
 MAX_KEY_GROUPS = 32768
-MODES = {  # the default stays unsaid, so that the graph of a job that does not choose is what it always was
+MODES = {  # defaults are omitted, so that the graph of a job that uses them does not change
     "exactly_once": CheckpointMode.CHECKPOINT_MODE_UNSPECIFIED,
     "at_least_once": CheckpointMode.AT_LEAST_ONCE,
     "unaligned": CheckpointMode.UNALIGNED,
@@ -59,14 +59,14 @@ class Job:
     >>> words.key_by("word").aggregate(n=count()).write_sql("sqlite:///counts.db", "counts", key="word")
     >>> job.submit()
 
-    name: for listings; key: the job key, made from the name when left out; submitting the same Job object again is
-    the same job; parallelism: subtasks of each operator that does not say otherwise; max_parallelism: key groups,
-    the upper limit for ever after; state: "filesystem" (the cluster's storage), "memory", "rocksdb", a pyarrow.fs URI
-    or a StateBackend message;
-    full_snapshot_every: with 10 every tenth snapshot of keyed state is full, the nine between hold what has changed;
-    binary_diff: and of what a process function keeps of a key the difference, where that is at most half as large;
-    restart: `Restart.exponential()` unless given; replace_stragglers: True or `stragglers(...)` moves a subtask that is
-    much slower than its siblings to another task manager. Times in milliseconds. Mistakes raise PipelineError.
+    name: for listings; key: the job key, made from the name by default; submitting the same Job object again is the
+    same job; parallelism: subtasks of each operator by default; max_parallelism: number of key groups, a permanent
+    upper limit; state: "filesystem" (the cluster's storage), "memory", "rocksdb", a pyarrow.fs URI or a StateBackend
+    message;
+    full_snapshot_every: with 10 every tenth snapshot of keyed state is full, the nine between are incremental;
+    binary_diff: increments of a process function's state hold binary differences where these are at most half as large;
+    restart: `Restart.exponential()` by default; replace_stragglers: True or `stragglers(...)` moves a subtask that is
+    much slower than its siblings to another task manager. Times in milliseconds. Errors raise PipelineError.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Job:
         self._state = _with_increments(_state_backend(state), full_every, bool(binary_diff))
         self._restart = _restart_strategy(restart)
         self._stragglers = replacement(replace_stragglers)
-        self._nodes: list[Node] = []
+        self._plan = Plan(self.max_parallelism)
         self._submitted: JobGraph | None = None
 
     @property
@@ -155,34 +155,34 @@ class Job:
         continuous: bool = False,
         poll_interval_ms: int = 1000,
     ) -> Stream:
-        """Rows of Parquet files; the schema is theirs unless given. The rest is as for `read_text`."""
+        """Rows of Parquet files; the schema is that of the files by default. Other arguments as for `read_text`."""
         ddl = "" if schema is None else checks.schema("read_parquet", schema)
         return self._read("read_parquet", FileFormat.PARQUET, path, ddl, {}, include, continuous, poll_interval_ms)
 
     def generate(self, rows: int | None = None, *, rate: float | None = None, partitions: int | None = None) -> Stream:
-        """Made-up rows (partition INT, sequence BIGINT), sequence counting from 0 in each partition.
+        """Generated rows (partition INT, sequence BIGINT), sequence counting from 0 in each partition.
 
-        rows: per partition, None for no end; rate: rows a second per partition, None for as fast as it goes;
-        partitions: as many as there are subtasks unless given.
+        rows: per partition, None for no end; rate: rows a second per partition, None for as fast as possible;
+        partitions: one per subtask by default.
         """
         source = GeneratorSource(
             partitions=0 if partitions is None else checks.whole("generate()", "partitions", partitions, 1, 100_000),
             rows_per_partition=0 if rows is None else checks.whole("generate()", "rows", rows, 1, 2**62),
             rows_per_second=0.0 if rate is None else _rate(rate),
         )
-        return Stream(self, (Input(self._add("generate", source, ())),))
+        return Stream(self._plan, (Input(self._plan.add("generate", source)),))
 
     def read_socket(self, host: str, port: int) -> Stream:
         """Lines of text from a TCP server, as one column `value STRING`, until the server closes the connection.
 
-        For trying things out: a socket cannot be read again. After a failure the lines since the last checkpoint are
-        lost, and a new connection is made: each line counts at most once. One subtask reads, on whichever task manager
-        it runs; put `rebalance()` or `key_by()` behind it to go on with more.
+        For experiments: a socket cannot be read again. After a failure the lines since the last checkpoint are lost,
+        and a new connection is made: each line counts at most once. A single subtask reads; add `rebalance()` or
+        `key_by()` to process with more.
         """
         source = SocketSource(checks.text("read_socket", "a host", host, "localhost"), _port(port))
-        node = self._add("read_socket", source, ())
+        node = self._plan.add("read_socket", source)
         node.width = 1
-        return Stream(self, (Input(node),))
+        return Stream(self._plan, (Input(node),))
 
     def read_kafka(
         self,
@@ -196,16 +196,16 @@ class Job:
     ) -> Stream:
         """Records of Kafka: key and value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP.
 
-        servers: `host:port`, several with commas; starting: where a new job begins, whatever consumer groups say;
-        bounded: end behind the records that are there at the start, instead of never; options: librdkafka's, such as
+        servers: `host:port`, several with commas; starting: where a new job begins, independent of consumer groups;
+        bounded: end after the records that exist at the start, instead of never; options: librdkafka's, such as
         {"security.protocol": "SASL_SSL"}; a value "${NAME}" is taken from the task managers' environment. Needs
         `lockgate[kafka]` there.
         """
         kind = kafka.source(servers, topics, starting, bounded, new_partitions_every_ms, options)
-        return Stream(self, (Input(self._add("read_kafka", kind, ())),))
+        return Stream(self._plan, (Input(self._plan.add("read_kafka", kind)),))
 
     def read_from(self, source: CustomSource) -> Stream:
-        """Rows of a source of your own: an object of a class that derives from `lockgate.CustomSource`."""
+        """Rows of a custom source: an instance of a class derived from `lockgate.CustomSource`."""
         data = pickled_connector("read_from", source, CustomSource)
         interval_ms = checks.whole("read_from()", "new_splits_every_ms", source.new_splits_every_ms, 0)
         kind = PythonSource(
@@ -215,12 +215,24 @@ class Job:
             continuous=interval_ms > 0,
             poll_interval_ms=interval_ms,
         )
-        return Stream(self, (Input(self._add("read_from", kind, ())),))
+        return Stream(self._plan, (Input(self._plan.add("read_from", kind)),))
+
+    def dead_letters(self, name: str) -> Stream:
+        """Records that failed in operators with `on_error=dead_letter(name)`: call it after the last of these.
+
+        Columns: operator STRING, its id; error STRING, the message; record STRING, the operator's input as JSON.
+        """
+        found = [node for node in self._plan.nodes if name and node.way.dead_letters == name]
+        if not found:
+            raise PipelineError(
+                f"dead_letters({name!r}): no operator before this line has on_error=dead_letter({name!r})"
+            )
+        return Stream(self._plan, tuple(Input(node, side_output=name) for node in found))
 
     def graph(self) -> JobGraph:
-        """The job graph as it is now. Raises PipelineError where records would go nowhere."""
-        check_ends(self._nodes)
-        vertices, edges = vertices_and_edges(self._nodes, self.default_parallelism, self.max_parallelism)
+        """The current job graph. Raises PipelineError when records would go nowhere."""
+        check_ends(self._plan.nodes)
+        vertices, edges = vertices_and_edges(self._plan.nodes, self.default_parallelism, self.max_parallelism)
         return JobGraph(self.name, vertices, edges, self._checkpoints, self._restart, self._state, self._stragglers)
 
     def submit(
@@ -233,11 +245,11 @@ class Job:
     ) -> JobHandle:
         """Submits the job and follows it until it runs; prints `job KEY is running (attempt 1)`.
 
-        cluster: `host:port,...` or the directory of a `lockgate cluster`; found as the commands find it when left
-        out. wait: follow it to its end. restore_from: pointer of a savepoint or retained checkpoint, in which state is
-        found by operator id (`uid`), whatever the parallelism was; allow_unmatched_state: state of operators that this
-        job does not have is left behind instead of being an error. Raises ClientError with the reason when the
-        cluster refuses the job, or it fails (at once, or with `wait` later).
+        cluster: `host:port,...` or the directory of a `lockgate cluster`; located as for the commands by default. wait:
+        follow the job to its end. restore_from: pointer of a savepoint or retained checkpoint, whose state is matched
+        by operator id (`uid`), for any parallelism; allow_unmatched_state: state of operators that this job does not
+        have is dropped instead of being an error. Raises ClientError with the reason when the cluster refuses the job,
+        or it fails (at once, or with `wait` later).
         """
         from lockgate.pipeline.submission import Start, submit
 
@@ -247,7 +259,7 @@ class Job:
                 f"the job {self.key!r} was submitted already and has changed since; make a new Job for the new pipeline"
             )
         self._submitted = graph
-        return submit(self, graph, cluster, wait, Start(restore_from or "", allow_unmatched_state))
+        return submit(self.key, graph, cluster, wait, Start(restore_from or "", allow_unmatched_state))
 
     def _read_rows(
         self,
@@ -255,7 +267,7 @@ class Job:
         file_format: FileFormat,
         path: Location,
         schema: Any,
-        /,  # an option of Spark's may well be called `method`
+        /,  # Spark may have an option called `method`
         *,
         include: str = "",
         continuous: bool = False,
@@ -286,31 +298,13 @@ class Job:
             poll_interval_ms=checks.whole(f"{method}()", "poll_interval_ms", poll_interval_ms, 10) if continuous else 0,
             include=checks.text(method, "include=", include, "*.py") if include else "",
         )
-        return Stream(self, (Input(self._add(method, source, ())),))
-
-    def _add(self, method: str, kind: Any, inputs: tuple[Input, ...], *, is_sink: bool = False) -> Node:
-        taken = {node.id for node in self._nodes}
-        ordinal = 1 + sum(node.method == method for node in self._nodes)
-        while f"{method}-{ordinal}" in taken:
-            ordinal += 1
-        node = Node(method, f"{method}-{ordinal}", kind, inputs, call_site(), is_sink=is_sink)
-        for one in inputs:
-            one.node.consumers.append(node)
-        self._nodes.append(node)
-        return node
-
-    def _rename(self, node: Node, operator_id: str) -> None:
-        for other in self._nodes:
-            if other.id == operator_id and other is not node:
-                raise PipelineError(f"uid({operator_id!r}) is taken by {other.method}() at {other.where}")
-        node.id = operator_id
+        return Stream(self._plan, (Input(self._plan.add(method, source)),))
 
 
 def _required_schema(method: str, schema: Any) -> str:
     if schema is None:
         raise PipelineError(
-            f'{method}() needs schema=, such as schema="name STRING, price DOUBLE": '
-            "a stream cannot look ahead to guess it"
+            f'{method}() needs schema=, such as schema="name STRING, price DOUBLE": a stream cannot infer it from data'
         )
     return checks.schema(method, schema)
 
@@ -346,20 +340,20 @@ def _state_backend(state: Any) -> StateBackend:
 
 
 def _with_increments(choice: StateBackend, full_every: int, binary_diff: bool) -> StateBackend:
-    """What is not chosen stays unsaid, so that the graph is what it always was."""
+    """Defaults are omitted, so that the graph does not change."""
     if full_every != 1:
         choice = replace(choice, full_every=full_every)
     if not binary_diff:
         return choice
     if isinstance(choice.backend, RocksdbBackend):
         raise PipelineError(
-            'Job: binary_diff=True belongs to state="filesystem" and "memory"; snapshots of rocksdb are made of its '
-            "tables, of which they store the new ones"
+            'Job: binary_diff=True belongs to state="filesystem" and "memory"; snapshots of rocksdb consist of its '
+            "tables, and increments store the new ones"
         )
     if choice.full_every <= 1:
         raise PipelineError(
-            "Job: binary_diff=True needs full_snapshot_every=10, say: differences are stored in the snapshots between "
-            "two full ones"
+            "Job: binary_diff=True needs full_snapshot_every, such as 10: differences are stored between "
+            "two full snapshots"
         )
     return replace(choice, binary_diff=True)
 

@@ -18,9 +18,9 @@ _EXAMPLE = "kafka-1:9092,kafka-2:9092"
 def source(
     servers: Any, topics: str | Iterable[str], starting: Any, bounded: bool, interval_ms: Any, options: Any
 ) -> KafkaSource:
-    """What `read_kafka` reads. Raises PipelineError."""
+    """The source of `read_kafka`. Raises PipelineError."""
     named = (topics,) if isinstance(topics, str) else tuple(topics)
-    listed = tuple(checks.text("read_kafka", "topics", one, "orders") for one in named)
+    listed = tuple(checks.text("read_kafka", "topics", topic, "orders") for topic in named)
     if not listed:
         raise PipelineError('read_kafka() needs a topic, such as read_kafka("kafka-1:9092", "orders")')
     return KafkaSource(
@@ -34,7 +34,7 @@ def source(
 
 
 def sink(servers: Any, topic: Any, key: Any, value: Any, mode: Any, commits_topic: Any, options: Any) -> KafkaSink:
-    """What `write_kafka` writes to. Raises PipelineError."""
+    """The sink of `write_kafka`. Raises PipelineError."""
     return KafkaSink(
         servers=_servers("write_kafka", servers),
         topic=checks.text("write_kafka", "a topic", topic, "totals"),
@@ -47,7 +47,7 @@ def sink(servers: Any, topic: Any, key: Any, value: Any, mode: Any, commits_topi
 
 
 def _servers(method: str, servers: Any) -> str:
-    return ",".join(one.strip() for one in checks.text(method, "servers", servers, _EXAMPLE).split(","))
+    return ",".join(part.strip() for part in checks.text(method, "servers", servers, _EXAMPLE).split(","))
 
 
 def _options(method: str, options: Any) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,22 +15,22 @@ from typing import Any
 
 from lockgate.pipeline.errors import PipelineError
 
-_INSTALLED = ("lockgate", "lockgate_proto")  # on every task manager, also where the file lies beside our sources
+# on every task manager, even when the author's file is in the same folder as our sources
+_INSTALLED = re.compile(r"lockgate(_(proto|common|ha|coordinator|taskmanager|devtools))?(\.|$)")
 
 
 def pickled(method: str, function: Any, arguments: tuple[str, ...], optional: tuple[str, ...] = ()) -> bytes:
     """Pickles `function` by value, with the author's own modules that it uses.
 
-    arguments: what it will be called with, for messages; optional: what it gets besides where it has a parameter of
-    that name. Raises PipelineError when it cannot be called like that, or
-    holds something that cannot travel.
+    arguments: those it will be called with, for messages; optional: passed as well if it has a parameter of that name.
+    Raises PipelineError when it cannot be called like that, or holds an object that cannot be pickled.
     """
     _check_callable(method, function, arguments, optional)
     return _dumped(method, function, "inside the function")
 
 
 def pickled_connector(method: str, value: Any, kind: type[Any], extra: tuple[ModuleType, ...] = ()) -> bytes:
-    """The same for an object of a class that derives from `kind`."""
+    """The same for an instance of a class derived from `kind`."""
     if isinstance(value, type) and issubclass(value, kind):
         raise PipelineError(f"{method}() takes an object, not the class: {method}({value.__name__}(...))")
     if not isinstance(value, kind):
@@ -38,12 +39,12 @@ def pickled_connector(method: str, value: Any, kind: type[Any], extra: tuple[Mod
 
 
 def pickled_process(method: str, value: Any, kind: type[Any]) -> bytes:
-    """The same for a function that runs on Spark's executors, where `kind` need not be installed: it travels along."""
+    """The same for a function that runs on Spark's executors, where `kind` may not be installed: it is pickled, too."""
     return pickled_connector(method, value, kind, (sys.modules[kind.__module__],))
 
 
 def _dumped(method: str, value: Any, place: str, extra: tuple[ModuleType, ...] = ()) -> bytes:
-    cloudpickle: Any = import_module("pyspark.cloudpickle")  # here, because pyspark is slow to import
+    cloudpickle: Any = import_module("pyspark.cloudpickle")  # imported here, because pyspark is slow to import
     try:
         with _by_value(cloudpickle, extra):
             data = _same_every_time(cloudpickle.dumps, value)
@@ -56,31 +57,31 @@ def _dumped(method: str, value: Any, place: str, extra: tuple[ModuleType, ...] =
 
 
 def _same_every_time(dumps: Callable[[Any], bytes], value: Any) -> bytes:
-    """Pickles `value` so that the same program gives the same bytes in another process, too.
+    """Pickles `value` so that the same program gives the same bytes in another process.
 
-    cloudpickle gives each class of the author a random number, by which a task manager knows it again; here it is made
-    of what was pickled. Sets are in the order of their hashes: `lockgate submit` fixes that.
+    cloudpickle gives each of the author's classes a random id, by which a task manager recognizes it; here the id is
+    derived from the pickled content. Sets are in the order of their hashes, which `lockgate submit` fixes.
     """
     tracker: Any = import_module("pyspark.cloudpickle.cloudpickle")
     before = set(tracker._DYNAMIC_CLASS_TRACKER_BY_CLASS)
     data = dumps(value)
-    known = {one: name.encode() for one, name in tracker._DYNAMIC_CLASS_TRACKER_BY_CLASS.items() if one not in before}
-    fresh = sorted((one for one in known if known[one] in data), key=lambda one: data.index(known[one]))
+    known = {key: name.encode() for key, name in tracker._DYNAMIC_CLASS_TRACKER_BY_CLASS.items() if key not in before}
+    fresh = sorted((cls for cls in known if known[cls] in data), key=lambda cls: data.index(known[cls]))
     if not fresh:
         return data
     plain = data
-    for one in fresh:
-        plain = plain.replace(known[one], bytes(len(known[one])))
-    for number, one in enumerate(fresh):
-        name = sha256(plain + b"%d" % number).hexdigest()[: len(known[one])]
-        data = data.replace(known[one], name.encode())
-        tracker._DYNAMIC_CLASS_TRACKER_BY_CLASS[one] = name
-        tracker._DYNAMIC_CLASS_TRACKER_BY_ID[name] = one
+    for cls in fresh:
+        plain = plain.replace(known[cls], bytes(len(known[cls])))
+    for number, cls in enumerate(fresh):
+        name = sha256(plain + b"%d" % number).hexdigest()[: len(known[cls])]
+        data = data.replace(known[cls], name.encode())
+        tracker._DYNAMIC_CLASS_TRACKER_BY_CLASS[cls] = name
+        tracker._DYNAMIC_CLASS_TRACKER_BY_ID[name] = cls
     return data
 
 
 def describe(function: Any) -> str:
-    """A function's name and where it is defined, for people."""
+    """A function's name and where it is defined, in readable form."""
     name = getattr(function, "__qualname__", None) or type(function).__name__
     code = getattr(function, "__code__", None)
     return f"{name} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else str(name)
@@ -106,7 +107,7 @@ def _check_callable(method: str, function: Any, arguments: tuple[str, ...], opti
 
 @contextmanager
 def _by_value(cloudpickle: Any, extra: tuple[ModuleType, ...]) -> Iterator[None]:
-    """Modules beside the author's file travel with the function: they are not installed on the task managers."""
+    """Modules beside the author's file are pickled with the function: they are not installed on the task managers."""
     already = cloudpickle.list_registry_pickle_by_value()
     modules = [module for module in (*_own_modules(), *extra) if module.__name__ not in already]
     for module in modules:
@@ -125,7 +126,7 @@ def _own_modules() -> Iterator[ModuleType]:
     folder = Path(script).resolve().parent
     for name, module in list(sys.modules.items()):
         origin = getattr(module, "__file__", None)
-        if name == "__main__" or not origin or module.__name__ != name or name.partition(".")[0] in _INSTALLED:
+        if name == "__main__" or not origin or module.__name__ != name or _INSTALLED.match(name):
             continue
         path = Path(origin).resolve()
         if folder in path.parents and not {"site-packages", "dist-packages"} & set(path.parts):

@@ -1,4 +1,4 @@
-"""The operators that a pipeline is made of, and how they are chained into the vertices of a job graph."""
+"""The operators of a pipeline, and how they are chained into the vertices of a job graph."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any
 
 from lockgate_proto.messages import Edge, JoinSide, Operator, Partitioning, Vertex
 
-from lockgate.pipeline.errors import PipelineError
+from lockgate.pipeline.errors import PipelineError, call_site
+from lockgate.pipeline.on_error import PLAIN, Way
 
-LOOP = "loop"  # the method that makes the head of one
+LOOP = "loop"  # the method that makes the head of a loop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Input:
-    """One way records come into an operator.
+    """An input of an operator.
 
-    partitioning UNSPECIFIED: forward where the widths match; side_output: empty for the result of `node`;
-    join_side: of an input of a join; is_feedback: back to the head of a loop, from an operator behind it.
+    partitioning UNSPECIFIED: forward when the widths match; side_output: empty for the result of `node`; join_side: of
+    an input of a join; is_feedback: back to the head of a loop, from an operator behind it.
     """
 
     node: Node
@@ -32,8 +33,9 @@ class Input:
 class Node:
     """One operator of the pipeline as the author writes it.
 
-    method: the builder's method that made it; id: unique and the same in every run of the same program;
-    width: its own parallelism, 0 means that of its input, or the job's; where: the author's file and line.
+    method: the builder's method that made it; id: unique and the same in every run of the same program; width: its own
+    parallelism, 0 means that of its input, or the job's; where: the author's file and line; way: handling of records
+    that it fails on.
     """
 
     method: str
@@ -45,53 +47,100 @@ class Node:
     width: int = 0
     is_sink: bool = False
     consumers: list[Node] = field(default_factory=list)
+    way: Way = field(default_factory=Way)
 
     @property
     def readers(self) -> list[Node]:
         """The consumers of its result, not of a side output."""
-        return [one for one in self.consumers if any(via.node is self and not via.side_output for via in one.inputs)]
+        return [
+            consumer
+            for consumer in self.consumers
+            if any(via.node is self and not via.side_output for via in consumer.inputs)
+        ]
 
     @property
     def label(self) -> str:
-        """What people read: the name, or the method."""
+        """The name shown to people: the operator's name, or the method."""
         return self.name or self.method
 
 
+class Plan:
+    """The operators of one job, in the order in which its author adds them: inputs before consumers."""
+
+    def __init__(self, max_parallelism: int) -> None:
+        """max_parallelism: key groups, the upper limit of every operator's parallelism."""
+        self.max_parallelism = max_parallelism
+        self.nodes: list[Node] = []
+
+    def add(
+        self, method: str, kind: Any, inputs: tuple[Input, ...] = (), *, is_sink: bool = False, way: Way = PLAIN
+    ) -> Node:
+        """A new operator behind these inputs. Its id counts the calls of the method."""
+        taken = {node.id for node in self.nodes}
+        ordinal = 1 + sum(node.method == method for node in self.nodes)
+        while f"{method}-{ordinal}" in taken:
+            ordinal += 1
+        node = Node(method, f"{method}-{ordinal}", kind, inputs, call_site(), is_sink=is_sink, way=way)
+        for input_ in inputs:
+            input_.node.consumers.append(node)
+        self.nodes.append(node)
+        return node
+
+    def rename(self, node: Node, operator_id: str) -> None:
+        """Gives an operator an id of the author's choice. Raises PipelineError when it is taken."""
+        for other in self.nodes:
+            if other.id == operator_id and other is not node:
+                raise PipelineError(f"uid({operator_id!r}) is taken by {other.method}() at {other.where}")
+        node.id = operator_id
+
+
 def widths(nodes: list[Node], default: int) -> dict[str, int]:
-    """Parallelism per operator id: its own, else that of its inputs where they agree and records are not
-    partitioned anew, else the job's. `nodes` in the order of creation, inputs before consumers."""
+    """Parallelism per operator id: its own, otherwise that of its inputs if they agree and records are not
+    repartitioned, otherwise the job's.
+
+    `nodes` in the order of creation, inputs before consumers.
+    """
     result: dict[str, int] = {}
     for node in nodes:
-        inputs = [one for one in node.inputs if not one.is_feedback]
-        before = {result[one.node.id] for one in inputs}
-        plain = all(one.partitioning is Partitioning.PARTITIONING_UNSPECIFIED for one in inputs)
+        inputs = [input_ for input_ in node.inputs if not input_.is_feedback]
+        before = {result[input_.node.id] for input_ in inputs}
+        plain = all(input_.partitioning is Partitioning.PARTITIONING_UNSPECIFIED for input_ in inputs)
         inherited = before.pop() if plain and len(before) == 1 else default
         result[node.id] = node.width or inherited
     return result
 
 
 def check_ends(nodes: list[Node]) -> None:
-    """Raises PipelineError where records would go nowhere."""
+    """Raises PipelineError when records would go nowhere."""
     if not nodes:
         raise PipelineError(
             "the pipeline is empty; begin with read_text(), read_csv(), read_json(), read_parquet(), read_kafka(), "
             "read_socket(), read_from() or generate()"
         )
     for node in nodes:
-        if node.method == LOOP and not any(one.is_feedback for one in node.inputs):
+        if node.method == LOOP and not any(input_.is_feedback for input_ in node.inputs):
             raise PipelineError(
                 "the loop that begins here is open; close_with() says which stream goes back to it", node.where
             )
         if not node.is_sink and not node.readers:
             raise PipelineError(
-                f"what {node.method}() makes here goes nowhere; end it with write_sql(), write_parquet(), "
+                f"the output of {node.method}() here is not used; end it with write_sql(), write_parquet(), "
                 "write_csv(), write_json(), write_delta(), write_kafka(), write_to(), foreach_batch() or print()",
+                node.where,
+            )
+        name = node.way.dead_letters
+        if name and not any(
+            via.node is node and via.side_output for consumer in node.consumers for via in consumer.inputs
+        ):
+            raise PipelineError(
+                f"records that fail in {node.method}() here go to the dead letters {name!r}, which are not used; call "
+                f"job.dead_letters({name!r}) behind the last operator that names them, and write them",
                 node.where,
             )
 
 
 def chains(nodes: list[Node], width: dict[str, int]) -> list[list[Node]]:
-    """Operators that run together: one input, nothing repartitioned between, same width, no other consumer."""
+    """Chains of operators that run together: one input, no repartitioning in between, same width, no other consumer."""
     result: list[list[Node]] = []
     chain_of: dict[str, list[Node]] = {}
     for node in nodes:
@@ -126,12 +175,18 @@ def vertices_and_edges(
             name=" -> ".join(node.label for node in chain),
             parallelism=width[chain[0].id],
             max_parallelism=max_parallelism,
-            operators=tuple(Operator(node.id, node.label, node.kind) for node in chain),
+            operators=tuple(_operator(node) for node in chain),
         )
         for chain in chained
     )
-    edges = tuple(_edge(vertex_of[one.node.id], chain[0], one, width) for chain in chained for one in chain[0].inputs)
-    return vertices, edges
+    edges = (
+        _edge(vertex_of[input_.node.id], chain[0], input_, width) for chain in chained for input_ in chain[0].inputs
+    )
+    return vertices, tuple(dict.fromkeys(edges))  # operators of one vertex may share their dead letters
+
+
+def _operator(node: Node) -> Operator:
+    return Operator(node.id, node.label, node.kind, node.way.on_error, node.way.dead_letters)
 
 
 def _edge(source_vertex: str, target: Node, via: Input, width: dict[str, int]) -> Edge:

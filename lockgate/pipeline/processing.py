@@ -1,7 +1,8 @@
-"""What a keyed process function is written with: the class to derive from, its state, its timers.
+"""The classes for keyed process functions: the base class, its state, its timers.
 
-The classes travel with the function, so nothing of this module needs Lockgate where it runs. What state and timers do
-is in `taskmanager.spark.keyed.handles`: there each declaration is replaced by what holds the state of the present key.
+The classes are pickled with the function, so this module does not need Lockgate where it runs. State and timers are
+implemented in `lockgate_taskmanager.spark.keyed.handles`: each declaration is replaced there by the state of the
+current key.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any, Protocol
 
 Row = Mapping[str, Any]
 Rows = Iterable[Row | tuple[Any, ...]] | Row | None
-"""What `process` and `on_timer` give: rows as dicts by column name or tuples in the order of the schema; or nothing."""
+"""The result of `process` and `on_timer`: rows as dicts by column name or tuples in the order of the schema; or
+None.
+"""
 
 
 def _outside(*_given: Any) -> RuntimeError:
@@ -27,7 +30,7 @@ class State:
         self.ttl = ttl
 
     def clear(self) -> None:
-        """Forgets it for the present key."""
+        """Clears it for the current key."""
         raise _outside()
 
 
@@ -35,7 +38,7 @@ class ValueState(State):
     """One value for each key: `last = ValueState("DOUBLE")`. The type is Spark DDL."""
 
     def get(self, default: Any = None) -> Any:
-        """The value, or `default` where there is none."""
+        """The value, or `default` when there is none."""
         raise _outside(default)
 
     def set(self, value: Any) -> None:
@@ -51,7 +54,7 @@ class ListState(State):
     """Values in order for each key: `seen = ListState("STRING")`. The type is that of one value."""
 
     def get(self) -> list[Any]:
-        """All values, in a list of its own."""
+        """All values, in a new list."""
         raise _outside()
 
     def set(self, values: Iterable[Any]) -> None:
@@ -74,18 +77,18 @@ class ListState(State):
 
 
 class MapState(State):
-    """Values by a key of their own for each key: `pages = MapState("STRING", "BIGINT")`. Used as a dict is."""
+    """Values by a map key, for each key: `pages = MapState("STRING", "BIGINT")`. Used like a dict."""
 
     def __init__(self, key_type: str, type: str, *, ttl: str | int | None = None) -> None:
         super().__init__(type, ttl=ttl)
         self.key_type = key_type
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key, or `default` where there is none."""
+        """The value of a key, or `default` when there is none."""
         raise _outside(key, default)
 
     def keys(self) -> list[Any]:
-        """The keys, in the order in which they came."""
+        """The keys, in insertion order."""
         raise _outside()
 
     def values(self) -> list[Any]:
@@ -93,7 +96,7 @@ class MapState(State):
         raise _outside()
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Keys with their values."""
+        """Pairs of key and value."""
         raise _outside()
 
     def __getitem__(self, key: Any) -> Any:
@@ -116,11 +119,11 @@ class MapState(State):
 
 
 class Timer(Protocol):
-    """A timer that has come. time_ms: for when it was set, milliseconds since 1970."""
+    """A timer that fires. time_ms: the time that it was set for, milliseconds since 1970."""
 
     @property
     def time_ms(self) -> int:
-        """For when it was set."""
+        """The time that it was set for."""
         ...
 
     @property
@@ -130,30 +133,30 @@ class Timer(Protocol):
 
 
 class Timers(Protocol):
-    """The timers of the present key. A time is whole milliseconds since 1970, or a datetime with a time zone.
+    """The timers of the current key. A time is whole milliseconds since 1970, or a datetime with a time zone.
 
     A key has one timer for each time: setting it again changes nothing.
     """
 
     def register_event_time(self, when: int | datetime) -> None:
-        """Calls `on_timer` once the watermark has come to `when`."""
+        """Calls `on_timer` once the watermark has reached `when`."""
         ...
 
     def register_processing_time(self, when: int | datetime) -> None:
-        """Calls `on_timer` once the wall clock of the task manager has come to `when`."""
+        """Calls `on_timer` once the wall clock of the task manager has reached `when`."""
         ...
 
     def delete_event_time(self, when: int | datetime) -> None:
-        """Takes it back; one that is not set is fine."""
+        """Removes the timer; one that is not set is ignored."""
         ...
 
     def delete_processing_time(self, when: int | datetime) -> None:
-        """Takes it back; one that is not set is fine."""
+        """Removes the timer; one that is not set is ignored."""
         ...
 
 
 class Context(Protocol):
-    """What `process` and `on_timer` are told."""
+    """The context of a call of `process` or `on_timer`."""
 
     @property
     def key(self) -> Any:
@@ -162,7 +165,7 @@ class Context(Protocol):
 
     @property
     def watermark(self) -> int | None:
-        """How far event time has come, milliseconds since 1970; None while it is not known, 2**63 - 1 at the end."""
+        """The current event time, milliseconds since 1970; None while it is not known, 2**63 - 1 at the end."""
         ...
 
     @property
@@ -177,7 +180,7 @@ class Context(Protocol):
 
 
 class ProcessFunction:
-    """Derive from it, declare state as attributes of the class, and write `process`; `on_timer` where timers are set.
+    """Base class: declare state as class attributes, and implement `process`; also `on_timer` if timers are set.
 
     >>> class EmitIfGreater(ProcessFunction):
     ...     last = ValueState("DOUBLE")
@@ -187,13 +190,13 @@ class ProcessFunction:
     ...             self.last.set(row["value"])
     ...             yield row
 
-    Only declared state outlives a micro-batch: the object is made anew for each from what was handed to `process()`.
+    Only declared state outlives a micro-batch: the object is unpickled anew for each.
     """
 
     def process(self, context: Context, row: dict[str, Any]) -> Rows:
-        """A record of the present key, in the order in which the key's records have come. Gives rows to put out."""
+        """A record of the current key, in the order in which the key's records arrived. Returns rows to emit."""
         raise NotImplementedError("a ProcessFunction needs a method process(self, context, row)")
 
     def on_timer(self, context: Context, timer: Timer) -> Rows:
-        """A timer of the present key has come. Gives rows to put out."""
+        """A timer of the current key fires. Returns rows to emit."""
         raise NotImplementedError("a ProcessFunction that sets timers needs a method on_timer(self, context, timer)")

@@ -1,4 +1,4 @@
-"""What happens to a job after a failure that is not the pipeline's own mistake."""
+"""The restart strategy after a failure that is not the pipeline's own error."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lockgate.pipeline.errors import PipelineError
 
 
 class Restart:
-    """The choices for `Job(restart=...)`. Times in milliseconds. Mistakes raise PipelineError.
+    """The choices for `Job(restart=...)`. Times in milliseconds. Errors raise PipelineError.
 
-    What is left out is chosen by the cluster, so that one set of defaults holds for every client of it.
+    Omitted values are chosen by the cluster, so that all its clients have the same defaults.
     """
 
     @staticmethod
@@ -30,8 +30,8 @@ class Restart:
     ) -> RestartStrategy:
         """Waits longer after each failure, up to `max_ms`; starts over after `reset_after_ms` without one.
 
-        jitter: the fraction, 0 to 1, by which a pause is made longer or shorter at random. Left out: 50 ms, 10 s,
-        twice as long each time, 0.2, 30 s.
+        jitter: the fraction, 0 to 1, by which a pause is made longer or shorter at random. Defaults: 50 ms, 10 s, twice
+        as long each time, 0.2, 30 s.
         """
         method = "Restart.exponential"
         return RestartStrategy(
@@ -46,7 +46,7 @@ class Restart:
 
     @staticmethod
     def fixed_delay(delay_ms: int | None = None, attempts: int = 0) -> RestartStrategy:
-        """Waits the same each time, 1 s when left out; fails the job after `attempts` restarts (0: never)."""
+        """Waits the same each time, 1 s by default; fails the job after `attempts` restarts (0: never)."""
         method = "Restart.fixed_delay"
         restarts = checks.whole(method, "attempts", attempts, 0)
         return RestartStrategy(FixedDelayRestart(restarts, _given(method, "delay_ms", delay_ms)))
@@ -55,7 +55,7 @@ class Restart:
     def failure_rate(
         failures: int | None = None, interval_ms: int | None = None, delay_ms: int | None = None
     ) -> RestartStrategy:
-        """Fails the job after more than `failures` failures within `interval_ms`. Left out: 3, 60 s, 1 s."""
+        """Fails the job after more than `failures` failures within `interval_ms`. Defaults: 3, 60 s, 1 s."""
         method = "Restart.failure_rate"
         return RestartStrategy(
             FailureRateRestart(
@@ -72,7 +72,7 @@ class Restart:
 
 
 def _given(method: str, name: str, value: int | None) -> int:
-    """0 says "left out" to the cluster, so that a 0 of the author's would not mean what it says."""
+    """Rejects 0, which means "default" in the graph."""
     return 0 if value is None else checks.whole(method, name, value, 1)
 
 

@@ -14,12 +14,12 @@ _SHAPES = {ValueState: StateShape.VALUE_STATE, ListState: StateShape.LIST_STATE,
 
 
 def declared_states(function: ProcessFunction) -> tuple[DeclaredState, ...]:
-    """Every declaration, by name. Raises PipelineError for what cannot be."""
+    """Every declaration, by name. Raises PipelineError for an invalid one."""
     found: dict[str, Any] = {}
     for kind in reversed(type(function).__mro__):
         found.update(vars(kind))
     found.update(vars(function))
-    return tuple(_declared(name, one) for name, one in sorted(found.items()) if isinstance(one, State))
+    return tuple(_declared(name, state) for name, state in sorted(found.items()) if isinstance(state, State))
 
 
 def _declared(name: str, state: State) -> DeclaredState:

@@ -1,4 +1,4 @@
-"""What happens to a subtask that is much slower than its siblings because of where it runs."""
+"""Replacement of a subtask that is much slower than its siblings because of the machine it runs on."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LEAST_MS = 1_000
 def stragglers(
     factor: float | None = None, window_ms: int | None = None, pause_ms: int | None = None
 ) -> StragglerReplacement:
-    """For `Job(replace_stragglers=...)`; True there stands for `stragglers()`. Mistakes raise PipelineError.
+    """For `Job(replace_stragglers=...)`; True there means `stragglers()`. Errors raise PipelineError.
 
-    factor: how many times as long per record as its siblings a subtask may take, 3 when left out; window_ms: for so
-    long without a break, 30 s; pause_ms: at least between two moves, 60 s, twice as long after each.
+    factor: how many times as long per record as its siblings a subtask may take, 3 by default; window_ms: for how long
+    without interruption, 30 s; pause_ms: minimum time between two moves, 60 s, doubled after each.
     """
     method = "stragglers()"
     return StragglerReplacement(
@@ -30,11 +30,11 @@ def stragglers(
 
 
 def replacement(value: Any) -> StragglerReplacement | None:
-    """What `Job` was given."""
+    """The value passed to `Job`, as in the graph."""
     if isinstance(value, StragglerReplacement):
         return value
     if not isinstance(value, bool):
-        raise PipelineError(f"Job: replace_stragglers takes True or stragglers(...), not {value!r}")
+        raise PipelineError(f"Job: replace_stragglers must be True or stragglers(...), not {value!r}")
     return stragglers() if value else None
 
 

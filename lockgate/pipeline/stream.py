@@ -1,11 +1,12 @@
-"""Streams: what flows between operators. Each method adds one operator and returns the stream behind it."""
+"""Streams between operators. Each method adds one operator and returns the stream behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lockgate_proto.event_times import ANY_TIME_AHEAD, DEFAULT_MAX_AHEAD_MS
 from lockgate_proto.messages import (
     Aggregate,
     Deduplicate,
@@ -23,65 +24,77 @@ from lockgate_proto.messages import (
 from lockgate.pipeline import checks
 from lockgate.pipeline.errors import PipelineError
 from lockgate.pipeline.functions import AggregateExpression
+from lockgate.pipeline.on_error import Choice, way
 from lockgate.pipeline.pickled import describe, pickled, pickled_process
-from lockgate.pipeline.plan import LOOP, Input, Node
+from lockgate.pipeline.plan import LOOP, Input, Node, Plan
 from lockgate.pipeline.processing import ProcessFunction
 from lockgate.pipeline.states import declared_states
 from lockgate.pipeline.times import event_time_of, join_time
 from lockgate.pipeline.windows import Duration, WindowExpression
 from lockgate.pipeline.writing import Writable
 
-if TYPE_CHECKING:
-    from lockgate.pipeline.job import Job
-
 
 class Stream(Writable):
-    """Rows on their way from one operator to the next."""
+    """Rows between two operators."""
 
-    def sql(self, query: str) -> Stream:
+    def sql(self, query: str, *, on_error: Choice = "fail") -> Stream:
         """Transforms every micro-batch with Spark SQL over the relation `input`.
 
         >>> stream.sql("SELECT explode(split(value, ' ')) AS word FROM input")
-        """
-        return self._then("sql", SqlTransform(checks.query(query)))
 
-    def select(self, *expressions: str) -> Stream:
-        """Keeps or computes columns: `select("word", "length(word) AS n")`."""
+        on_error: handling of a record that it fails on. "fail": the job's restart strategy decides; "skip": it is
+        skipped and counted; `dead_letter("bad")`: it goes to `job.dead_letters("bad")`, and is counted.
+        """
+        return self._then("sql", SqlTransform(checks.query(query)), on_error)
+
+    def select(self, *expressions: str, on_error: Choice = "fail") -> Stream:
+        """Keeps or computes columns: `select("word", "length(word) AS n")`. on_error: as for `sql`."""
         if not expressions:
             raise PipelineError('select() needs at least one expression, such as select("word")')
-        listed = ", ".join(checks.text("select", "expressions", one, "length(word) AS n") for one in expressions)
-        return self._then("select", SqlTransform(f"SELECT {listed} FROM input"))
+        listed = ", ".join(
+            checks.text("select", "expressions", expression, "length(word) AS n") for expression in expressions
+        )
+        return self._then("select", SqlTransform(f"SELECT {listed} FROM input"), on_error)
 
-    def filter(self, condition: str) -> Stream:
-        """Keeps the rows for which an SQL condition is true: `filter("price > 0")`."""
+    def filter(self, condition: str, *, on_error: Choice = "fail") -> Stream:
+        """Keeps the rows for which an SQL condition is true: `filter("price > 0")`. on_error: as for `sql`."""
         text = checks.text("filter", "an SQL condition", condition, "price > 0")
-        return self._then("filter", SqlTransform(f"SELECT * FROM input WHERE {text}"))
+        return self._then("filter", SqlTransform(f"SELECT * FROM input WHERE {text}"), on_error)
 
     where = filter
 
-    def transform(self, function: Callable[[Any], Any]) -> Stream:
+    def transform(self, function: Callable[[Any], Any], *, on_error: Choice = "fail") -> Stream:
         """Transforms every micro-batch with a Python function DataFrame -> DataFrame.
 
         It runs on the task managers and sees one micro-batch at a time: row-wise work only, no totals. The cluster
-        takes such jobs from clients that show its secret.
+        accepts such jobs from clients that present its secret. on_error: as for `sql`.
         """
-        return self._python("transform", function)
+        return self._python("transform", function, on_error)
 
-    def map(self, function: Callable[[Any], Any]) -> Stream:
+    def map(self, function: Callable[[Any], Any], *, on_error: Choice = "fail") -> Stream:
         """The same as `transform`: the function maps a DataFrame to a DataFrame."""
-        return self._python("map", function)
+        return self._python("map", function, on_error)
 
     def event_time(
-        self, expression: str, *, out_of_order: Duration, idle_after: Duration | None = None, column: str | None = None
+        self,
+        expression: str,
+        *,
+        out_of_order: Duration,
+        idle_after: Duration | None = None,
+        column: str | None = None,
+        max_ahead: Duration | None = "1 day",
+        on_error: Choice = "fail",
     ) -> Stream:
-        """Says when the records have happened, for windows further down. Right behind a source, or its transforms.
+        """Declares the event time of the records, for windows further down. Use it directly after a source, or its
+        transforms.
 
         >>> job.read_json("clicks", schema="user STRING, at TIMESTAMP").event_time("at", out_of_order="5 seconds")
 
-        expression: SQL, a TIMESTAMP or whole milliseconds since 1970; out_of_order: how much later than a record one
-        may come that is older, as text or milliseconds; idle_after: a file or partition that has had nothing to read
-        for so long holds windows back no longer; column: what an expression that is no column is put into,
-        `event_time` unless given.
+        expression: SQL, a TIMESTAMP or whole milliseconds since 1970; out_of_order: how much older than earlier records
+        a record may be, as text or milliseconds; idle_after: a file or partition that has had nothing to read for so
+        long no longer holds windows back; column: the new column for an expression that is not a column, `event_time`
+        by default; max_ahead: a record further ahead of the clock than that is processed, but does not advance event
+        time, which would make all others late; None for no bound. on_error: as for `sql`.
         """
         text = checks.text("event_time", "an SQL expression", expression, "at")
         name = checks.text("event_time", "column=", column, "event_time") if column is not None else ""
@@ -89,7 +102,10 @@ class Stream(Writable):
             name = "event_time"
         bound = checks.duration("event_time", "out_of_order", out_of_order, 0)
         idle = 0 if idle_after is None else checks.duration("event_time", "idle_after", idle_after, 1)
-        return self._then("event_time", EventTime(text, name, bound, idle))
+        ahead = ANY_TIME_AHEAD if max_ahead is None else checks.duration("event_time", "max_ahead", max_ahead, 1)
+        if ahead == DEFAULT_MAX_AHEAD_MS:
+            ahead = 0  # the graph, and so the job under its key, is the same as in versions without the bound
+        return self._then("event_time", EventTime(text, name, bound, idle, ahead), on_error)
 
     def union(self, *others: Stream) -> Stream:
         """The rows of this and other streams, in any order. Their columns must be the same."""
@@ -99,53 +115,53 @@ class Stream(Writable):
         for other in others:
             if not isinstance(other, Stream):
                 raise PipelineError(f"union() takes streams, not {type(other).__name__}")
-            if other._job is not self._job:
+            if other._plan is not self._plan:
                 raise PipelineError("union() takes streams of the same Job")
             inputs += other._inputs
-        if any(one.partitioning is not Partitioning.PARTITIONING_UNSPECIFIED for one in inputs):
+        if any(input_.partitioning is not Partitioning.PARTITIONING_UNSPECIFIED for input_ in inputs):
             raise PipelineError("union() comes before key_by(), rebalance() and broadcast()")
-        if len({one.node.id for one in inputs}) != len(inputs):
+        if len({input_.node.id for input_ in inputs}) != len(inputs):
             raise PipelineError("union() of a stream with itself; put an operator, such as select('*'), between")
-        return Stream(self._job, tuple(inputs))
+        return Stream(self._plan, tuple(inputs))
 
     def loop(self) -> Loop:
-        """Begins a loop: its records are those of this stream, and those that `close_with` leads back here.
+        """Begins a loop: its records are those of this stream, and those that `close_with` feeds back here.
 
         >>> tries = job.read_json("calls", schema="url STRING, tries INT").loop()
         >>> called = tries.transform(call)
         >>> tries.close_with(called.filter("NOT done AND tries < 5"))
         >>> called.filter("done OR tries >= 5").write_parquet("answers")
         """
-        node = self._job._add(LOOP, SqlTransform("SELECT * FROM input"), self._inputs)
-        return Loop(self._job, (Input(node),))
+        node = self._plan.add(LOOP, SqlTransform("SELECT * FROM input"), self._inputs)
+        return Loop(self._plan, (Input(node),))
 
     def key_by(self, *columns: str) -> KeyedStream:
-        """Brings rows with equal values in `columns` to the same subtask of the next operator."""
+        """Sends rows with equal values in `columns` to the same subtask of the next operator."""
         names = checks.columns("key_by", columns)
-        return KeyedStream(self._job, self._repartitioned("key_by", Partitioning.HASH, names), names)
+        return KeyedStream(self._plan, self._repartitioned("key_by", Partitioning.HASH, names), names)
 
     def rebalance(self) -> Stream:
-        """Spreads the rows evenly over the subtasks of the next operator."""
-        return Stream(self._job, self._repartitioned("rebalance", Partitioning.REBALANCE))
+        """Distributes the rows evenly over the subtasks of the next operator."""
+        return Stream(self._plan, self._repartitioned("rebalance", Partitioning.REBALANCE))
 
     def broadcast(self) -> Stream:
         """Sends every row to every subtask of the next operator."""
-        return Stream(self._job, self._repartitioned("broadcast", Partitioning.BROADCAST))
+        return Stream(self._plan, self._repartitioned("broadcast", Partitioning.BROADCAST))
 
     def aggregate(self, **aggregates: AggregateExpression) -> Stream:
-        """Only for keyed streams: raises PipelineError that says so."""
+        """Only for keyed streams: raises a PipelineError that says so."""
         del aggregates
         raise PipelineError('aggregate() needs a key: key_by("word").aggregate(n=count())')
 
     def window(
         self, window: WindowExpression, *, on: str | None = None, allowed_lateness: Duration = 0
     ) -> WindowedStream:
-        """Only for keyed streams: raises PipelineError that says so."""
+        """Only for keyed streams: raises a PipelineError that says so."""
         del window, on, allowed_lateness
         raise PipelineError('window() needs a key: key_by("user").window(tumbling("5 seconds")).aggregate(n=count())')
 
     def interval_join(self, *others: Any, **options: Any) -> Stream:
-        """Only for keyed streams: raises PipelineError that says so."""
+        """Only for keyed streams: raises a PipelineError that says so."""
         del others, options
         raise PipelineError(
             'interval_join() needs a key on both sides: orders.key_by("id").interval_join(payments.key_by("order_id"), '
@@ -153,67 +169,71 @@ class Stream(Writable):
         )
 
     def late(self) -> Stream:
-        """Only for the results of windows: raises PipelineError that says so."""
-        raise PipelineError("late() is of the results of windows: results = ....aggregate(...), then results.late()")
+        """Only for the results of windows: raises a PipelineError that says so."""
+        raise PipelineError(
+            "late() belongs to the results of windows: results = ....aggregate(...), then results.late()"
+        )
 
-    def process(self, function: Any, *, schema: Any) -> Stream:
-        """Only for keyed streams: raises PipelineError that says so."""
-        del function, schema
+    def process(self, function: Any, *, schema: Any, on_error: Choice = "fail") -> Stream:
+        """Only for keyed streams: raises a PipelineError that says so."""
+        del function, schema, on_error
         raise PipelineError('process() needs a key: key_by("word").process(MyFunction(), schema="word STRING")')
 
     def deduplicate(self, *, ttl: Duration | None = None) -> Stream:
-        """Only for keyed streams: raises PipelineError that says so."""
+        """Only for keyed streams: raises a PipelineError that says so."""
         del ttl
         raise PipelineError('deduplicate() needs a key: key_by("id").deduplicate(ttl="1 hour")')
 
-    def _then(self, method: str, kind: Any) -> Stream:
-        return Stream(self._job, (Input(self._job._add(method, kind, self._inputs)),))
+    def _then(self, method: str, kind: Any, on_error: Choice = "fail") -> Stream:
+        return Stream(self._plan, (Input(self._plan.add(method, kind, self._inputs, way=way(method, on_error))),))
 
-    def _python(self, method: str, function: Callable[[Any], Any]) -> Stream:
-        return self._then(method, PythonTransform(pickled(method, function, ("df",)), describe(function)))
+    def _python(self, method: str, function: Callable[[Any], Any], on_error: Choice) -> Stream:
+        return self._then(method, PythonTransform(pickled(method, function, ("df",)), describe(function)), on_error)
 
     def _repartitioned(self, method: str, partitioning: Partitioning, keys: tuple[str, ...] = ()) -> tuple[Input, ...]:
-        if any(one.partitioning is not Partitioning.PARTITIONING_UNSPECIFIED for one in self._inputs):
+        if any(input_.partitioning is not Partitioning.PARTITIONING_UNSPECIFIED for input_ in self._inputs):
             raise PipelineError(f"{method}() right after another repartitioning; keep one of the two")
-        return tuple(Input(one.node, partitioning, keys, one.side_output) for one in self._inputs)
+        return tuple(Input(input_.node, partitioning, keys, input_.side_output) for input_ in self._inputs)
 
 
 class Loop(Stream):
-    """What goes round: what `loop` returns."""
+    """A loop, as returned by `loop`."""
 
     def close_with(self, *streams: Stream) -> None:
-        """Leads the records of streams that come out of this loop back to its beginning. Their columns are the same.
+        """Feeds the records of streams of this loop back to its beginning. They must have the same columns.
 
-        Each comes back to the same subtask, or to the next one in turn where the parallelism differs or
-        `rebalance()` asks for it; `key_by()` sends equal keys to the same one.
+        Each goes to the same subtask, or to the next one in turn if the parallelism differs or `rebalance()` asks for
+        it; `key_by()` sends equal keys to the same one.
         """
         head = self._node("close_with")
         if not streams:
-            raise PipelineError("close_with() needs the stream that goes back")
-        if any(one.is_feedback for one in head.inputs):
-            raise PipelineError("this loop is closed already; name all streams that go back in one close_with()")
+            raise PipelineError("close_with() needs the stream to feed back")
+        if any(input_.is_feedback for input_ in head.inputs):
+            raise PipelineError("this loop is closed already; pass all streams in one close_with()")
         back: list[Input] = []
         for stream in streams:
             if not isinstance(stream, Stream):
                 raise PipelineError(f"close_with() takes streams, not {type(stream).__name__}")
             back += stream._inputs
-        for one in back:
-            if head not in _upstream(one.node):
-                raise PipelineError(f"close_with(): {one.node.method}() at {one.node.where} is not behind this loop")
-            if one.partitioning is Partitioning.BROADCAST or one.side_output:
-                raise PipelineError("close_with() takes neither broadcast() nor late() streams")
-        if len({one.node.id for one in back}) != len(back):
+        for input_ in back:
+            if head not in _upstream(input_.node):
+                raise PipelineError(
+                    f"close_with(): {input_.node.method}() at {input_.node.where} is not part of this loop"
+                )
+            if input_.partitioning is Partitioning.BROADCAST or input_.side_output:
+                raise PipelineError("close_with() takes neither broadcast() nor side outputs, such as late()")
+        if len({input_.node.id for input_ in back}) != len(back):
             raise PipelineError("close_with() names a stream twice")
-        head.inputs += tuple(replace(one, is_feedback=True) for one in back)
-        for node in {one.node.id: one.node for one in back}.values():
+        head.inputs += tuple(replace(input_, is_feedback=True) for input_ in back)
+        for node in {input_.node.id: input_.node for input_ in back}.values():
             node.consumers.append(head)
 
 
 class KeyedStream(Stream):
-    """A stream partitioned by key: what `key_by` returns."""
+    """A stream partitioned by key, as returned by `key_by`."""
 
-    def __init__(self, job: Job, inputs: tuple[Input, ...], keys: tuple[str, ...]) -> None:
-        super().__init__(job, inputs)
+    def __init__(self, plan: Plan, inputs: tuple[Input, ...], keys: tuple[str, ...]) -> None:
+        super().__init__(plan, inputs)
         self._keys = keys
 
     def aggregate(self, **aggregates: AggregateExpression) -> Stream:
@@ -229,8 +249,8 @@ class KeyedStream(Stream):
     ) -> WindowedStream:
         """Aggregates per key and window of event time: `window(tumbling("5 seconds")).aggregate(n=count())`.
 
-        on: SQL of the event time, the column declared by `event_time` unless given; allowed_lateness: how long after
-        its end a window still takes late records, and gives its new result for them.
+        on: SQL of the event time, the column declared by `event_time` by default; allowed_lateness: how long after its
+        end a window still accepts late records, and emits an updated result for them.
         """
         if not isinstance(window, WindowExpression):
             raise PipelineError(
@@ -258,57 +278,61 @@ class KeyedStream(Stream):
         >>> orders.key_by("id").interval_join(payments.key_by("order_id"), lower="-5 seconds", upper="10 minutes")
 
         lower, upper: the right time is at least the left time plus `lower` and at most that plus `upper`, both as text
-        or milliseconds, and below zero for what comes before the left row. left_time, right_time: SQL of the event
-        times, the columns declared by `event_time` unless given. left_prefix, right_prefix: put in front of the
-        columns of a side; where both sides have a column of one name that is no key of both, one of them is needed.
+        or milliseconds, and negative for times before the left row. left_time, right_time: SQL of the event times, the
+        columns declared by `event_time` by default. left_prefix, right_prefix: prefixes for the columns of a side;
+        needed when both sides have a column of the same name that is not a key of both.
         """
         if not isinstance(other, KeyedStream):
             raise PipelineError(
                 'interval_join() takes another keyed stream: orders.key_by("id").interval_join('
                 f'payments.key_by("order_id"), ...), not {type(other).__name__}'
             )
-        if other._job is not self._job:
+        if other._plan is not self._plan:
             raise PipelineError("interval_join() takes streams of the same Job")
         if len(self._keys) != len(other._keys):
             raise PipelineError(
                 f"interval_join() has {len(self._keys)} key columns on the left and {len(other._keys)} on the right; "
-                "key both by as many, in the same order"
+                "use the same number of keys on both, in the same order"
             )
         inputs = tuple(
-            replace(one, join_side=side)
+            replace(input_, join_side=side)
             for side, stream in ((JoinSide.LEFT, self), (JoinSide.RIGHT, other))
-            for one in stream._inputs
+            for input_ in stream._inputs
         )
-        if len({one.node.id for one in inputs}) != len(inputs):
+        if len({input_.node.id for input_ in inputs}) != len(inputs):
             raise PipelineError(
                 "interval_join() of a stream with itself; put an operator, such as select('*'), between"
             )
-        low, high = (checks.signed_duration("interval_join", *one) for one in (("lower", lower), ("upper", upper)))
+        low, high = (
+            checks.signed_duration("interval_join", name, bound) for name, bound in (("lower", lower), ("upper", upper))
+        )
         if low > high:
-            raise PipelineError(f"interval_join() from {lower!r} to {upper!r} holds nothing; lower comes before upper")
+            raise PipelineError(
+                f"interval_join() from {lower!r} to {upper!r} contains nothing; lower must be before upper"
+            )
         times = (join_time("left", left_time, self._inputs), join_time("right", right_time, other._inputs))
         prefixes = (_prefix("left_prefix", left_prefix), _prefix("right_prefix", right_prefix))
         kind = IntervalJoin(self._keys, other._keys, *times, low, high, *prefixes)
-        return Stream(self._job, (Input(self._job._add("interval_join", kind, inputs)),))
+        return Stream(self._plan, (Input(self._plan.add("interval_join", kind, inputs)),))
 
-    def process(self, function: ProcessFunction, *, schema: Any) -> Stream:
-        """Calls a function of your own for every record, with state and timers of the record's key.
+    def process(self, function: ProcessFunction, *, schema: Any, on_error: Choice = "fail") -> Stream:
+        """Calls your function for every record, with state and timers of the record's key.
 
         >>> stream.key_by("sensor").process(EmitIfGreater(), schema="sensor STRING, value DOUBLE")
 
-        function: an object of a class that derives from `lockgate.ProcessFunction`; schema: of the rows it puts out,
-        Spark DDL. The cluster takes such jobs from clients that show its secret.
+        function: an instance of a class derived from `lockgate.ProcessFunction`; schema: of the rows it emits, Spark
+        DDL. The cluster accepts such jobs from clients that present its secret. on_error: as for `sql`; a failed call
+        of `process` changes neither the state nor the timers of its key and emits nothing.
         """
         data = pickled_process("process", function, ProcessFunction)
         states = declared_states(function)
-        told = checks.schema("process", schema)
-        return self._then("process", KeyedProcess(self._keys, data, describe(function), told, states))
+        ddl = checks.schema("process", schema)
+        return self._then("process", KeyedProcess(self._keys, data, describe(function), ddl, states), on_error)
 
     def deduplicate(self, *, ttl: Duration | None = None) -> Stream:
-        """Passes the first record of each key on, and drops those that follow.
+        """Passes the first record of each key on, and drops later ones.
 
-        ttl: so long after it was passed on, by the wall clock, its key counts as new again. Without it every key is
-        kept for ever.
+        ttl: how long after that, by the wall clock, its key counts as new again. By default every key is kept for ever.
         """
         return self._then("deduplicate", Deduplicate(self._keys, _ttl("deduplicate", "ttl", ttl)))
 
@@ -318,6 +342,11 @@ class KeyedStream(Stream):
             raise PipelineError("aggregate() needs at least one aggregate, such as aggregate(n=count())")
         listed = []
         for output, expression in aggregates.items():
+            if output == "on_error" and not isinstance(expression, AggregateExpression):
+                raise PipelineError(
+                    "aggregate() cannot skip single records; compute its inputs with select(..., on_error=...) "
+                    "before it"
+                )
             if not isinstance(expression, AggregateExpression):
                 raise PipelineError(
                     f"aggregate({output}=...) takes count(), sum_(), min_(), max_() or avg() from lockgate, "
@@ -331,7 +360,7 @@ class KeyedStream(Stream):
 
 
 class WindowedStream:
-    """A keyed stream cut into windows: what `window` returns."""
+    """A keyed stream divided into windows, as returned by `window`."""
 
     def __init__(self, keyed: KeyedStream, window: Window) -> None:
         self._keyed = keyed
@@ -341,15 +370,15 @@ class WindowedStream:
         """Emits (keys, window_start, window_end, aggregates) once event time has passed the end of a window."""
         keyed = self._keyed
         stream = keyed._then("aggregate", keyed._aggregation(aggregates, self._window))
-        return WindowResults(keyed._job, stream._inputs)
+        return WindowResults(keyed._plan, stream._inputs)
 
 
 class WindowResults(Stream):
     """The results of windows."""
 
     def late(self) -> Stream:
-        """What came too late for its window: rows like the results, with the aggregates of the late records alone."""
-        return Stream(self._job, (Input(self._node("late"), side_output="late"),))
+        """Records that arrived too late for their window, aggregated: rows like the results."""
+        return Stream(self._plan, (Input(self._node("late"), side_output="late"),))
 
 
 def _prefix(name: str, value: str) -> str:
@@ -363,10 +392,10 @@ def _ttl(method: str, name: str, value: Duration | None) -> int:
 
 
 def _upstream(node: Node) -> set[Node]:
-    """The operator and every one that its records come from."""
+    """The operator and all its direct and indirect inputs."""
     found, more = {node}, [node]
     while more:
-        fresh = {one.node for one in more.pop().inputs} - found
+        fresh = {input_.node for input_ in more.pop().inputs} - found
         found |= fresh
         more += fresh
     return found

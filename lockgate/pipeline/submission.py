@@ -1,10 +1,11 @@
-"""What `job.submit()` does: send, follow until it runs, say so; and how `lockgate submit` steers it."""
+"""Implements `job.submit()`: sends the job, follows it until it runs, and reports; and how `lockgate submit` controls
+it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from lockgate_proto.messages import JobEvent, JobEventKind, JobGraph, JobState, JobStatus
 
@@ -13,11 +14,8 @@ from lockgate.client.deadline import Deadline
 from lockgate.pipeline.checks import job_key
 from lockgate.pipeline.errors import PipelineError
 
-if TYPE_CHECKING:
-    from lockgate.pipeline.job import Job
-
 START_TIMEOUT_MS = 60_000
-# A mistake that only a later operator can see (an unknown column) shows within this time after the start.
+# An error that only a later operator can detect (an unknown column) appears within this time after the start.
 SETTLE_MS = 700
 _QUIET_MS = 3_000
 
@@ -27,10 +25,10 @@ _PROOF = frozenset({JobEventKind.FIRST_RECORD, JobEventKind.CHECKPOINT_COMPLETED
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a job starts from.
+    """The snapshot that a job starts from.
 
-    pointer: of a savepoint or retained checkpoint, empty for nothing; allow_unmatched_state: what it holds of operators
-    that the job does not have is left behind.
+    pointer: of a savepoint or retained checkpoint, empty for none; allow_unmatched_state: its state of operators that
+    the job does not have is dropped.
     """
 
     pointer: str = ""
@@ -39,10 +37,10 @@ class Start:
 
 @dataclass
 class Steering:
-    """What `lockgate submit` decides for the file that it runs.
+    """Settings of `lockgate submit` for the file that it runs.
 
-    target: where jobs go, None prints their graphs instead; start: replaces what the file says when it has a pointer;
-    handles: what was submitted; submitted: how many.
+    target: where jobs go, None prints their graphs instead; start: replaces the file's own when it has a pointer;
+    handles: the submitted jobs; submitted: their number.
     """
 
     target: ClusterTarget | None
@@ -57,17 +55,17 @@ class _Current:
 
 
 def steer(steering: Steering | None) -> None:
-    """From now on `job.submit()` in this process obeys `steering`; None lets go."""
+    """From now on `job.submit()` in this process uses `steering`; None ends that."""
     _Current.steering = steering
 
 
-def submit(job: Job, graph: JobGraph, cluster: str | None, wait: bool, start: Start) -> JobHandle:
-    """Submits the graph under the job's key, follows it until it runs, and prints how it stands."""
+def submit(key: str, graph: JobGraph, cluster: str | None, wait: bool, start: Start) -> JobHandle:
+    """Submits the graph under the job key, follows it until it runs, and prints its status."""
     steering = _Current.steering
     if steering is None:
-        handle = send(Client.connect(find_cluster(cluster)), job.key, graph, start, print)
+        handle = send(Client.connect(find_cluster(cluster)), key, graph, start, print)
     else:
-        handle = submit_graph(steering, graph, job.key, start)
+        handle = submit_graph(steering, graph, key, start)
     if wait and (steering is None or steering.target is not None):
         status = handle.wait()
         print(f"job {handle.key} has ended: {status.state.name}", flush=True)
@@ -75,13 +73,13 @@ def submit(job: Job, graph: JobGraph, cluster: str | None, wait: bool, start: St
 
 
 def submit_graph(steering: Steering, graph: JobGraph, key: str, start: Start = Start()) -> JobHandle:
-    """Submits a graph as `lockgate submit` was told to; prints it on a dry run."""
+    """Submits a graph with the settings of `lockgate submit`; prints it on a dry run."""
     if steering.key is not None and steering.submitted:
         raise PipelineError("the file submits several jobs; --key fits only one: give each Job its own key=")
     steering.submitted += 1
     chosen = job_key(steering.key or key)
     if steering.target is None:
-        from lockgate.commands.graph_file import graph_text
+        from lockgate.pipeline.graph_file import graph_text
 
         print(graph_text(graph))
         return DryRun(chosen)
@@ -92,13 +90,13 @@ def submit_graph(steering: Steering, graph: JobGraph, key: str, start: Start = S
 
 
 def _steered(command: Start, file: Start) -> Start:
-    """The command line's pointer wins; leaving state behind is allowed when either of them says so."""
+    """The command line's pointer has priority; dropping state is allowed when either of them allows it."""
     allow = command.allow_unmatched_state or file.allow_unmatched_state
     return Start(command.pointer or file.pointer, allow)
 
 
 class DryRun(JobHandle):
-    """What a pipeline file gets from `job.submit()` under `--dry-run`: there is no job."""
+    """The result of `job.submit()` under `--dry-run`: there is no job."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -120,7 +118,7 @@ def send(client: Client, key: str, graph: JobGraph, start: Start, say: Callable[
 
 
 class _Follower:
-    """Reads a job's updates until it is plain that it runs, has ended, or cannot start yet."""
+    """Reads a job's updates until it runs, has ended, or cannot start yet."""
 
     def __init__(self, handle: JobHandle, say: Callable[[str], None]) -> None:
         self._handle = handle
@@ -130,7 +128,7 @@ class _Follower:
         self._proven = False
 
     def run(self) -> str:
-        """One sentence on how the job stands."""
+        """One sentence about the job's status."""
         deadline, settled = Deadline(START_TIMEOUT_MS), None
         watch = self._handle.watch(on_lost=lambda reason: self._say(f"looking for the new leader ({reason})"))
         try:
@@ -171,9 +169,9 @@ class _Follower:
             return f"job {key} is running (attempt {status.attempt})"
         reason = f": {status.message or status.error}" if status.message or status.error else ""
         if status.state is JobState.WAITING_FOR_SLOTS:
-            by_itself = "It starts by itself as soon as there are enough: when a task manager joins or another job ends"
+            by_itself = "It starts by itself when a task manager joins or another job ends"
         else:
-            by_itself = "It goes on by itself"
+            by_itself = "It continues by itself"
         return f"job {key} is submitted and still {words(status.state)}{reason}. {by_itself}; {_ways_on(key)}"
 
 
@@ -182,5 +180,5 @@ def _ways_on(key: str) -> str:
 
 
 def words(state: JobState) -> str:
-    """`WAITING_FOR_SLOTS` as people say it."""
+    """`WAITING_FOR_SLOTS` in readable form."""
     return state.name.lower().replace("_", " ")

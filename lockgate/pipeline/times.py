@@ -1,4 +1,4 @@
-"""Which event time an operator goes by: the one that was declared on the way to it."""
+"""The event time that an operator uses: the one declared upstream of it."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ def join_time(side: str, given: str | None, inputs: Iterable[Input]) -> str:
 
 
 def event_time_of(method: str, argument: str, inputs: Iterable[Input]) -> str:
-    """The event time column declared on the way to some inputs. Raises PipelineError unless there is one."""
+    """The event time column declared upstream of some inputs. Raises PipelineError unless there is exactly one."""
     declared = _event_times(inputs)
     if not declared:
         raise PipelineError(
-            f"{method} needs to know the event time: declare it behind the source, "
+            f"{method} needs to know the event time: declare it after the source, "
             'event_time("at", out_of_order="5 seconds")'
         )
     if len(declared) > 1:
         columns = ", ".join(sorted(declared))
         raise PipelineError(
-            f'{method} has sources with several event times ({columns}): name one, such as {argument}="at"'
+            f'{method} has sources with several event times ({columns}): choose one, such as {argument}="at"'
         )
     return declared.pop()
 
 
 def _event_times(inputs: Iterable[Input]) -> set[str]:
-    """The event time columns declared on the way to some inputs."""
+    """The event time columns declared upstream of some inputs."""
     found: set[str] = set()
-    for one in inputs:
-        if one.is_feedback:
+    for input_ in inputs:
+        if input_.is_feedback:
             continue
-        kind = one.node.kind
+        kind = input_.node.kind
         if isinstance(kind, EventTime):
             found.add(kind.column or kind.expression)
         elif isinstance(kind, IntervalJoin):
             found |= {kind.left_prefix + kind.left_time, kind.right_prefix + kind.right_time}
         else:
-            found |= _event_times(one.node.inputs)
+            found |= _event_times(input_.node.inputs)
     return found

@@ -14,22 +14,22 @@ Duration = str | int
 
 @dataclass(frozen=True, slots=True)
 class WindowExpression:
-    """Which windows there are."""
+    """A definition of windows."""
 
     kind: TumblingWindow | SlidingWindow | SessionWindow
 
 
 def tumbling(size: Duration, *, offset: Duration = 0) -> WindowExpression:
-    """Windows of one size, one after the other: `tumbling("5 seconds")`.
+    """Consecutive windows of one size: `tumbling("5 seconds")`.
 
-    size: text such as "5 seconds", or milliseconds; offset: moves them; left out, days begin at midnight UTC.
+    size: text such as "5 seconds", or milliseconds; offset: shifts them; by default days begin at midnight UTC.
     """
     size_ms = checks.duration("tumbling", "size", size, 1)
     return WindowExpression(TumblingWindow(size_ms, _offset("tumbling", offset, size_ms)))
 
 
 def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> WindowExpression:
-    """Windows of one size, of which one begins each `every`: `sliding("5 seconds", "1 second")`.
+    """Overlapping windows of one size, with a new one `every`: `sliding("5 seconds", "1 second")`.
 
     A record is in size / every windows. Times are given as for `tumbling`.
     """
@@ -37,15 +37,15 @@ def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> WindowE
     slide_ms = checks.duration("sliding", "every", every, 1)
     if slide_ms > size_ms:
         raise PipelineError(
-            f"sliding({size!r}, {every!r}) leaves out what lies between the windows; every must not exceed the size"
+            f"sliding({size!r}, {every!r}) leaves gaps between the windows; every must not exceed the size"
         )
     return WindowExpression(SlidingWindow(size_ms, slide_ms, _offset("sliding", offset, slide_ms)))
 
 
 def session(gap: Duration) -> WindowExpression:
-    """Windows that end when a key has been quiet: records no more than `gap` apart are together in one.
+    """Windows that end when a key has been inactive: records at most `gap` apart are in the same window.
 
-    A window reaches from its first record to `gap` behind the last. Times are given as for `tumbling`.
+    A window lasts from its first record to `gap` after the last. Times are given as for `tumbling`.
     """
     return WindowExpression(SessionWindow(checks.duration("session", "gap", gap, 1)))
 

@@ -1,4 +1,4 @@
-"""The contract of sources and sinks as functions that try it, for the tests of those who write their own.
+"""Contract tests for custom sources and sinks, to be called from their authors' tests.
 
 >>> from lockgate.testing import check_sink, check_source
 >>> def test_orders_can_be_replayed():

@@ -1,4 +1,4 @@
-"""The contract of a sink: hidden until the commit, shown once however often it commits, gone when it is aborted."""
+"""The contract of a sink: hidden until the commit, visible once however often it commits, gone after an abort."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Visible = Callable[[], Iterable[Mapping[str, Any]]]
 
 
 def check_sink(make: Callable[[], CustomSink], visible: Visible, rows: pa.Table) -> None:
-    """Stages, commits and aborts as jobs do that are killed: with new copies, again, late, by zombies.
+    """Stages, commits and aborts like jobs that are killed: with new copies, repeatedly, late, by zombies.
 
-    make: a fresh object, always for the same place, which is empty at the start. visible: what a consumer would find
-    there now, a mapping for each row. rows: what is written: four rows or more, all of them different. Raises
-    AssertionError with one sentence on what would go wrong in a job.
+    make: returns a new object, always for the same target, which is empty at the start. visible: what a consumer would
+    find there now, a mapping for each row. rows: the rows to write: four or more, all different. Raises AssertionError
+    with one sentence that says what would go wrong in a job.
     """
     _SinkCheck(make, visible, rows).run()
 
@@ -35,7 +35,7 @@ class _SinkCheck:
         self._shown: list[pa.Table] = []
 
     def run(self) -> None:
-        """Each step leaves behind what the next one finds."""
+        """Each step continues with the result of the one before."""
         self._expect("before anything was written")
         first = self._hidden_until_committed()
         self._again(first)
@@ -71,7 +71,7 @@ class _SinkCheck:
         return transaction
 
     def _aborted(self, first: Transaction, second: Transaction) -> None:
-        """What a dead attempt has staged for a checkpoint that never was complete."""
+        """Rows that a dead attempt has staged for a checkpoint that was never completed."""
         left = _transaction(checkpoint_id=3)
         self._call("abort", _transaction(checkpoint_id=4))
         self._stage(left, 2)
@@ -85,7 +85,7 @@ class _SinkCheck:
             self._expect("when a committed transaction is aborted")
 
     def _late_zombie(self) -> None:
-        """An attempt that was replaced wakes up, and commits what the new one has committed already, and more since."""
+        """A replaced attempt wakes up, and commits transactions that the new one has committed already."""
         zombie = self._opened()
         old = _transaction(checkpoint_id=5)
         zombie.stage(old, self._pieces[2])
@@ -117,7 +117,7 @@ class _SinkCheck:
         return sink
 
     def _call(self, method: str, *arguments: Any) -> None:
-        """With a copy of its own: another process does it."""
+        """With a new copy: simulates another process."""
         sink = self._opened()
         try:
             getattr(sink, method)(*arguments)
@@ -135,9 +135,9 @@ class _SinkCheck:
         found = Counter(_frozen(row) for row in self._visible())
         wanted = Counter(_frozen(row) for table in self._shown for row in table.to_pylist())
         many, few = list((found - wanted).elements()), list((wanted - found).elements())
-        told = [f"{len(many)} row(s) too many, such as {dict(many[0])}"] if many else []
-        told += [f"{len(few)} row(s) too few, such as {dict(few[0])}"] if few else []
-        require(not told, f"{self._name} is not exact: {when} there are {' and '.join(told)}")
+        differences = [f"{len(many)} row(s) too many, such as {dict(many[0])}"] if many else []
+        differences += [f"{len(few)} row(s) too few, such as {dict(few[0])}"] if few else []
+        require(not differences, f"{self._name} is not exact: {when} there are {' and '.join(differences)}")
 
     def _expect_staged(self, transaction: Transaction, is_staged: bool) -> None:
         sink = self._opened()

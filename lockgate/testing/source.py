@@ -1,4 +1,4 @@
-"""The contract of a source: the same records from every offset, however the ranges are cut and whoever reads them."""
+"""The contract of a source: the same records from every offset, for any ranges and any reader."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LIMITS = (1, 7, 1000)
 
 
 def check_source(make: Callable[[], CustomSource], *, rows: int = 500, offsets: int = 10, seed: int = 1) -> None:
-    """Reads every split again and again, from many offsets, in ranges of several sizes, each time with a new copy.
+    """Reads every split repeatedly, from many offsets, in ranges of several sizes, each time with a new copy.
 
-    make: a fresh object; what it reads must not change meanwhile, and must have at least two rows in some split.
-    rows: so many of each split are looked at; offsets: so many of each split are tried, drawn with `seed`. Raises
-    AssertionError with one sentence on what would go wrong in a job.
+    make: returns a new object; its input must not change meanwhile, and must have at least two rows in some split.
+    rows: how many of each split are compared; offsets: how many of each split are tried, drawn with `seed`. Raises
+    AssertionError with one sentence that says what would go wrong in a job.
     """
     name = type(make()).__name__
     require(bool(make().schema.strip()), f"{name} has no schema, such as schema = 'id BIGINT, city STRING'")
@@ -29,7 +29,7 @@ def check_source(make: Callable[[], CustomSource], *, rows: int = 500, offsets: 
     require(bool(splits), f"{name}.splits() names no split, so there is nothing to check")
     require(
         all(again.get(split) == end for split, end in splits.items()),
-        f"{name}.splits() gave {splits}, and then {again}: a split keeps its name and its end for ever",
+        f"{name}.splits() gave {splits}, and then {again}: a split must keep its name and its end",
     )
     choice = random.Random(seed)
     longest = max(_check_split(make, split, end, rows, offsets, choice) for split, end in splits.items())
@@ -39,7 +39,7 @@ def check_source(make: Callable[[], CustomSource], *, rows: int = 500, offsets: 
 def _check_split(
     make: Callable[[], CustomSource], split: str, end: int | None, most: int, offsets: int, choice: random.Random
 ) -> int:
-    """Returns how many rows were looked at."""
+    """Returns how many rows were compared."""
     with _opened(make()) as source:
         whole = list(_walk(source, split, 0, end, 1, most))
     records = [row for _, found in whole for row in found]
@@ -60,11 +60,11 @@ def _compare(
     if found == wanted:
         return
     place = next((n for n, pair in enumerate(zip(found, wanted, strict=False)) if pair[0] != pair[1]), len(found))
-    told = f"row {place + 1} is {found[place]}" if place < len(found) else f"there are {len(found)} rows"
+    difference = f"row {place + 1} is {found[place]}" if place < len(found) else f"there are {len(found)} rows"
     once = f"was {wanted[place]}" if place < len(wanted) else f"were {len(wanted)}"
     raise AssertionError(
         f"{type(make()).__name__} cannot be replayed: from offset {start} of split {split!r}, planned with limit"
-        f" {limit}, {told}; read from 0 with limit 1 it {once}"
+        f" {limit}, {difference}; read from 0 with limit 1 it {once}"
     )
 
 

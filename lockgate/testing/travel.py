@@ -1,4 +1,4 @@
-"""What a job does with an author's object before it is used: it becomes bytes, and these an object again."""
+"""Pickles and unpickles an author's object, as a job does before it is used."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ T = TypeVar("T")
 
 def travelled(value: T) -> T:
     """A copy of the object as a task manager would get it. Raises AssertionError when it cannot be pickled."""
-    cloudpickle: Any = import_module("pyspark.cloudpickle")  # here, because pyspark is slow to import
+    cloudpickle: Any = import_module("pyspark.cloudpickle")  # imported here, because pyspark is slow to import
     try:
         copy: T = cloudpickle.loads(cloudpickle.dumps(value))
     except Exception as error:
         raise AssertionError(
-            f"{type(value).__name__} cannot travel to a task manager: {error}; open files and connections in open()"
+            f"{type(value).__name__} cannot be sent to a task manager: {error}; open files and connections in open()"
         ) from error
     return copy
 

@@ -17,16 +17,29 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from lockgate_proto import messages
-from lockgate_proto.v1 import checkpoint_pb2, control_pb2, exchange_pb2, failure_pb2, graph_pb2, job_pb2
+from lockgate_proto.v1 import checkpoint_pb2, control_pb2, exchange_pb2, failure_pb2, graph_pb2, job_pb2, story_pb2
 
 M = TypeVar("M")
 
-_MODULES = (failure_pb2, graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
+_MODULES = (failure_pb2, story_pb2, graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
 _FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
 
 
 class MalformedMessage(ValueError):
-    """The bytes are not a message of the expected type."""
+    """The bytes are not a message of the expected type, or one with far too many elements."""
+
+
+class _Elements:
+    """How many elements of repeated fields one message may still have, in all: each costs microseconds to decode."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+
+    def take(self, count: int) -> None:
+        """Raises MalformedMessage before any of them is decoded."""
+        self._left -= count
+        if self._left < 0:
+            raise MalformedMessage(f"the message has more than {self._most:,} elements")
 
 
 def encode(message: Any) -> bytes:
@@ -34,12 +47,16 @@ def encode(message: Any) -> bytes:
     return to_pb(message).SerializeToString(deterministic=True)
 
 
-def decode(kind: type[M], data: bytes) -> M:
-    """Parses the bytes of one message of type `kind`. Raises MalformedMessage."""
+def decode(kind: type[M], data: bytes, most: int | None = None) -> M:
+    """Parses the bytes of one message of type `kind`. Raises MalformedMessage.
+
+    most: elements of repeated fields, at all depths together; None: as many as there are. Depth is bounded by protobuf.
+    """
     try:
-        return from_pb(kind, _pb_class(kind.__name__).FromString(data))
+        pb = _pb_class(kind.__name__).FromString(data)
     except DecodeError as error:
         raise MalformedMessage(f"{len(data)} bytes are not a {kind.__name__}: {error}") from error
+    return from_pb(kind, pb, None if most is None else _Elements(most))
 
 
 def serializer(message: Any) -> bytes:
@@ -76,7 +93,7 @@ def to_pb(message: Any) -> Message:
         elif item.is_map:
             getattr(pb, item.name).update(value)
         elif item.is_repeated:
-            getattr(pb, item.name).extend([to_pb(one) for one in value] if item.is_message else value)
+            getattr(pb, item.name).extend([to_pb(element) for element in value] if item.is_message else value)
         elif item.is_message:
             if value is not None:
                 getattr(pb, item.name).CopyFrom(to_pb(value))
@@ -85,22 +102,22 @@ def to_pb(message: Any) -> Message:
     return pb
 
 
-def from_pb(kind: type[M], pb: Message) -> M:
+def from_pb(kind: type[M], pb: Message, room: _Elements | None = None) -> M:
     """The frozen message of type `kind` that says what `pb` says. Unknown enum numbers become the first value."""
     values: dict[str, Any] = {}
     for item in _fields(kind):
         if item.members:
             member = pb.WhichOneof(item.name)
-            values[item.name] = None if member is None else _decoded(getattr(pb, member))
-        elif item.is_map:
-            values[item.name] = dict(getattr(pb, item.name))
-        elif item.is_repeated:
+            values[item.name] = None if member is None else _decoded(getattr(pb, member), room)
+        elif item.is_map or item.is_repeated:
             found = getattr(pb, item.name)
-            values[item.name] = tuple(_decoded(one) if item.is_message else item.convert(one) for one in found)
+            if room is not None:
+                room.take(len(found))
+            values[item.name] = dict(found) if item.is_map else _elements(item, found, room)
         elif (item.is_message or item.is_optional) and not pb.HasField(item.name):
             values[item.name] = None
         elif item.is_message:
-            values[item.name] = _decoded(getattr(pb, item.name))
+            values[item.name] = _decoded(getattr(pb, item.name), room)
         else:
             values[item.name] = item.convert(getattr(pb, item.name))
     return kind(**values)
@@ -121,7 +138,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, IntEnum):
         return value.name
     if isinstance(value, tuple):
-        return [_json_value(one) for one in value]
+        return [_json_value(element) for element in value]
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Mapping):
@@ -129,8 +146,12 @@ def _json_value(value: Any) -> Any:
     return to_json(value) if dataclasses.is_dataclass(value) else value
 
 
-def _decoded(pb: Message) -> Any:
-    return from_pb(getattr(messages, type(pb).__name__), pb)
+def _elements(item: _Field, found: Any, room: _Elements | None) -> tuple[Any, ...]:
+    return tuple(_decoded(entry, room) if item.is_message else item.convert(entry) for entry in found)
+
+
+def _decoded(pb: Message, room: _Elements | None) -> Any:
+    return from_pb(getattr(messages, type(pb).__name__), pb, room)
 
 
 @cache
@@ -155,7 +176,7 @@ def _fields_of(kind: type[Any]) -> tuple[_Field, ...]:
     for item in dataclasses.fields(kind):
         if item.name in descriptor.oneofs_by_name:
             oneof = descriptor.oneofs_by_name[item.name]
-            result.append(_Field(item.name, members={_message_name(one): one.name for one in oneof.fields}))
+            result.append(_Field(item.name, members={_message_name(field): field.name for field in oneof.fields}))
         else:
             result.append(_field(descriptor.fields_by_name[item.name]))
     return tuple(result)

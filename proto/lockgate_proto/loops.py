@@ -27,7 +27,7 @@ def loops(graph: JobGraph) -> tuple[frozenset[str], ...]:
     """The vertex ids of each loop; a vertex is in one of them at most."""
     found: list[frozenset[str]] = []
     for edge in graph.edges:
-        if is_feedback(edge) and not any(edge.target in one for one in found):
+        if is_feedback(edge) and not any(edge.target in item for item in found):
             members = behind(graph.edges, edge.target) & before(graph.edges, edge.target)
             if edge.source in members:
                 found.append(frozenset(members))
@@ -36,7 +36,7 @@ def loops(graph: JobGraph) -> tuple[frozenset[str], ...]:
 
 def loop_of(graph: JobGraph, vertex_id: str) -> frozenset[str]:
     """The loop that a vertex is in; empty for none."""
-    return next((one for one in loops(graph) if vertex_id in one), frozenset())
+    return next((loop for loop in loops(graph) if vertex_id in loop), frozenset())
 
 
 def heads_of(graph: JobGraph, loop: frozenset[str]) -> frozenset[str]:

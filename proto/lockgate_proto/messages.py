@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class FailureCause(IntEnum):
-    """Decides what the job does next, so that no text has to be read for it."""
+    """Determines what the job does next, so that no text has to be parsed."""
 
     FAILURE_CAUSE_UNSPECIFIED = 0
     USER_ERROR = 1
@@ -18,10 +18,11 @@ class FailureCause(IntEnum):
     DATA_ERROR = 5
     USER_CODE = 6
     INTERNAL_ERROR = 7
+    STORAGE_AWAY = 8
 
 
 class StateKind(IntEnum):
-    """See the .proto file."""
+    """The content of an operator's state."""
 
     STATE_KIND_UNSPECIFIED = 0
     SOURCE_STATE = 1
@@ -31,7 +32,7 @@ class StateKind(IntEnum):
 
 
 class ChannelSide(IntEnum):
-    """See the .proto file."""
+    """Which end of a channel the state belongs to."""
 
     CHANNEL_SIDE_UNSPECIFIED = 0
     INPUT_CHANNEL = 1
@@ -39,7 +40,7 @@ class ChannelSide(IntEnum):
 
 
 class CheckpointKind(IntEnum):
-    """See the .proto file."""
+    """Who owns a snapshot: the system or the user."""
 
     CHECKPOINT_KIND_UNSPECIFIED = 0
     CHECKPOINT = 1
@@ -47,7 +48,7 @@ class CheckpointKind(IntEnum):
 
 
 class Partitioning(IntEnum):
-    """See the .proto file."""
+    """How the records of an edge are distributed over the subtasks of its target."""
 
     PARTITIONING_UNSPECIFIED = 0
     FORWARD = 1
@@ -65,8 +66,17 @@ class JoinSide(IntEnum):
     RIGHT = 2
 
 
+class OnError(IntEnum):
+    """What happens to a record that an operator fails on because its expression or the author's code rejects it."""
+
+    ON_ERROR_UNSPECIFIED = 0
+    FAIL = 1
+    SKIP = 2
+    DEAD_LETTER = 3
+
+
 class FileFormat(IntEnum):
-    """See the .proto file."""
+    """How a file source or sink encodes records."""
 
     FILE_FORMAT_UNSPECIFIED = 0
     TEXT = 1
@@ -76,7 +86,7 @@ class FileFormat(IntEnum):
 
 
 class AggregateFunction(IntEnum):
-    """See the .proto file."""
+    """What an aggregate computes."""
 
     AGGREGATE_FUNCTION_UNSPECIFIED = 0
     COUNT = 1
@@ -87,7 +97,7 @@ class AggregateFunction(IntEnum):
 
 
 class StateShape(IntEnum):
-    """See the .proto file."""
+    """What a declared state holds for each key."""
 
     STATE_SHAPE_UNSPECIFIED = 0
     VALUE_STATE = 1
@@ -96,7 +106,7 @@ class StateShape(IntEnum):
 
 
 class SqlWriteMode(IntEnum):
-    """How rows come into a database table."""
+    """How rows are written to a database table."""
 
     SQL_WRITE_MODE_UNSPECIFIED = 0
     UPSERT = 1
@@ -104,7 +114,7 @@ class SqlWriteMode(IntEnum):
 
 
 class KafkaStart(IntEnum):
-    """Where the partitions that a Kafka source finds first are read from; later ones are read from their beginning."""
+    """Where a Kafka source begins to read the partitions that it finds at its start; partitions found later are read from their beginning."""
 
     KAFKA_START_UNSPECIFIED = 0
     KAFKA_EARLIEST = 1
@@ -112,7 +122,7 @@ class KafkaStart(IntEnum):
 
 
 class KafkaWriteMode(IntEnum):
-    """See the .proto file."""
+    """The guarantee of a Kafka sink."""
 
     KAFKA_WRITE_MODE_UNSPECIFIED = 0
     KAFKA_EXACTLY_ONCE = 1
@@ -120,7 +130,7 @@ class KafkaWriteMode(IntEnum):
 
 
 class CheckpointMode(IntEnum):
-    """What the barriers of a job's checkpoints promise, and at what price."""
+    """The guarantee of a job's checkpoints, and its cost."""
 
     CHECKPOINT_MODE_UNSPECIFIED = 0
     EXACTLY_ONCE = 1
@@ -130,7 +140,7 @@ class CheckpointMode(IntEnum):
 
 
 class SubtaskPhase(IntEnum):
-    """See the .proto file."""
+    """The state of a subtask as its task manager reports it."""
 
     SUBTASK_PHASE_UNSPECIFIED = 0
     SUBTASK_RUNNING = 1
@@ -140,14 +150,14 @@ class SubtaskPhase(IntEnum):
 
 
 class DeclineCause(IntEnum):
-    """See the .proto file."""
+    """Why a subtask declined a checkpoint."""
 
     DECLINE_CAUSE_UNSPECIFIED = 0
     STORAGE_FAILED = 1
 
 
 class JobState(IntEnum):
-    """See the .proto file."""
+    """The state of a job as clients see it."""
 
     JOB_STATE_UNSPECIFIED = 0
     WAITING_FOR_SLOTS = 1
@@ -163,7 +173,7 @@ class JobState(IntEnum):
 
 
 class JobEventKind(IntEnum):
-    """See the .proto file."""
+    """What happened to a job."""
 
     JOB_EVENT_KIND_UNSPECIFIED = 0
     LEADER_LOSS_DETECTED = 1
@@ -179,116 +189,153 @@ class JobEventKind(IntEnum):
     TASK_MANAGER_LEFT = 15
     SUBTASK_MOVED = 30
     SUBTASK_STAYS = 31
+    RECORDS_AHEAD = 50
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRange:
-    """A part of a source that was at work when it failed."""
+    """A part of a source that was being processed at the failure."""
 
-    split: str = ""  # as in SplitState
-    start: int = 0  # offsets, in the unit of SplitState
-    end: int = 0  # the one behind the last
+    # As in SplitState.
+    split: str = ""
+    # Offset, in the unit of SplitState.
+    start: int = 0
+    # Exclusive.
+    end: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FailurePlace:
-    """Where something failed, as far as is known."""
+    """Where something failed, as far as known."""
 
     operator_id: str = ""
     column: str = ""
-    ranges: tuple[SplitRange, ...] = ()  # of a source's vertex: what it had just read
+    # Of a source's vertex: what it had just read.
+    ranges: tuple[SplitRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JobFailure:
-    """Why a job failed, or its newest attempt."""
+    """Why a job, or its newest attempt, failed."""
 
     cause: FailureCause = FailureCause(0)
-    vertex_id: str = ""  # empty: it was no single subtask
+    # Empty: the failure is not that of a single subtask.
+    vertex_id: str = ""
     subtask: int = 0
     place: FailurePlace | None = None
-    times: int = 0  # attempts that have failed in this way; above 1 only where it was recognised
+    # Attempts that failed in this way; above 1 only if the failure was recognised.
+    times: int = 0
     attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StateHandle:
-    """Where one piece of state is. Exactly one of `inline` (may be empty) and `path` is meant: `path` wins when set."""
+    """Where one piece of state is: in `path` if that is set, else in `inline`, which may be empty."""
 
     inline: bytes = b""
-    path: str = ""  # absolute URI of a file
+    # Absolute URI of a file.
+    path: str = ""
     size_bytes: int = 0
-    checksum: str = ""  # 'crc32:<8 hex digits>' of the bytes
-    checkpoint_id: int = 0  # of the checkpoint that wrote it, where later ones may refer to it; else 0
-    shared: bool = False  # lies in the run's `shared` folder: stays as long as a kept checkpoint refers to it
-    taken_over: bool = False  # In acknowledgements only: the bytes are those that the completed checkpoint `checkpoint_id` has inline for the same operator; the coordinator puts them in.
-    name: str = ""  # of a file of a RocksDB database, in that database; of a piece of a join, its side: 'left', 'right'
-    diff_values: int = 0  # of an increment: values in it that are the difference from what stands in front of it
-    diff_saved_bytes: int = 0  # by so much these are smaller than the whole values
+    # 'crc32:<8 hex digits>' of the bytes.
+    checksum: str = ""
+    # The checkpoint that wrote it, if later ones may refer to it; else 0.
+    checkpoint_id: int = 0
+    # It is in the run's `shared` folder and is kept as long as a retained checkpoint refers to it.
+    shared: bool = False
+    # In acknowledgements only: the bytes are those that the completed checkpoint `checkpoint_id` has inline for the
+    # same operator; the coordinator inserts them.
+    taken_over: bool = False
+    # Name of a file within its RocksDB database; of a part of a join, its side: 'left' or 'right'.
+    name: str = ""
+    # Of an increment: values that are stored as a difference from the preceding state.
+    diff_values: int = 0
+    # How many bytes smaller those are than the whole values.
+    diff_saved_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """See the .proto file."""
+    """The state of one operator of a subtask."""
 
     operator_id: str = ""
     kind: StateKind = StateKind(0)
     handle: StateHandle | None = None
-    increments: tuple[StateHandle, ...] = ()  # KEYED_STATE: what has changed since `handle`, in this order
-    files: tuple[StateHandle, ...] = ()  # ROCKSDB_STATE: the database's tables; `handle` is what says how they belong together
+    # KEYED_STATE: changes since `handle`, in this order.
+    increments: tuple[StateHandle, ...] = ()
+    # ROCKSDB_STATE: the database's tables; `handle` describes how they belong together. SOURCE_STATE: SourceStates with
+    # splits that were at rest; a later file takes precedence over an earlier one, and `handle` over all of them.
+    files: tuple[StateHandle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCounters:
-    """See the .proto file."""
+    """Record counts of one operator of a subtask."""
 
     operator_id: str = ""
     records_in: int = 0
     records_out: int = 0
-    records_late: int = 0  # came too late for their windows, or without a time, and are in no result
-    records_malformed: int = 0  # lines that a source could not read as records: dropped, or kept as text
+    # Arrived too late for their windows, or without a time; included in no result.
+    records_late: int = 0
+    # Lines that a source could not parse as records: dropped, or kept as text.
+    records_malformed: int = 0
+    # Too far ahead of the clock to advance event time; processed all the same.
+    records_ahead: int = 0
+    # Failed in an operator: skipped, or sent to its dead letters.
+    records_failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """The elements of one channel that an unaligned barrier has overtaken, or that a loop's head has logged."""
+    """The elements of one channel that an unaligned barrier overtook, or that a loop's head logged."""
 
     side: ChannelSide = ChannelSide(0)
-    vertex_id: str = ""  # the other end of the channel
+    # The vertex at the other end of the channel.
+    vertex_id: str = ""
     subtask: int = 0
-    handle: StateHandle | None = None  # see docs/state-format.md
+    # See docs/state-format.md.
+    handle: StateHandle | None = None
     elements: int = 0
     rows: int = 0
-    feedback: bool = False  # the log of a back edge: any subtask of the loop's head may take it up
+    # The log of a back edge: any subtask of the loop's head may restore it.
+    feedback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskState:
-    """See the .proto file."""
+    """The snapshot of one subtask."""
 
     vertex_id: str = ""
     subtask: int = 0
     operators: tuple[OperatorState, ...] = ()
     counters: tuple[OperatorCounters, ...] = ()
-    channels: tuple[ChannelState, ...] = ()  # in flight at the time of an unaligned snapshot, or in a loop
+    # In flight at the time of an unaligned snapshot, or in a loop.
+    channels: tuple[ChannelState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SplitState:
     """One split of a source and how far it has been read."""
 
-    split: str = ""  # file path relative to the source's path, partition number, topic/partition, a PythonSource's
-    offset: int = 0  # next one: bytes (text, CSV, JSON lines), rows (Parquet, generator), Kafka's, a PythonSource's
-    end: int = 0  # known end, in the same unit; -1 when unbounded
-    max_event_time_ms: int | None = None  # highest event time read so far, where the job has one
+    # File path relative to the source's path, partition number, topic/partition, or a PythonSource's name.
+    split: str = ""
+    # The next one to read, in bytes (text, CSV, JSON lines), rows (Parquet, generator), or as defined by Kafka or a
+    # PythonSource.
+    offset: int = 0
+    # Known end, in the same unit; -1 when unbounded.
+    end: int = 0
+    # Highest event time read so far, if the job has event time.
+    max_event_time_ms: int | None = None
+    # A file of the same SOURCE_STATE may hold an older entry for it: the two must be kept together.
+    rested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """See the .proto file."""
+    """How far a source subtask has read."""
 
     splits: tuple[SplitState, ...] = ()
-    complete: bool = False  # no further split will ever be assigned
+    # No further split will ever be assigned.
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,40 +343,50 @@ class SinkTransaction:
     """One checkpoint's worth of sink output, durable but not yet visible."""
 
     checkpoint_id: int = 0
-    subtask: int = 0  # the subtask that staged it
-    files: tuple[str, ...] = ()  # staged files, relative to the sink's path
-    rows: StateHandle | None = None  # Arrow IPC stream, for sinks that do not stage files
-    targets: tuple[str, ...] = ()  # final names, one per entry of `files`
-    folder: str = ""  # URI of the sink's path that `files` and `targets` are relative to
-    job_key: str = ""  # Whose transaction it is, also where another run starts from the snapshot: the marks of a commit carry them.
+    # The subtask that staged it.
+    subtask: int = 0
+    # Staged files, relative to the sink's path.
+    files: tuple[str, ...] = ()
+    # Arrow IPC stream, for sinks that do not stage files.
+    rows: StateHandle | None = None
+    # Final names, one for each entry of `files`.
+    targets: tuple[str, ...] = ()
+    # URI of the sink's path that `files` and `targets` are relative to.
+    folder: str = ""
+    # Whose transaction it is, also if another run starts from the snapshot: commit markers carry both.
+    job_key: str = ""
     run_id: str = ""
-    name: str = ""  # PythonSink: what the author's code staged it under; KafkaSink: where its commit is noted
+    # PythonSink: the name it was staged under; KafkaSink: where its commit is recorded.
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """See the .proto file."""
+    """Transactions of a sink that are staged and not committed."""
 
     pending: tuple[SinkTransaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class VertexShape:
-    """See the .proto file."""
+    """What restoring a snapshot must know of a vertex."""
 
     vertex_id: str = ""
     parallelism: int = 0
     max_parallelism: int = 0
     operator_ids: tuple[str, ...] = ()
-    inputs: tuple[InputShape, ...] = ()  # a vertex that records come from, each once; older snapshots do not say
+    # The vertices that records come from, each once; missing in older snapshots.
+    inputs: tuple[InputShape, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class InputShape:
     """An edge into a vertex."""
 
-    source: str = ""  # vertex id
-    keys: tuple[str, ...] = ()  # of a HASH edge: records in flight went to their subtask by them
+    # Vertex id.
+    source: str = ""
+    # Of a HASH edge: records in flight were assigned to their subtask by these.
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +404,8 @@ class CheckpointMetadata:
     completed_unix_ms: int = 0
     vertices: tuple[VertexShape, ...] = ()
     subtasks: tuple[SubtaskState, ...] = ()
-    terminal: bool = False  # every source had reached its end
+    # Every source had reached its end.
+    terminal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,23 +413,35 @@ class CompletedCheckpoint:
     """The ZooKeeper record that makes a checkpoint completed."""
 
     checkpoint_id: int = 0
-    pointer: str = ""  # URI of the `_metadata` file
-    checksum: str = ""  # of that file
-    size_bytes: int = 0  # state and metadata together
+    # URI of the `_metadata` file.
+    pointer: str = ""
+    # Of that file.
+    checksum: str = ""
+    # State and metadata together.
+    size_bytes: int = 0
     token: int = 0
     kind: CheckpointKind = CheckpointKind(0)
     triggered_unix_ms: int = 0
     duration_ms: int = 0
-    longest_sync_us: int = 0  # longest synchronous part of any subtask
+    # Longest synchronous part of any subtask.
+    longest_sync_us: int = 0
     longest_alignment_ms: int = 0
-    metadata: bytes = b""  # the file's content when it is small, else empty
-    incremental: bool = False  # refers to state that earlier checkpoints have written
-    written_bytes: int = 0  # of `size_bytes`: written by this checkpoint itself
-    unaligned: bool = False  # its barriers overtook what was queued
-    channel_state_bytes: int = 0  # of size_bytes: what they overtook
-    diff_values: int = 0  # values that this checkpoint itself has written as differences
-    diff_saved_bytes: int = 0  # by so much written_bytes is smaller for that
-    request_ids: tuple[str, ...] = ()  # of the TriggerSavepoint calls that this savepoint answers, also when repeated
+    # The file's content if it is small, else empty.
+    metadata: bytes = b""
+    # Refers to state that earlier checkpoints wrote.
+    incremental: bool = False
+    # The part of `size_bytes` that this checkpoint wrote itself.
+    written_bytes: int = 0
+    # Its barriers overtook queued elements.
+    unaligned: bool = False
+    # The part of `size_bytes` that they overtook.
+    channel_state_bytes: int = 0
+    # Values that this checkpoint itself wrote as differences.
+    diff_values: int = 0
+    # How much smaller `written_bytes` is because of them.
+    diff_saved_bytes: int = 0
+    # Ids of the TriggerSavepoint calls that this savepoint answers, repeated calls included.
+    request_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,20 +450,26 @@ class JobRecord:
 
     job_key: str = ""
     run_id: str = ""
-    graph: bytes = b""  # serialized JobGraph, or empty when graph_pointer is set
+    # Serialized JobGraph, or empty when graph_pointer is set.
+    graph: bytes = b""
     graph_pointer: str = ""
-    graph_checksum: str = ""  # of the serialized graph; tells 'same key, same job' from 'same key, another job'
+    # Of the serialized graph; distinguishes 'same key, same job' from 'same key, another job'.
+    graph_checksum: str = ""
     submitted_unix_ms: int = 0
-    restore_from: str = ""  # pointer of the savepoint or checkpoint that the run starts from, or empty
+    # Pointer of the savepoint or checkpoint that the run starts from; empty: none.
+    restore_from: str = ""
     token: int = 0
-    storage: str = ""  # URI that the run's folder lies under; empty: the cluster's own storage
-    cancel_requested: bool = False  # a cancel was acknowledged: a later leader ends the job instead of running it
-    allow_unmatched_state: bool = False  # as in SubmitRequest
+    # URI of the parent of the run's folder; empty: the cluster's storage.
+    storage: str = ""
+    # A cancel was acknowledged: a later leader ends the job instead of running it.
+    cancel_requested: bool = False
+    # As in SubmitRequest.
+    allow_unmatched_state: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class VertexParallelism:
-    """See the .proto file."""
+    """The parallelism of one vertex."""
 
     vertex_id: str = ""
     parallelism: int = 0
@@ -401,17 +477,20 @@ class VertexParallelism:
 
 @dataclass(frozen=True, slots=True)
 class StopOrder:
-    """The job is to end with a savepoint."""
+    """The job must end with a savepoint."""
 
-    drain: bool = False  # sources stop reading first, and everything flows out
-    after_checkpoint_id: int = 0  # a savepoint with a higher id carries the order out
+    # Sources stop reading first, and everything they have read is processed.
+    drain: bool = False
+    # Any savepoint with a higher id completes the order.
+    after_checkpoint_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class JobOrders:
-    """`/jobs/<key>/orders`: what was ordered of the job since its submission; written with the first order."""
+    """`/jobs/<key>/orders`: orders given to the job since its submission; written with the first order."""
 
-    parallelism: tuple[VertexParallelism, ...] = ()  # where it is not what was submitted
+    # Only of vertices whose parallelism differs from the submitted one.
+    parallelism: tuple[VertexParallelism, ...] = ()
     stop: StopOrder | None = None
 
 
@@ -420,28 +499,52 @@ class AttemptRecord:
     """`/jobs/<key>/attempt`"""
 
     attempt: int = 0
-    task_manager_ids: tuple[str, ...] = ()  # where it was placed; a new leader waits for these first
+    # Where it was placed; a new leader waits for these first.
+    task_manager_ids: tuple[str, ...] = ()
     token: int = 0
-    restarts: int = 0  # since submission, all failures together
-    moves: tuple[StragglerMove, ...] = ()  # the newest ones, oldest first
+    # Since submission, after failures of any kind.
+    restarts: int = 0
+    # The newest ones, oldest first.
+    moves: tuple[StragglerMove, ...] = ()
+    # The newest ones, oldest first; a new leader continues counting from them.
+    failures: tuple[RecurringFailure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecurringFailure:
+    """Attempts that failed in the same way on the same records."""
+
+    vertex_id: str = ""
+    operator_id: str = ""
+    # Of the error; abbreviated if long.
+    words: str = ""
+    # The checkpoint that the last of them was restored from.
+    restored_id: int = 0
+    # A part of what the last of them had just read.
+    ranges: tuple[SplitRange, ...] = ()
+    times: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRecord:
-    """`/jobs/<key>/recovery`; there while a leader is recovering the job, and when it did not get through."""
+    """`/jobs/<key>/recovery`; exists while a leader is recovering the job, and when that did not complete."""
 
-    begun: int = 0  # recoveries in a row that were begun, the present one included, without one that got through
-    token: int = 0  # of the leader that has begun the last one
+    # Consecutive recoveries begun without one that completed, the present one included.
+    begun: int = 0
+    # Of the leader that began the last one.
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StragglerMove:
-    """Subtasks that fell behind their siblings were moved, each with everything else in its slot."""
+    """Subtasks that fell behind their siblings and were moved, each with everything else in its slot."""
 
-    slots: tuple[int, ...] = ()  # numbers of the subtasks
+    # Numbers of the subtasks.
+    slots: tuple[int, ...] = ()
     from_task_manager: str = ""
     to_task_manager: str = ""
-    text: str = ""  # why, a sentence
+    # Why they were moved, a sentence.
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,23 +554,32 @@ class JobResult:
     job_key: str = ""
     run_id: str = ""
     name: str = ""
-    outcome: str = ""  # FINISHED, FAILED or CANCELED
+    # FINISHED, FAILED or CANCELED.
+    outcome: str = ""
     error: str = ""
     submitted_unix_ms: int = 0
     ended_unix_ms: int = 0
-    dirty: bool = False  # the job's other records are not cleaned up yet
+    # The job's other records have not been cleaned up yet.
+    dirty: bool = False
     graph_checksum: str = ""
-    last_checkpoint: CompletedCheckpoint | None = None  # `metadata` empty
+    # `metadata` empty.
+    last_checkpoint: CompletedCheckpoint | None = None
     counters: tuple[OperatorCounters, ...] = ()
     attempt: int = 0
     restarts: int = 0
     token: int = 0
-    retained: tuple[CompletedCheckpoint, ...] = ()  # newest first, `metadata` empty; their folders stay after the cleanup
-    storage: str = ""  # as in JobRecord
-    keep_files: bool = False  # the job was given up unread: the cleanup deletes records only, never a file
-    restore_from: str = ""  # as in JobRecord; tells 'submitted again' from 'submitted with another start'
-    stopped_with: int = 0  # id of the savepoint that the job was stopped with, 0 when it ended otherwise
-    failure: JobFailure | None = None  # what `error` is about, where an attempt has failed
+    # Newest first, `metadata` empty; their folders are kept after the cleanup.
+    retained: tuple[CompletedCheckpoint, ...] = ()
+    # As in JobRecord.
+    storage: str = ""
+    # The job was given up unread: the cleanup deletes records only, never a file.
+    keep_files: bool = False
+    # As in JobRecord; distinguishes 'submitted again' from 'submitted with another start'.
+    restore_from: str = ""
+    # Id of the savepoint that the job was stopped with; 0 if it ended otherwise.
+    stopped_with: int = 0
+    # Describes `error`, if an attempt failed.
+    failure: JobFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,11 +587,15 @@ class LeaderRecord:
     """`/leader`"""
 
     token: int = 0
-    address: str = ""  # host:port of the job API
-    session: str = ""  # the ZooKeeper session, hexadecimal
+    # host:port of the job API.
+    address: str = ""
+    # The ZooKeeper session, hexadecimal.
+    session: str = ""
     pid: int = 0
     coordinator_id: str = ""
     granted_unix_us: int = 0
+    # Of the process: random. Calls between processes prove themselves to this one alone.
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,7 +608,8 @@ class JobGraph:
     checkpoints: CheckpointOptions | None = None
     restart: RestartStrategy | None = None
     state_backend: StateBackend | None = None
-    straggler_replacement: StragglerReplacement | None = None  # unset: a slow subtask stays where it is
+    # Unset: slow subtasks are not moved.
+    straggler_replacement: StragglerReplacement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,52 +619,76 @@ class Vertex:
     id: str = ""
     name: str = ""
     parallelism: int = 0
-    max_parallelism: int = 0  # number of key groups; 0 means 128
+    # Number of key groups; 0 means 128. Fixed for the life of the job's state.
+    max_parallelism: int = 0
     operators: tuple[Operator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Several edges into one vertex are a union: their records are processed alike."""
+    """Several edges into one vertex form a union: their records are processed alike."""
 
-    source: str = ""  # vertex id
-    target: str = ""  # vertex id
+    # Vertex id.
+    source: str = ""
+    # Vertex id.
+    target: str = ""
     partitioning: Partitioning = Partitioning(0)
-    keys: tuple[str, ...] = ()  # column names, HASH only
-    side_output: str = ""  # Empty: what the last operator of `source` puts out. 'late': what came too late for its windows, aggregated alone, in the form of its results.
-    join_side: JoinSide = JoinSide(0)  # of an edge into an interval join: whose records these are
-    feedback: Partitioning = Partitioning(0)  # Of a FEEDBACK edge: how its records are spread over the subtasks of the loop's head. FORWARD, HASH on `keys`, or REBALANCE; unspecified is HASH where there are keys, else FORWARD.
+    # Column names; HASH only.
+    keys: tuple[str, ...] = ()
+    # Empty: the output of the last operator of `source`. 'late': records too late for its windows, aggregated
+    # separately, in the form of its results. The `dead_letters` of an operator of `source`: the records that failed
+    # there, as (operator STRING, error STRING, record STRING), the record as JSON.
+    side_output: str = ""
+    # Only of an edge into an interval join: which side its records belong to.
+    join_side: JoinSide = JoinSide(0)
+    # Of a FEEDBACK edge: how its records are partitioned over the subtasks of the loop's head. FORWARD, HASH on `keys`,
+    # or REBALANCE; unspecified means HASH if there are keys, else FORWARD.
+    feedback: Partitioning = Partitioning(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """See the .proto file."""
+    """One step of a vertex. `kind` says what it does."""
 
-    id: str = ""  # unique in the graph; state is matched by it on restore
+    # Unique in the graph; on restore, state is matched by it.
+    id: str = ""
     name: str = ""
     kind: FileSource | GeneratorSource | SqlTransform | PythonTransform | EventTime | KeyedAggregate | KeyedProcess | Deduplicate | IntervalJoin | FileSink | SqlSink | ConsoleSink | ForeachBatchSink | PythonSource | PythonSink | SocketSource | KafkaSource | KafkaSink | DeltaSink | None = None
+    # SKIP and DEAD_LETTER apply to transforms, event time and process functions only.
+    on_error: OnError = OnError(0)
+    # DEAD_LETTER: the side output that failed records go to; operators of one vertex may share it.
+    dead_letters: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """See the .proto file."""
+    """Files, read in ranges of bytes (text) or rows (Parquet)."""
 
-    path: str = ""  # a file or a folder: a local path or a pyarrow.fs URI
+    # A file or a folder: a local path or a pyarrow.fs URI.
+    path: str = ""
     format: FileFormat = FileFormat(0)
-    schema: str = ""  # Spark DDL; required for CSV and JSON_LINES
-    options: Mapping[str, str] = field(default_factory=dict)  # Spark reader options: header, sep, ...
-    continuous: bool = False  # true: watch the folder for new files and never end
-    poll_interval_ms: int = 0  # continuous mode; 0 means 1000
-    include: str = ""  # glob on the file name; empty means every file
+    # Spark DDL; required for CSV and JSON_LINES.
+    schema: str = ""
+    # Spark reader options: header, sep, ....
+    options: Mapping[str, str] = field(default_factory=dict)
+    # True: watch the folder for new files and never end.
+    continuous: bool = False
+    # Continuous mode; 0 means 1000.
+    poll_interval_ms: int = 0
+    # Glob on the file name; empty means every file.
+    include: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSource:
     """Rows (partition INT, sequence BIGINT), sequence counting from 0 in each partition."""
 
-    partitions: int = 0  # 0 means the parallelism of the vertex
-    rows_per_partition: int = 0  # 0 means unbounded
-    rows_per_second: float = 0.0  # per partition; 0 means as fast as it goes
+    # 0 means the parallelism of the vertex.
+    partitions: int = 0
+    # 0 means unbounded.
+    rows_per_partition: int = 0
+    # Per partition; 0 means unlimited.
+    rows_per_second: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -567,21 +708,30 @@ class PythonTransform:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """Says when the records of a source have happened, and follows how far event time has come. In a vertex that begins with a source, once, in front of any sink. The watermark of a split is the highest time seen in it, minus out_of_orderness_ms, minus 1."""
+    """Defines the event time of a source's records and tracks its progress. Allowed once in a vertex that begins with a source, before any sink. The watermark of a split is the highest time seen in it, minus out_of_orderness_ms, minus 1."""
 
-    expression: str = ""  # SQL over the input: TIMESTAMP, or whole milliseconds since 1970
-    column: str = ""  # name of the column that it is put into; empty: none
-    out_of_orderness_ms: int = 0  # how much later than a record one may come that is older
-    idle_after_ms: int = 0  # a split without records for so long holds nothing back; 0: it does for ever
+    # SQL over the input: TIMESTAMP, or integer milliseconds since 1970.
+    expression: str = ""
+    # Name of the column that holds the event time; empty: no column is added.
+    column: str = ""
+    # How much later than a newer record an older one may arrive.
+    out_of_orderness_ms: int = 0
+    # A split without records for this long no longer holds the watermark back; 0: it always does.
+    idle_after_ms: int = 0
+    # A record further ahead of the task manager's clock than this is processed, but does not advance the watermark. 0
+    # means one day, -1 means no bound.
+    max_ahead_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """See the .proto file."""
+    """One result column of an aggregation."""
 
-    output: str = ""  # name of the result column
+    # Name of the result column.
+    output: str = ""
     function: AggregateFunction = AggregateFunction(0)
-    input: str = ""  # SQL expression over the input; empty for COUNT(*)
+    # SQL expression over the input; empty for COUNT(*)
+    input: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -612,31 +762,38 @@ class SlidingWindow:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Records of one key of which none is more than gap_ms away from the next: from the first to gap_ms behind the last."""
+    """Records of one key with gaps of at most gap_ms: from the first to gap_ms after the last."""
 
     gap_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """See the .proto file."""
+    """How a keyed aggregate groups records by event time."""
 
     kind: TumblingWindow | SlidingWindow | SessionWindow | None = None
-    event_time: str = ""  # SQL expression over the input: TIMESTAMP, or whole milliseconds since 1970
-    allowed_lateness_ms: int = 0  # a fired window is kept for so long, and fires again when a late record comes
+    # SQL expression over the input: TIMESTAMP, or integer milliseconds since 1970.
+    event_time: str = ""
+    # How long a fired window is kept; it fires again when a late record arrives in that time.
+    allowed_lateness_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalJoin:
-    """First operator of a vertex whose inputs are all HASH, those of JoinSide LEFT on `left_keys`, those of RIGHT on `right_keys`: pairs of a record of each side with equal keys, of which none is NULL, and left time + lower_ms <= right time <= left time + upper_ms. Each pair is emitted once, when the second of the two comes, with the columns of the left and then those of the right; a key that both call the same is there once. The watermark is passed on max(0, upper_ms, -lower_ms) late, so that either time is good for windows further down."""
+    """First operator of a vertex whose inputs are all HASH, those of JoinSide LEFT on `left_keys`, those of RIGHT on `right_keys`: pairs of a record of each side with equal keys, none of them NULL, and left time + lower_ms <= right time <= left time + upper_ms. Each pair is emitted once, when its second record arrives, with the columns of the left followed by those of the right; a key with the same name on both sides appears once. The watermark is delayed by max(0, upper_ms, -lower_ms), so that downstream windows can use either time."""
 
     left_keys: tuple[str, ...] = ()
-    right_keys: tuple[str, ...] = ()  # as many, of the same types
-    left_time: str = ""  # SQL over the left input: TIMESTAMP, or whole milliseconds since 1970
+    # As many as `left_keys`, of the same types.
+    right_keys: tuple[str, ...] = ()
+    # SQL over the left input: TIMESTAMP, or integer milliseconds since 1970.
+    left_time: str = ""
     right_time: str = ""
-    lower_ms: int = 0  # may be negative
-    upper_ms: int = 0  # not less than lower_ms
-    left_prefix: str = ""  # in front of the names of all columns of the left, but a key that both call the same
+    # May be negative.
+    lower_ms: int = 0
+    # Not less than lower_ms.
+    upper_ms: int = 0
+    # Prefix of the names of all columns of the left, except a key with the same name on both sides.
+    left_prefix: str = ""
     right_prefix: str = ""
 
 
@@ -646,60 +803,71 @@ class DeclaredState:
 
     name: str = ""
     shape: StateShape = StateShape(0)
-    type: str = ""  # of the values, Spark DDL
-    key_type: str = ""  # of the keys of a MAP_STATE, Spark DDL
-    ttl_ms: int = 0  # a value is gone so long after it was written, by the wall clock; 0: it stays
+    # Of the values, Spark DDL.
+    type: str = ""
+    # Of the keys of a MAP_STATE, Spark DDL.
+    key_type: str = ""
+    # A value expires this long after it was written, by the wall clock; 0: never.
+    ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedProcess:
-    """First operator of a vertex whose inputs are all HASH on `keys`. A lockgate.ProcessFunction, pickled with pyspark.cloudpickle: called for every record, and for the timers it has set. Only from authenticated clients."""
+    """First operator of a vertex whose inputs are all HASH on `keys`. A lockgate.ProcessFunction, pickled with pyspark.cloudpickle: called for every record and for the timers it sets. Only from authenticated clients."""
 
     keys: tuple[str, ...] = ()
     function: bytes = b""
     description: str = ""
-    schema: str = ""  # of the rows it puts out, Spark DDL
+    # Of the rows that it emits, Spark DDL.
+    schema: str = ""
     states: tuple[DeclaredState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate:
-    """First operator of a vertex whose inputs are all HASH on `keys`. Passes the first record of each key on as it is, and drops those that follow."""
+    """First operator of a vertex whose inputs are all HASH on `keys`. Passes on the first record of each key unchanged and drops those that follow."""
 
     keys: tuple[str, ...] = ()
-    ttl_ms: int = 0  # so long after a record was passed on, by the wall clock, its key is new again; 0: never
+    # A key is forgotten this long after its record was passed on, by the wall clock; 0: never.
+    ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FileSink:
-    """See the .proto file."""
+    """Files in a folder, made visible when their checkpoint is complete."""
 
     path: str = ""
-    format: FileFormat = FileFormat(0)  # PARQUET, CSV or JSON_LINES
-    shared: bool = False  # other jobs may write the folder at the same time: else such a job is refused
+    # PARQUET, CSV or JSON_LINES.
+    format: FileFormat = FileFormat(0)
+    # Other jobs may write to the folder at the same time; unless set, such a job is refused.
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SqlSink:
     """Rows of a database table, committed with the checkpoint."""
 
-    url: str = ""  # an SQLAlchemy URL: sqlite or postgresql
+    # An SQLAlchemy URL: sqlite or postgresql.
+    url: str = ""
     table: str = ""
-    keys: tuple[str, ...] = ()  # UPSERT only
+    # UPSERT only.
+    keys: tuple[str, ...] = ()
     mode: SqlWriteMode = SqlWriteMode(0)
-    shared: bool = False  # as in FileSink, of the table
+    # As in FileSink, for the table.
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSink:
-    """See the .proto file."""
+    """Prints rows to the task manager's output."""
 
-    rows: int = 0  # at most so many rows a batch; 0 means 20
+    # Maximum number of rows printed per batch; 0 means 20.
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ForeachBatchSink:
-    """A function (DataFrame, checkpoint id) -> None, pickled with pyspark.cloudpickle; called when a checkpoint completes, by each subtask of its vertex with the rows of its own."""
+    """A function (DataFrame, checkpoint id) -> None, pickled with pyspark.cloudpickle; called by each subtask of its vertex with its own rows when a checkpoint completes."""
 
     function: bytes = b""
     description: str = ""
@@ -707,7 +875,7 @@ class ForeachBatchSink:
 
 @dataclass(frozen=True, slots=True)
 class SocketSource:
-    """Lines of text from a TCP server, one column `value STRING`, until the server closes. Cannot be replayed: at most once over a failover. Its vertex has parallelism 1."""
+    """Lines of text from a TCP server, one column `value STRING`, until the server closes. Cannot be replayed: at most once across a failover. Its vertex must have parallelism 1."""
 
     host: str = ""
     port: int = 0
@@ -719,9 +887,12 @@ class PythonSource:
 
     source: bytes = b""
     description: str = ""
-    schema: str = ""  # of its rows, Spark DDL
-    continuous: bool = False  # true: it is asked for new splits again and again, and never ends
-    poll_interval_ms: int = 0  # continuous mode; 0 means 1000
+    # Of its rows, Spark DDL.
+    schema: str = ""
+    # True: it is polled for new splits and never ends.
+    continuous: bool = False
+    # Continuous mode; 0 means 1000.
+    poll_interval_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -736,144 +907,210 @@ class PythonSink:
 class KafkaSource:
     """Records of Kafka topics: key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP. A partition is a split, called `topic/partition`; its offsets are Kafka's."""
 
-    servers: str = ""  # host:port, several with commas
+    # host:port, several separated by commas.
+    servers: str = ""
     topics: tuple[str, ...] = ()
     starting: KafkaStart = KafkaStart(0)
-    bounded: bool = False  # true: ends behind the records that are there at the start
-    poll_interval_ms: int = 0  # not bounded: how often new partitions are looked for; 0 means 30000
-    options: Mapping[str, str] = field(default_factory=dict)  # Of librdkafka's consumer. A value ${NAME} is taken from the task manager's environment.
+    # True: ends after the records that exist at the start.
+    bounded: bool = False
+    # Unbounded: interval between checks for new partitions; 0 means 30000.
+    poll_interval_ms: int = 0
+    # Of librdkafka's consumer. A value ${NAME} is taken from the task manager's environment.
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSink:
-    """One record a row. Columns are STRING or BINARY; others than these two are left out."""
+    """One record per row. The key and value columns are STRING or BINARY; other columns are not written."""
 
-    servers: str = ""  # host:port, several with commas
+    # host:port, several separated by commas.
+    servers: str = ""
     topic: str = ""
-    key: str = ""  # column; empty: records without a key
-    value: str = ""  # column
+    # Column; empty: records have no key.
+    key: str = ""
+    # Column.
+    value: str = ""
     mode: KafkaWriteMode = KafkaWriteMode(0)
-    commits_topic: str = ""  # KAFKA_EXACTLY_ONCE: notes what is committed; empty means lockgate-commits
-    options: Mapping[str, str] = field(default_factory=dict)  # Of librdkafka's producer. A value ${NAME} is taken from the task manager's environment.
+    # KAFKA_EXACTLY_ONCE: records what is committed; empty means lockgate-commits.
+    commits_topic: str = ""
+    # Of librdkafka's producer. A value ${NAME} is taken from the task manager's environment.
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaSink:
     """Rows of a Delta table, appended to its log when their checkpoint is complete."""
 
-    uri: str = ""  # of the table: a local path, or a URI that delta-rs knows (s3://, az://, gs://, ...)
-    options: Mapping[str, str] = field(default_factory=dict)  # Of delta-rs's object store. A value ${NAME} is taken from the task manager's environment.
-    shared: bool = False  # as in FileSink, of the table
+    # URI of the table: a local path, or a URI that delta-rs supports (s3://, az://, gs://, ...).
+    uri: str = ""
+    # Of delta-rs's object store. A value ${NAME} is taken from the task manager's environment.
+    options: Mapping[str, str] = field(default_factory=dict)
+    # As in FileSink, for the table.
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOptions:
-    """See the .proto file."""
+    """When checkpoints are taken and how many are kept."""
 
-    interval_ms: int = 0  # 0 means 1000
-    timeout_ms: int = 0  # 0 means 60000
+    # 0 means 1000.
+    interval_ms: int = 0
+    # 0 means 60000.
+    timeout_ms: int = 0
     min_pause_ms: int = 0
-    tolerable_failures: int = 0  # consecutive failed checkpoints before the job restarts
-    retained: int = 0  # completed checkpoints kept; 0 means 1
-    retain_after_end: bool = False  # keep the last checkpoint when the job is cancelled; of one that fails it always stays
+    # Consecutive failed checkpoints that are tolerated before the job restarts.
+    tolerable_failures: int = 0
+    # Completed checkpoints kept; 0 means 1.
+    retained: int = 0
+    # Keep the last checkpoint when the job is cancelled; a failed job always keeps it.
+    retain_after_end: bool = False
     mode: CheckpointMode = CheckpointMode(0)
-    aligned_timeout_ms: int = 0  # UNALIGNED: so long a checkpoint stays aligned; 0 means not at all
-    max_concurrent: int = 0  # checkpoints in flight at a time; 0 means 1
+    # UNALIGNED: how long a checkpoint stays aligned before it switches; 0 means not at all.
+    aligned_timeout_ms: int = 0
+    # Maximum number of checkpoints in flight; 0 means 1.
+    max_concurrent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FixedDelayRestart:
-    """See the .proto file."""
+    """Restarts after a fixed delay."""
 
-    attempts: int = 0  # 0 means unlimited
-    delay_ms: int = 0  # 0 means 1000
+    # 0 means unlimited.
+    attempts: int = 0
+    # 0 means 1000.
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialRestart:
-    """See the .proto file."""
+    """Restarts after a delay that grows with each failure."""
 
-    initial_ms: int = 0  # 0 means 50
-    max_ms: int = 0  # 0 means 10000, or initial_ms where that is more
-    multiplier: float = 0.0  # 0 means 2
-    jitter: float | None = None  # fraction of the delay, 0..1; left out: 0.2
-    reset_after_ms: int = 0  # running so long without failure starts over at initial_ms; 0 means 30000
+    # 0 means 50.
+    initial_ms: int = 0
+    # 0 means 10000, or initial_ms if that is larger.
+    max_ms: int = 0
+    # 0 means 2.
+    multiplier: float = 0.0
+    # Fraction of the delay, 0..1; unset means 0.2.
+    jitter: float | None = None
+    # After running this long without a failure, delays start again at initial_ms; 0 means 30000.
+    reset_after_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRateRestart:
-    """See the .proto file."""
+    """Restarts until failures become too frequent."""
 
-    failures: int = 0  # more failures than this within interval_ms fail the job; 0 means 3
-    interval_ms: int = 0  # 0 means 60000
-    delay_ms: int = 0  # 0 means 1000
+    # More failures than this within interval_ms fail the job; 0 means 3.
+    failures: int = 0
+    # 0 means 60000.
+    interval_ms: int = 0
+    # 0 means 1000.
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NoRestart:
-    """See the .proto file."""
+    """The first failure ends the job."""
 
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class RestartStrategy:
-    """See the .proto file."""
+    """What follows a failed attempt."""
 
     strategy: ExponentialRestart | FixedDelayRestart | FailureRateRestart | NoRestart | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryBackend:
-    """See the .proto file."""
+    """State in memory; snapshots travel inside acknowledgements."""
 
-    max_state_bytes: int = 0  # per subtask; a larger snapshot is declined; 0 means 16 MiB
+    # Per subtask; a larger snapshot is declined; 0 means 16 MiB.
+    max_state_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FilesystemBackend:
-    """See the .proto file."""
+    """State in memory; snapshots are files."""
 
-    uri: str = ""  # the run's whole folder, metadata and state, lies under it; empty: the cluster's own storage
+    # Parent of the run's folder, which holds metadata and state; empty: the cluster's storage.
+    uri: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RocksdbBackend:
-    """State on the task managers' disks; needs the package rocksdict there. Snapshots hold the tables that are new."""
+    """State on the task managers' disks; requires the package rocksdict there. Snapshots hold only new tables."""
 
-    uri: str = ""  # as in FilesystemBackend
-    memory_bytes: int = 0  # of a subtask, for cache and write buffers; 0 means 128 MiB
+    # As in FilesystemBackend.
+    uri: str = ""
+    # Per subtask, for cache and write buffers; 0 means 128 MiB.
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StateBackend:
-    """See the .proto file."""
+    """Where keyed state and its snapshots are kept."""
 
     backend: FilesystemBackend | MemoryBackend | RocksdbBackend | None = None
-    full_every: int = 0  # Of filesystem and memory: every so many-th snapshot of keyed state is full, those between hold what has changed since the last completed one. 0 and 1: every one is full. Savepoints always are.
-    binary_diff: bool = False  # With full_every above 1: of what a process function keeps of a key, the snapshots between hold the difference from the snapshot that they build on, where that is at most half as large.
+    # For filesystem and memory: every n-th snapshot of keyed state is full; the ones between hold the changes since the
+    # last completed one. 0 and 1: every snapshot is full. Savepoints always are.
+    full_every: int = 0
+    # With full_every above 1: for the state of process functions, the snapshots between hold binary differences from
+    # the snapshot that they build on, where those are at most half as large.
+    binary_diff: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StragglerReplacement:
-    """A subtask that takes `factor` times as long for its records as its siblings on other task managers, for window_ms without a break, is moved to another task manager that has a free slot: a restart from the last checkpoint."""
+    """A subtask that takes `factor` times as long for its records as its siblings on other task managers, throughout window_ms, is moved to another task manager with a free slot by a restart from the last checkpoint."""
 
-    factor: float = 0.0  # 0 means 3
-    window_ms: int = 0  # 0 means 30000
-    pause_ms: int = 0  # at least so long between two moves, twice as long after each; 0 means 60000
+    # 0 means 3.
+    factor: float = 0.0
+    # 0 means 30000.
+    window_ms: int = 0
+    # Minimum time between two moves, doubled after each; 0 means 60000.
+    pause_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoryLine:
+    """One event that a state machine handled, and what followed from it."""
+
+    # Unique in the cluster. Of a coordinator: c<token>-<number>; of a task manager: <its id>.<its process>-<number>.
+    id: str = ""
+    # The id of the event that caused it, here or in another process; or what it came from, if that was outside of the
+    # machines: client, leadership, timer, ZooKeeper, task manager, leader, data, program, peer, process.
+    cause_id: str = ""
+    # Wall clock of the process.
+    unix_us: int = 0
+    # Id of the coordinator or task manager.
+    process: str = ""
+    # Vertex and subtask, as in count[0]; empty: the job as a whole.
+    place: str = ""
+    # The attempt of a task manager's event; 0 for a coordinator.
+    attempt: int = 0
+    # In words.
+    event: str = ""
+    # The states before and after, if it changed: DEPLOYING -> RUNNING.
+    change: str = ""
+    # What the machine had done because of it, in words, in order.
+    effects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FollowRequest:
-    """See the .proto file."""
+    """Opens a stream to the leader."""
 
     coordinator_id: str = ""
-    token: int = 0  # of the leader that the standby believes in
+    # Of the leader that the standby follows.
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderBeat:
-    """See the .proto file."""
+    """Sent periodically; `leading` is false once the process is no longer the leader."""
 
     token: int = 0
     leading: bool = False
@@ -882,7 +1119,7 @@ class LeaderBeat:
 
 @dataclass(frozen=True, slots=True)
 class AttemptId:
-    """See the .proto file."""
+    """One attempt to run a job."""
 
     job_key: str = ""
     run_id: str = ""
@@ -891,7 +1128,7 @@ class AttemptId:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskId:
-    """See the .proto file."""
+    """One subtask of an attempt."""
 
     attempt: AttemptId | None = None
     vertex_id: str = ""
@@ -900,104 +1137,132 @@ class SubtaskId:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerMessage:
-    """See the .proto file."""
+    """Control messages are numbered 1, 2, ... by each side, over every stream between one process and one leader's term. A side keeps what it has sent until the other has acknowledged it, sends the rest again on a new stream, and drops what it has handled. Register, Registered, Heartbeat and Goodbye belong to their stream: number 0, and never sent again."""
 
-    token: int = 0  # the highest seen
+    # The highest token seen; a message with a lower one is refused.
+    token: int = 0
     task_manager_id: str = ""
-    body: Register | Heartbeat | SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | SplitsDiscovered | FirstRecord | AttemptGone | Goodbye | None = None
+    body: Register | Heartbeat | SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | SplitsDiscovered | FirstRecord | AttemptGone | Goodbye | StoryTold | None = None
+    sequence: int = 0
+    # The leader's highest number that was handled here.
+    acknowledged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorMessage:
-    """See the .proto file."""
+    """The leader's side of the numbered control stream, see TaskManagerMessage."""
 
     token: int = 0
-    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | None = None
+    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | TellStory | None = None
+    sequence: int = 0
+    # The task manager's highest number that was handled here.
+    acknowledged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """See the .proto file."""
+    """The first message of a task manager's stream."""
 
-    exchange_address: str = ""  # host:port
+    # host:port.
+    exchange_address: str = ""
     slots: int = 0
     pid: int = 0
-    running: tuple[AttemptId, ...] = ()  # what still runs here from before
+    # Attempts that are still running here.
+    running: tuple[AttemptId, ...] = ()
+    # Of the process: random, the same on each of its streams.
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """The process ends by intention. Said once, before it closes anything, and nothing that follows on the stream counts; the coordinator ends the stream with OK, and its slots are gone. Whoever hears nothing of it takes the end for a crash."""
+    """The process ends as planned. Sent once, before it closes anything; whatever follows on the stream is ignored. The coordinator ends the stream with OK and removes its slots. A process that ends without it is treated as crashed."""
 
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """See the .proto file."""
+    """The leader's answer to Register."""
 
     heartbeat_interval_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskCounters:
-    """See the .proto file."""
+    """Counters and effort of one running subtask."""
 
     subtask: SubtaskId | None = None
     counters: tuple[OperatorCounters, ...] = ()
     effort: SubtaskEffort | None = None
-    at_work: str = ""  # the operator whose call has taken seconds by now, in words; empty: there is none
-    at_work_ms: int = 0  # for so long
+    # The operator whose call has been running for seconds, in words; empty: none.
+    at_work: str = ""
+    # How long that call has been running.
+    at_work_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskEffort:
-    """What a subtask has done in this attempt, but for its first batch, which pays for the plans: the time within its operators, without waits for input or for room in its outputs."""
+    """The work of a subtask in this attempt, without its first batch, which includes planning: the time spent in its operators, without waiting for input or for space in its outputs."""
 
     busy_us: int = 0
     batches: int = 0
-    records: int = 0  # that went in
-    size_bytes: int = 0  # of them
-    quickest_us: int = 0  # shortest batch
+    # Input records.
+    records: int = 0
+    # Of the input records.
+    size_bytes: int = 0
+    # Time of the fastest batch.
+    quickest_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """See the .proto file."""
+    """Sent by both sides, so that a silent peer is detected."""
 
     sequence: int = 0
-    counters: tuple[SubtaskCounters, ...] = ()  # task manager to coordinator only
+    # Task manager to coordinator only.
+    counters: tuple[SubtaskCounters, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskReport:
-    """See the .proto file."""
+    """A subtask changed its phase."""
 
     subtask: SubtaskId | None = None
     phase: SubtaskPhase = SubtaskPhase(0)
     cause: FailureCause = FailureCause(0)
     error: str = ""
-    place: FailurePlace | None = None  # where it failed, as far as is known
+    # Where it failed, if known.
+    place: FailurePlace | None = None
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstRecord:
-    """See the .proto file."""
+    """The first record of the attempt reached a sink of this subtask."""
 
     subtask: SubtaskId | None = None
     unix_us: int = 0
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitsDiscovered:
-    """See the .proto file."""
+    """The answer to DiscoverSplits."""
 
     attempt: AttemptId | None = None
     vertex_id: str = ""
-    splits: tuple[SplitState, ...] = ()  # those that were not in DiscoverSplits.known
+    # Splits that were not in DiscoverSplits.known.
+    splits: tuple[SplitState, ...] = ()
     complete: bool = False
     error: str = ""
-    cause: FailureCause = FailureCause(0)  # of the error; unset means USER_ERROR
+    # Of the error; unset means USER_ERROR.
+    cause: FailureCause = FailureCause(0)
+    # Of the request; 0 from a task manager that does not support rounds.
+    round: int = 0
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1005,28 +1270,37 @@ class AttemptGone:
     """Every subtask of the attempt on this task manager has ended and released its slot."""
 
     attempt: AttemptId | None = None
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeCheckpoint:
-    """See the .proto file."""
+    """A subtask's snapshot is durable."""
 
     subtask: SubtaskId | None = None
     checkpoint_id: int = 0
     state: SubtaskState | None = None
-    sync_us: int = 0  # the stream was held for so long to freeze the state
-    async_ms: int = 0  # upload in the background
-    alignment_ms: int = 0  # from the first barrier to the last
+    # How long the stream was paused to freeze the state.
+    sync_us: int = 0
+    # Duration of the upload in the background.
+    async_ms: int = 0
+    # Time from the first barrier to the last.
+    alignment_ms: int = 0
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclineCheckpoint:
-    """May follow the leader's NotifyCheckpointAborted: a snapshot that was still being stored when its time was up."""
+    """May follow the leader's NotifyCheckpointAborted if the snapshot was still being stored at its timeout."""
 
     subtask: SubtaskId | None = None
     checkpoint_id: int = 0
     reason: str = ""
     cause: DeclineCause = DeclineCause(0)
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1035,11 +1309,13 @@ class CheckpointCommitted:
 
     subtask: SubtaskId | None = None
     checkpoint_id: int = 0
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """See the .proto file."""
+    """Where a subtask runs."""
 
     vertex_id: str = ""
     subtask: int = 0
@@ -1048,32 +1324,52 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
+class Incarnation:
+    """Which process a task manager is: as in its Register."""
+
+    task_manager_id: str = ""
+    incarnation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Deploy:
     """All subtasks of one attempt for one task manager, in one message."""
 
     attempt: AttemptId | None = None
     graph: JobGraph | None = None
-    placements: tuple[Placement, ...] = ()  # of every subtask of the attempt, everywhere
-    restore: tuple[SubtaskState, ...] = ()  # for the subtasks placed on the receiver
-    restored_checkpoint_id: int = 0  # 0: starts from nothing
-    checkpoint_directory: str = ""  # URI under which chk-<id>/ folders are made
+    # Of every subtask of the attempt, on all task managers.
+    placements: tuple[Placement, ...] = ()
+    # For the subtasks placed on the receiver.
+    restore: tuple[SubtaskState, ...] = ()
+    # 0: starts without state.
+    restored_checkpoint_id: int = 0
+    # URI under which chk-<id>/ folders are created.
+    checkpoint_directory: str = ""
+    # Of the placements' task managers: whom a channel proves itself to.
+    incarnations: tuple[Incarnation, ...] = ()
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareJob:
-    """To a task manager with free slots while a job runs: the job may have to go on in them, so it makes the plans now. Advice only: it is not answered, and nothing depends on it."""
+    """To a task manager with free slots while a job runs: the job may have to continue in them, so plans are prepared now. Advice only: it is not answered, and nothing depends on it."""
 
-    attempt: AttemptId | None = None  # that runs now
+    # The running attempt.
+    attempt: AttemptId | None = None
     graph: JobGraph | None = None
-    slots: int = 0  # that are free
+    # Number of free slots.
+    slots: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CancelAttempt:
-    """See the .proto file."""
+    """Ends every subtask of the attempt on the receiver."""
 
     attempt: AttemptId | None = None
     reason: str = ""
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1081,36 +1377,69 @@ class DrainSources:
     """Every source of the attempt on this task manager stops reading, as if its input had ended."""
 
     attempt: AttemptId | None = None
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerCheckpoint:
-    """To the task managers of sources. An unaligned one goes to all of them: every subtask takes its snapshot at once; it may follow an aligned one of the same id, which has taken too long."""
+    """To the task managers of sources. An unaligned trigger goes to all task managers: every subtask takes its snapshot at once; it may follow an aligned trigger of the same id that took too long."""
 
     attempt: AttemptId | None = None
     checkpoint_id: int = 0
     kind: CheckpointKind = CheckpointKind(0)
     terminal: bool = False
     triggered_unix_ms: int = 0
-    completed_id: int = 0  # The newest checkpoint (no savepoint) that is completed now; 0: none. Increments may build on it: its files stay until this checkpoint is settled.
+    # The newest completed checkpoint (not a savepoint); 0: none. Increments may build on it: its files are kept until
+    # this checkpoint is completed or aborted.
+    completed_id: int = 0
     unaligned: bool = False
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyCheckpointComplete:
-    """See the .proto file."""
+    """The checkpoint is completed: sinks commit."""
 
     attempt: AttemptId | None = None
     checkpoint_id: int = 0
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyCheckpointAborted:
-    """See the .proto file."""
+    """The checkpoint was aborted: its snapshots may be dropped."""
 
     attempt: AttemptId | None = None
     checkpoint_id: int = 0
     reason: str = ""
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TellStory:
+    """Asks for the newest lines of a job's story here, in any attempt. Answered with StoryTold."""
+
+    # Chosen by the coordinator.
+    request: int = 0
+    job_key: str = ""
+    run_id: str = ""
+    # At most so many lines.
+    lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoryTold:
+    """The answer to TellStory."""
+
+    request: int = 0
+    # In the order of the events.
+    lines: tuple[StoryLine, ...] = ()
+    # Older ones are no longer kept, or there was no room for them.
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1120,20 +1449,30 @@ class DiscoverSplits:
     attempt: AttemptId | None = None
     vertex_id: str = ""
     known: tuple[str, ...] = ()
+    # 1, 2, ... within an attempt. In round 1 `known` holds the splits of the snapshot; in later rounds it is empty,
+    # since earlier answers are known. A repeated round gets the same answer. 0: `known` is complete each time.
+    round: int = 0
+    # In the first round: SourceStates whose splits are known as well.
+    files: tuple[StateHandle, ...] = ()
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignSplits:
-    """To every subtask that waits for splits; to one that has none also when there is none for it: event time does not wait for it then."""
+    """To every subtask that is waiting for splits; also to one for which there is none, so that event time does not wait for it."""
 
     subtask: SubtaskId | None = None
     splits: tuple[SplitState, ...] = ()
-    complete: bool = False  # no more will come
+    # No more splits will follow.
+    complete: bool = False
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelOpen:
-    """See the .proto file."""
+    """The first element of a stream: which channel it is."""
 
     token: int = 0
     source: SubtaskId | None = None
@@ -1142,172 +1481,189 @@ class ChannelOpen:
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """See the .proto file."""
+    """Records of one channel."""
 
-    arrow_ipc: bytes = b""  # an Arrow IPC stream with one record batch
+    # An Arrow IPC stream with one record batch.
+    arrow_ipc: bytes = b""
     rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """See the .proto file."""
+    """Separates the records before a snapshot from those after it."""
 
     checkpoint_id: int = 0
     kind: CheckpointKind = CheckpointKind(0)
     terminal: bool = False
     triggered_unix_ms: int = 0
-    completed_id: int = 0  # as in TriggerCheckpoint
-    unaligned: bool = False  # it overtakes what is queued before it
+    # As in TriggerCheckpoint.
+    completed_id: int = 0
+    # It overtakes the elements queued before it.
+    unaligned: bool = False
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Nothing older follows, up to and with event_time_ms."""
+    """No record with a time up to and including event_time_ms follows."""
 
     event_time_ms: int = 0
-    idle: bool = False  # the sender has nothing to read: until its next watermark it holds nobody back
+    # The sender has nothing to read: it does not hold event time back until its next watermark.
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfInput:
     """No record follows; barriers may."""
 
-    drained: bool = False  # a source before it was told to stop, and may have more
+    # An upstream source was stopped early and may have more to read.
+    drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LoopProbe:
-    """Goes round a loop whose input from outside has ended, to find out whether anything still circles. Sent by the heads, passed on by a subtask when every channel from inside the loop has brought the same round."""
+    """Circulates in a loop whose external input has ended, to detect whether records still circulate. Sent by the heads; passed on by a subtask once every channel from inside the loop has delivered the same round."""
 
     round: int = 0
-    quiet_rounds: int = 0  # for so many rounds no record has come over a back edge, as far as is known
+    # Number of rounds in which no record is known to have crossed a back edge.
+    quiet_rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StreamElement:
-    """See the .proto file."""
+    """What travels through a channel, in order."""
 
     element: ChannelOpen | RecordBatch | Barrier | Watermark | EndOfInput | LoopProbe | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSignal:
-    """See the .proto file."""
+    """The receiver's answer to ChannelOpen."""
 
     accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitRequest:
-    """See the .proto file."""
+    """Creates a job."""
 
-    job_key: str = ""  # [A-Za-z0-9._-]{1,128}
+    # [A-Za-z0-9._-]{1,128}.
+    job_key: str = ""
     graph: JobGraph | None = None
-    restore_from: str = ""  # pointer of a savepoint or retained checkpoint
-    allow_unmatched_state: bool = False  # state of operators that the graph does not have is left behind, not an error
+    # Pointer of a savepoint or retained checkpoint.
+    restore_from: str = ""
+    # State of operators that are not in the graph is dropped; unless set, it is an error.
+    allow_unmatched_state: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitResponse:
-    """See the .proto file."""
+    """The job that the key names."""
 
     job_key: str = ""
     run_id: str = ""
-    created: bool = False  # false: this key was known already
-    warnings: tuple[str, ...] = ()  # what the author should know of the job, in sentences
+    # False: the job key already existed.
+    created: bool = False
+    # What the author should know about the job, in sentences.
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GetRequest:
-    """See the .proto file."""
+    """Asks for the status of one job."""
 
     job_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """See the .proto file."""
+    """Asks for the status of all jobs."""
 
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class ListResponse:
-    """See the .proto file."""
+    """Every job that the cluster knows."""
 
     jobs: tuple[JobStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """See the .proto file."""
+    """Follows one job."""
 
     job_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """See the .proto file."""
+    """Ends a job without a savepoint."""
 
     job_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelResponse:
-    """See the .proto file."""
+    """The job's state after the request."""
 
     state: JobState = JobState(0)
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequest:
-    """See the .proto file."""
+    """Retries a job that is HELD_BACK."""
 
     job_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseResponse:
-    """See the .proto file."""
+    """The job's state after the request."""
 
     state: JobState = JobState(0)
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerSavepointRequest:
-    """See the .proto file."""
+    """Takes a savepoint of a running job."""
 
     job_key: str = ""
-    timeout_ms: int = 0  # 0 means the job's checkpoint timeout
-    request_id: str = ""  # [A-Za-z0-9._-]{1,128}, chosen by the client: the same id again is the same savepoint
+    # 0 means the job's checkpoint timeout.
+    timeout_ms: int = 0
+    # [A-Za-z0-9._-]{1,128}, chosen by the client; the same id again is the same savepoint.
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerSavepointResponse:
-    """See the .proto file."""
+    """The completed savepoint."""
 
     savepoint: CompletedCheckpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """See the .proto file."""
+    """Ends a job with a savepoint."""
 
     job_key: str = ""
-    drain: bool = False  # sources stop reading, and everything they have read flows out before the savepoint
-    timeout_ms: int = 0  # for the savepoint; 0 means the job's checkpoint timeout
+    # Sources stop reading, and everything they have read is processed before the savepoint.
+    drain: bool = False
+    # For the savepoint; 0 means the job's checkpoint timeout.
+    timeout_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StopResponse:
-    """See the .proto file."""
+    """The savepoint that the job ended with."""
 
     savepoint: CompletedCheckpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DisposeSavepointRequest:
-    """See the .proto file."""
+    """Deletes a savepoint."""
 
     job_key: str = ""
     checkpoint_id: int = 0
@@ -1315,59 +1671,80 @@ class DisposeSavepointRequest:
 
 @dataclass(frozen=True, slots=True)
 class DisposeSavepointResponse:
-    """See the .proto file."""
+    """The savepoint is deleted."""
 
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleRequest:
-    """See the .proto file."""
+    """Changes the parallelism of vertices."""
 
     job_key: str = ""
-    parallelism: tuple[VertexParallelism, ...] = ()  # the others stay as they are
-    timeout_ms: int = 0  # for the snapshot; 0 means the job's checkpoint timeout
+    # Other vertices keep their parallelism.
+    parallelism: tuple[VertexParallelism, ...] = ()
+    # For the snapshot; 0 means the job's checkpoint timeout.
+    timeout_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleResponse:
-    """See the .proto file."""
+    """The resulting parallelism."""
 
-    parallelism: tuple[VertexParallelism, ...] = ()  # of every vertex from now on
-    after_attempt: int = 0  # attempts with a higher number run at it; 0 when the job does already
+    # Of every vertex, from now on.
+    parallelism: tuple[VertexParallelism, ...] = ()
+    # Attempts with a higher number run at it; 0 if the job already does.
+    after_attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ListCheckpointsRequest:
-    """See the .proto file."""
+    """Asks for a job's completed checkpoints."""
 
     job_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ListCheckpointsResponse:
-    """See the .proto file."""
+    """Completed checkpoints, newest first, each with `metadata` empty."""
 
     checkpoints: tuple[CompletedCheckpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
+class GetStoryRequest:
+    """Asks for a job's story."""
+
+    job_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStory:
+    """A job's story as far as it is known."""
+
+    # Every line stands below the line of its cause, where that is among them; else they are in the order of time.
+    lines: tuple[StoryLine, ...] = ()
+    # What is missing, and why: sentences.
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GetLeaderRequest:
-    """See the .proto file."""
+    """Asks who the leader is."""
 
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class GetClusterRequest:
-    """See the .proto file."""
+    """Asks for the processes of the cluster."""
 
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerStatus:
-    """See the .proto file."""
+    """One registered task manager."""
 
     task_manager_id: str = ""
     address: str = ""
@@ -1378,7 +1755,7 @@ class TaskManagerStatus:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorStatus:
-    """See the .proto file."""
+    """One coordinator that is present."""
 
     coordinator_id: str = ""
     address: str = ""
@@ -1388,7 +1765,7 @@ class CoordinatorStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """See the .proto file."""
+    """The processes of the cluster."""
 
     leader: LeaderRecord | None = None
     task_managers: tuple[TaskManagerStatus, ...] = ()
@@ -1397,20 +1774,26 @@ class ClusterStatus:
 
 @dataclass(frozen=True, slots=True)
 class OperatorStatus:
-    """See the .proto file."""
+    """One operator of a job with its record counts."""
 
     operator_id: str = ""
     name: str = ""
     vertex_id: str = ""
     records_in: int = 0
     records_out: int = 0
-    records_late: int = 0  # as in OperatorCounters
-    records_malformed: int = 0  # as in OperatorCounters
+    # As in OperatorCounters.
+    records_late: int = 0
+    # As in OperatorCounters.
+    records_malformed: int = 0
+    # As in OperatorCounters.
+    records_ahead: int = 0
+    # As in OperatorCounters.
+    records_failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskStatusView:
-    """See the .proto file."""
+    """One subtask of a job."""
 
     vertex_id: str = ""
     subtask: int = 0
@@ -1420,45 +1803,55 @@ class SubtaskStatusView:
 
 @dataclass(frozen=True, slots=True)
 class StorageTrouble:
-    """Why nothing is made durable at the moment, although the job runs."""
+    """Why no checkpoint is completing at the moment, although the job is running."""
 
-    since_unix_ms: int = 0  # the newest completed checkpoint, or the attempt's start where there is none in it
-    reason: str = ""  # a sentence
+    # Time of the newest completed checkpoint, or of the attempt's start if it has none.
+    since_unix_ms: int = 0
+    # A sentence.
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """See the .proto file."""
+    """Everything that clients see of a job."""
 
     job_key: str = ""
     run_id: str = ""
     name: str = ""
     state: JobState = JobState(0)
-    message: str = ""  # what it waits for, in words
-    error: str = ""  # of a failed job, or the cause of the last restart
+    # What it is waiting for, in words.
+    message: str = ""
+    # Of a failed job, or the cause of the last restart.
+    error: str = ""
     attempt: int = 0
     restarts: int = 0
     submitted_unix_ms: int = 0
     ended_unix_ms: int = 0
     operators: tuple[OperatorStatus, ...] = ()
     subtasks: tuple[SubtaskStatusView, ...] = ()
-    last_checkpoint: CompletedCheckpoint | None = None  # metadata empty
-    checkpoints_completed: int = 0  # under this leader
-    checkpoints_aborted: int = 0  # under this leader
+    # Metadata empty.
+    last_checkpoint: CompletedCheckpoint | None = None
+    # Under this leader.
+    checkpoints_completed: int = 0
+    # Under this leader.
+    checkpoints_aborted: int = 0
     token: int = 0
     leader_address: str = ""
     checkpoint_mode: CheckpointMode = CheckpointMode(0)
     storage_trouble: StorageTrouble | None = None
-    straggler: str = ""  # why a subtask was moved last, or stays although it is slow; a sentence
-    failure: JobFailure | None = None  # what `error` is about, where an attempt has failed
+    # Why a subtask was last moved, or was not although it is slow; a sentence.
+    straggler: str = ""
+    # Describes `error`, if an attempt failed.
+    failure: JobFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """See the .proto file."""
+    """Something that happened to a job."""
 
     kind: JobEventKind = JobEventKind(0)
-    unix_us: int = 0  # wall clock of the process that saw it happen
+    # Wall clock of the process that observed it.
+    unix_us: int = 0
     attempt: int = 0
     checkpoint_id: int = 0
     token: int = 0
@@ -1467,7 +1860,7 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True)
 class JobUpdate:
-    """See the .proto file."""
+    """One element of a Watch stream."""
 
     update: JobStatus | JobEvent | None = None
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from lockgate_proto import messages
-from lockgate_proto.codec import deserializer, serializer
+from lockgate_proto.codec import decode, deserializer, serializer
 from lockgate_proto.v1 import control_pb2, exchange_pb2, job_pb2
 
 # Services of grpc.health.v1 beside `""`, which only says that a process is up: it is ready to do its part; it leads.
@@ -17,6 +17,12 @@ READY = "lockgate.ready"
 LEADER = "lockgate.leader"
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+# 4 kB can be compressed 4 MB. Both sides refuse a message that is compressed, before they look into it.
+_UNCOMPRESSED: tuple[tuple[str, int], ...] = (
+    ("grpc.compression_enabled_algorithms_bitset", 1),  # "identity" alone
+    ("grpc.per_message_decompression", 0),
+)
 
 # grpcio's defaults reconnect after up to 2 minutes and refuse messages over 4 MiB.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -31,6 +37,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.use_local_subchannel_pool", 1),
+    *_UNCOMPRESSED,
 )
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -41,6 +48,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
+    *_UNCOMPRESSED,
 )
 
 
@@ -79,10 +87,16 @@ def full_name(service: str) -> str:
     return f"lockgate.v1.{service}"
 
 
+def path(service: str, name: str) -> str:
+    """`/lockgate.v1.<service>/<name>`, as a call names its method."""
+    return SERVICES[service][name].path
+
+
 def handler(service: str, implementation: Any) -> grpc.GenericRpcHandler:
     """Serves `service` ("JobService", ...) with the methods of `implementation`, named as in the .proto file.
 
-    Each is called as (request or request iterator, grpc.ServicerContext), all in frozen messages.
+    Each is called as (request or request iterator, grpc.ServicerContext), all in frozen messages. A stream's messages
+    are decoded one by one as they are asked for, on the asking thread: none before the caller is admitted.
     """
     makers: dict[tuple[bool, bool], Callable[..., Any]] = {
         (False, False): grpc.unary_unary_rpc_method_handler,
@@ -92,13 +106,19 @@ def handler(service: str, implementation: Any) -> grpc.GenericRpcHandler:
     }
     handlers = {
         name: makers[method.client_streams, method.server_streams](
-            getattr(implementation, name),
-            request_deserializer=deserializer(method.request),
+            _decoding(getattr(implementation, name), method),
             response_serializer=serializer,
         )
         for name, method in SERVICES[service].items()
     }
     return grpc.method_handlers_generic_handler(full_name(service), handlers)
+
+
+def _decoding(behaviour: Callable[..., Any], method: Method) -> Callable[..., Any]:
+    """The behaviour, for requests in bytes."""
+    if method.client_streams:
+        return lambda requests, context: behaviour((decode(method.request, data) for data in requests), context)
+    return lambda data, context: behaviour(decode(method.request, data), context)
 
 
 def call(channel: grpc.Channel, service: str, name: str) -> Callable[..., Any]:

@@ -78,18 +78,22 @@ class OperatorState(_message.Message):
     def __init__(self, operator_id: _Optional[str] = ..., kind: _Optional[_Union[StateKind, str]] = ..., handle: _Optional[_Union[StateHandle, _Mapping]] = ..., increments: _Optional[_Iterable[_Union[StateHandle, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[StateHandle, _Mapping]]] = ...) -> None: ...
 
 class OperatorCounters(_message.Message):
-    __slots__ = ("operator_id", "records_in", "records_out", "records_late", "records_malformed")
+    __slots__ = ("operator_id", "records_in", "records_out", "records_late", "records_malformed", "records_ahead", "records_failed")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
     RECORDS_IN_FIELD_NUMBER: _ClassVar[int]
     RECORDS_OUT_FIELD_NUMBER: _ClassVar[int]
     RECORDS_LATE_FIELD_NUMBER: _ClassVar[int]
     RECORDS_MALFORMED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FAILED_FIELD_NUMBER: _ClassVar[int]
     operator_id: str
     records_in: int
     records_out: int
     records_late: int
     records_malformed: int
-    def __init__(self, operator_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ..., records_malformed: _Optional[int] = ...) -> None: ...
+    records_ahead: int
+    records_failed: int
+    def __init__(self, operator_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ..., records_malformed: _Optional[int] = ..., records_ahead: _Optional[int] = ..., records_failed: _Optional[int] = ...) -> None: ...
 
 class ChannelState(_message.Message):
     __slots__ = ("side", "vertex_id", "subtask", "handle", "elements", "rows", "feedback")
@@ -124,16 +128,18 @@ class SubtaskState(_message.Message):
     def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorState, _Mapping]]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., channels: _Optional[_Iterable[_Union[ChannelState, _Mapping]]] = ...) -> None: ...
 
 class SplitState(_message.Message):
-    __slots__ = ("split", "offset", "end", "max_event_time_ms")
+    __slots__ = ("split", "offset", "end", "max_event_time_ms", "rested")
     SPLIT_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     MAX_EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    RESTED_FIELD_NUMBER: _ClassVar[int]
     split: str
     offset: int
     end: int
     max_event_time_ms: int
-    def __init__(self, split: _Optional[str] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ..., max_event_time_ms: _Optional[int] = ...) -> None: ...
+    rested: bool
+    def __init__(self, split: _Optional[str] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ..., max_event_time_ms: _Optional[int] = ..., rested: _Optional[bool] = ...) -> None: ...
 
 class SourceState(_message.Message):
     __slots__ = ("splits", "complete")
@@ -312,18 +318,36 @@ class JobOrders(_message.Message):
     def __init__(self, parallelism: _Optional[_Iterable[_Union[VertexParallelism, _Mapping]]] = ..., stop: _Optional[_Union[StopOrder, _Mapping]] = ...) -> None: ...
 
 class AttemptRecord(_message.Message):
-    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves")
+    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves", "failures")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_IDS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     task_manager_ids: _containers.RepeatedScalarFieldContainer[str]
     token: int
     restarts: int
     moves: _containers.RepeatedCompositeFieldContainer[StragglerMove]
-    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ...) -> None: ...
+    failures: _containers.RepeatedCompositeFieldContainer[RecurringFailure]
+    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ..., failures: _Optional[_Iterable[_Union[RecurringFailure, _Mapping]]] = ...) -> None: ...
+
+class RecurringFailure(_message.Message):
+    __slots__ = ("vertex_id", "operator_id", "words", "restored_id", "ranges", "times")
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
+    vertex_id: str
+    operator_id: str
+    words: str
+    restored_id: int
+    ranges: _containers.RepeatedCompositeFieldContainer[_failure_pb2.SplitRange]
+    times: int
+    def __init__(self, vertex_id: _Optional[str] = ..., operator_id: _Optional[str] = ..., words: _Optional[str] = ..., restored_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[_failure_pb2.SplitRange, _Mapping]]] = ..., times: _Optional[int] = ...) -> None: ...
 
 class RecoveryRecord(_message.Message):
     __slots__ = ("begun", "token")
@@ -390,17 +414,19 @@ class JobResult(_message.Message):
     def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ..., restore_from: _Optional[str] = ..., stopped_with: _Optional[int] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ...) -> None: ...
 
 class LeaderRecord(_message.Message):
-    __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us")
+    __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us", "instance")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
     GRANTED_UNIX_US_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     token: int
     address: str
     session: str
     pid: int
     coordinator_id: str
     granted_unix_us: int
-    def __init__(self, token: _Optional[int] = ..., address: _Optional[str] = ..., session: _Optional[str] = ..., pid: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., granted_unix_us: _Optional[int] = ...) -> None: ...
+    instance: str
+    def __init__(self, token: _Optional[int] = ..., address: _Optional[str] = ..., session: _Optional[str] = ..., pid: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., granted_unix_us: _Optional[int] = ..., instance: _Optional[str] = ...) -> None: ...

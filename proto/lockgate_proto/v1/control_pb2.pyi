@@ -1,6 +1,7 @@
 from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
 from lockgate_proto.v1 import failure_pb2 as _failure_pb2
 from lockgate_proto.v1 import graph_pb2 as _graph_pb2
+from lockgate_proto.v1 import story_pb2 as _story_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -69,7 +70,7 @@ class SubtaskId(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ...) -> None: ...
 
 class TaskManagerMessage(_message.Message):
-    __slots__ = ("token", "task_manager_id", "register", "heartbeat", "report", "acknowledge", "decline", "committed", "splits", "first_record", "gone", "goodbye")
+    __slots__ = ("token", "task_manager_id", "register", "heartbeat", "report", "acknowledge", "decline", "committed", "splits", "first_record", "gone", "goodbye", "story", "sequence", "acknowledged")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
     REGISTER_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +83,9 @@ class TaskManagerMessage(_message.Message):
     FIRST_RECORD_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    STORY_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     token: int
     task_manager_id: str
     register: Register
@@ -94,10 +98,13 @@ class TaskManagerMessage(_message.Message):
     first_record: FirstRecord
     gone: AttemptGone
     goodbye: Goodbye
-    def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+    story: StoryTold
+    sequence: int
+    acknowledged: int
+    def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., story: _Optional[_Union[StoryTold, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class CoordinatorMessage(_message.Message):
-    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare", "drain")
+    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare", "drain", "tell_story", "sequence", "acknowledged")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -110,6 +117,9 @@ class CoordinatorMessage(_message.Message):
     ASSIGN_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
+    TELL_STORY_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     token: int
     registered: Registered
     heartbeat: Heartbeat
@@ -122,19 +132,24 @@ class CoordinatorMessage(_message.Message):
     assign: AssignSplits
     prepare: PrepareJob
     drain: DrainSources
-    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ...) -> None: ...
+    tell_story: TellStory
+    sequence: int
+    acknowledged: int
+    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ..., tell_story: _Optional[_Union[TellStory, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("exchange_address", "slots", "pid", "running")
+    __slots__ = ("exchange_address", "slots", "pid", "running", "incarnation")
     EXCHANGE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     exchange_address: str
     slots: int
     pid: int
     running: _containers.RepeatedCompositeFieldContainer[AttemptId]
-    def __init__(self, exchange_address: _Optional[str] = ..., slots: _Optional[int] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[AttemptId, _Mapping]]] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, exchange_address: _Optional[str] = ..., slots: _Optional[int] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[AttemptId, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ()
@@ -183,84 +198,100 @@ class Heartbeat(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., counters: _Optional[_Iterable[_Union[SubtaskCounters, _Mapping]]] = ...) -> None: ...
 
 class SubtaskReport(_message.Message):
-    __slots__ = ("subtask", "phase", "cause", "error", "place")
+    __slots__ = ("subtask", "phase", "cause", "error", "place", "cause_id")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     phase: SubtaskPhase
     cause: _failure_pb2.FailureCause
     error: str
     place: _failure_pb2.FailurePlace
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., phase: _Optional[_Union[SubtaskPhase, str]] = ..., cause: _Optional[_Union[_failure_pb2.FailureCause, str]] = ..., error: _Optional[str] = ..., place: _Optional[_Union[_failure_pb2.FailurePlace, _Mapping]] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., phase: _Optional[_Union[SubtaskPhase, str]] = ..., cause: _Optional[_Union[_failure_pb2.FailureCause, str]] = ..., error: _Optional[str] = ..., place: _Optional[_Union[_failure_pb2.FailurePlace, _Mapping]] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class FirstRecord(_message.Message):
-    __slots__ = ("subtask", "unix_us")
+    __slots__ = ("subtask", "unix_us", "cause_id")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     UNIX_US_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     unix_us: int
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., unix_us: _Optional[int] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., unix_us: _Optional[int] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class SplitsDiscovered(_message.Message):
-    __slots__ = ("attempt", "vertex_id", "splits", "complete", "error", "cause")
+    __slots__ = ("attempt", "vertex_id", "splits", "complete", "error", "cause", "round", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     SPLITS_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     vertex_id: str
     splits: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SplitState]
     complete: bool
     error: str
     cause: _failure_pb2.FailureCause
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., error: _Optional[str] = ..., cause: _Optional[_Union[_failure_pb2.FailureCause, str]] = ...) -> None: ...
+    round: int
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., error: _Optional[str] = ..., cause: _Optional[_Union[_failure_pb2.FailureCause, str]] = ..., round: _Optional[int] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class AttemptGone(_message.Message):
-    __slots__ = ("attempt",)
+    __slots__ = ("attempt", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class AcknowledgeCheckpoint(_message.Message):
-    __slots__ = ("subtask", "checkpoint_id", "state", "sync_us", "async_ms", "alignment_ms")
+    __slots__ = ("subtask", "checkpoint_id", "state", "sync_us", "async_ms", "alignment_ms", "cause_id")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SYNC_US_FIELD_NUMBER: _ClassVar[int]
     ASYNC_MS_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_MS_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     checkpoint_id: int
     state: _checkpoint_pb2.SubtaskState
     sync_us: int
     async_ms: int
     alignment_ms: int
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., state: _Optional[_Union[_checkpoint_pb2.SubtaskState, _Mapping]] = ..., sync_us: _Optional[int] = ..., async_ms: _Optional[int] = ..., alignment_ms: _Optional[int] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., state: _Optional[_Union[_checkpoint_pb2.SubtaskState, _Mapping]] = ..., sync_us: _Optional[int] = ..., async_ms: _Optional[int] = ..., alignment_ms: _Optional[int] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class DeclineCheckpoint(_message.Message):
-    __slots__ = ("subtask", "checkpoint_id", "reason", "cause")
+    __slots__ = ("subtask", "checkpoint_id", "reason", "cause", "cause_id")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     checkpoint_id: int
     reason: str
     cause: DeclineCause
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ..., cause: _Optional[_Union[DeclineCause, str]] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ..., cause: _Optional[_Union[DeclineCause, str]] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class CheckpointCommitted(_message.Message):
-    __slots__ = ("subtask", "checkpoint_id")
+    __slots__ = ("subtask", "checkpoint_id", "cause_id")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     checkpoint_id: int
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class Placement(_message.Message):
     __slots__ = ("vertex_id", "subtask", "task_manager_id", "exchange_address")
@@ -274,21 +305,33 @@ class Placement(_message.Message):
     exchange_address: str
     def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., exchange_address: _Optional[str] = ...) -> None: ...
 
+class Incarnation(_message.Message):
+    __slots__ = ("task_manager_id", "incarnation")
+    TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    task_manager_id: str
+    incarnation: str
+    def __init__(self, task_manager_id: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
 class Deploy(_message.Message):
-    __slots__ = ("attempt", "graph", "placements", "restore", "restored_checkpoint_id", "checkpoint_directory")
+    __slots__ = ("attempt", "graph", "placements", "restore", "restored_checkpoint_id", "checkpoint_directory", "incarnations", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     GRAPH_FIELD_NUMBER: _ClassVar[int]
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FIELD_NUMBER: _ClassVar[int]
     RESTORED_CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     graph: _graph_pb2.JobGraph
     placements: _containers.RepeatedCompositeFieldContainer[Placement]
     restore: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SubtaskState]
     restored_checkpoint_id: int
     checkpoint_directory: str
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., restore: _Optional[_Iterable[_Union[_checkpoint_pb2.SubtaskState, _Mapping]]] = ..., restored_checkpoint_id: _Optional[int] = ..., checkpoint_directory: _Optional[str] = ...) -> None: ...
+    incarnations: _containers.RepeatedCompositeFieldContainer[Incarnation]
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., restore: _Optional[_Iterable[_Union[_checkpoint_pb2.SubtaskState, _Mapping]]] = ..., restored_checkpoint_id: _Optional[int] = ..., checkpoint_directory: _Optional[str] = ..., incarnations: _Optional[_Iterable[_Union[Incarnation, _Mapping]]] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class PrepareJob(_message.Message):
     __slots__ = ("attempt", "graph", "slots")
@@ -301,21 +344,25 @@ class PrepareJob(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class CancelAttempt(_message.Message):
-    __slots__ = ("attempt", "reason")
+    __slots__ = ("attempt", "reason", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     reason: str
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., reason: _Optional[str] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class DrainSources(_message.Message):
-    __slots__ = ("attempt",)
+    __slots__ = ("attempt", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class TriggerCheckpoint(_message.Message):
-    __slots__ = ("attempt", "checkpoint_id", "kind", "terminal", "triggered_unix_ms", "completed_id", "unaligned")
+    __slots__ = ("attempt", "checkpoint_id", "kind", "terminal", "triggered_unix_ms", "completed_id", "unaligned", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -323,6 +370,7 @@ class TriggerCheckpoint(_message.Message):
     TRIGGERED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_ID_FIELD_NUMBER: _ClassVar[int]
     UNALIGNED_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     checkpoint_id: int
     kind: _checkpoint_pb2.CheckpointKind
@@ -330,42 +378,77 @@ class TriggerCheckpoint(_message.Message):
     triggered_unix_ms: int
     completed_id: int
     unaligned: bool
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[_checkpoint_pb2.CheckpointKind, str]] = ..., terminal: _Optional[bool] = ..., triggered_unix_ms: _Optional[int] = ..., completed_id: _Optional[int] = ..., unaligned: _Optional[bool] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[_checkpoint_pb2.CheckpointKind, str]] = ..., terminal: _Optional[bool] = ..., triggered_unix_ms: _Optional[int] = ..., completed_id: _Optional[int] = ..., unaligned: _Optional[bool] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class NotifyCheckpointComplete(_message.Message):
-    __slots__ = ("attempt", "checkpoint_id")
+    __slots__ = ("attempt", "checkpoint_id", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     checkpoint_id: int
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class NotifyCheckpointAborted(_message.Message):
-    __slots__ = ("attempt", "checkpoint_id", "reason")
+    __slots__ = ("attempt", "checkpoint_id", "reason", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     checkpoint_id: int
     reason: str
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ..., cause_id: _Optional[str] = ...) -> None: ...
+
+class TellStory(_message.Message):
+    __slots__ = ("request", "job_key", "run_id", "lines")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    job_key: str
+    run_id: str
+    lines: int
+    def __init__(self, request: _Optional[int] = ..., job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., lines: _Optional[int] = ...) -> None: ...
+
+class StoryTold(_message.Message):
+    __slots__ = ("request", "lines", "cut")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    lines: _containers.RepeatedCompositeFieldContainer[_story_pb2.StoryLine]
+    cut: bool
+    def __init__(self, request: _Optional[int] = ..., lines: _Optional[_Iterable[_Union[_story_pb2.StoryLine, _Mapping]]] = ..., cut: _Optional[bool] = ...) -> None: ...
 
 class DiscoverSplits(_message.Message):
-    __slots__ = ("attempt", "vertex_id", "known")
+    __slots__ = ("attempt", "vertex_id", "known", "round", "files", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     vertex_id: str
     known: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., known: _Optional[_Iterable[str]] = ...) -> None: ...
+    round: int
+    files: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.StateHandle]
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., known: _Optional[_Iterable[str]] = ..., round: _Optional[int] = ..., files: _Optional[_Iterable[_Union[_checkpoint_pb2.StateHandle, _Mapping]]] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class AssignSplits(_message.Message):
-    __slots__ = ("subtask", "splits", "complete")
+    __slots__ = ("subtask", "splits", "complete", "cause_id")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     SPLITS_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     splits: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SplitState]
     complete: bool
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., cause_id: _Optional[str] = ...) -> None: ...

@@ -26,20 +26,22 @@ class RecordBatch(_message.Message):
     def __init__(self, arrow_ipc: _Optional[bytes] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class Barrier(_message.Message):
-    __slots__ = ("checkpoint_id", "kind", "terminal", "triggered_unix_ms", "completed_id", "unaligned")
+    __slots__ = ("checkpoint_id", "kind", "terminal", "triggered_unix_ms", "completed_id", "unaligned", "cause_id")
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
     TRIGGERED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_ID_FIELD_NUMBER: _ClassVar[int]
     UNALIGNED_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     checkpoint_id: int
     kind: _checkpoint_pb2.CheckpointKind
     terminal: bool
     triggered_unix_ms: int
     completed_id: int
     unaligned: bool
-    def __init__(self, checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[_checkpoint_pb2.CheckpointKind, str]] = ..., terminal: _Optional[bool] = ..., triggered_unix_ms: _Optional[int] = ..., completed_id: _Optional[int] = ..., unaligned: _Optional[bool] = ...) -> None: ...
+    cause_id: str
+    def __init__(self, checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[_checkpoint_pb2.CheckpointKind, str]] = ..., terminal: _Optional[bool] = ..., triggered_unix_ms: _Optional[int] = ..., completed_id: _Optional[int] = ..., unaligned: _Optional[bool] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class Watermark(_message.Message):
     __slots__ = ("event_time_ms", "idle")

@@ -17,6 +17,7 @@ class FailureCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DATA_ERROR: _ClassVar[FailureCause]
     USER_CODE: _ClassVar[FailureCause]
     INTERNAL_ERROR: _ClassVar[FailureCause]
+    STORAGE_AWAY: _ClassVar[FailureCause]
 FAILURE_CAUSE_UNSPECIFIED: FailureCause
 USER_ERROR: FailureCause
 FAULT: FailureCause
@@ -25,6 +26,7 @@ STATE_UNREADABLE: FailureCause
 DATA_ERROR: FailureCause
 USER_CODE: FailureCause
 INTERNAL_ERROR: FailureCause
+STORAGE_AWAY: FailureCause
 
 class SplitRange(_message.Message):
     __slots__ = ("split", "start", "end")

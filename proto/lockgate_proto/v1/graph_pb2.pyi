@@ -22,6 +22,13 @@ class JoinSide(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LEFT: _ClassVar[JoinSide]
     RIGHT: _ClassVar[JoinSide]
 
+class OnError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ON_ERROR_UNSPECIFIED: _ClassVar[OnError]
+    FAIL: _ClassVar[OnError]
+    SKIP: _ClassVar[OnError]
+    DEAD_LETTER: _ClassVar[OnError]
+
 class FileFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     FILE_FORMAT_UNSPECIFIED: _ClassVar[FileFormat]
@@ -80,6 +87,10 @@ FEEDBACK: Partitioning
 JOIN_SIDE_UNSPECIFIED: JoinSide
 LEFT: JoinSide
 RIGHT: JoinSide
+ON_ERROR_UNSPECIFIED: OnError
+FAIL: OnError
+SKIP: OnError
+DEAD_LETTER: OnError
 FILE_FORMAT_UNSPECIFIED: FileFormat
 TEXT: FileFormat
 CSV: FileFormat
@@ -161,7 +172,7 @@ class Edge(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., partitioning: _Optional[_Union[Partitioning, str]] = ..., keys: _Optional[_Iterable[str]] = ..., side_output: _Optional[str] = ..., join_side: _Optional[_Union[JoinSide, str]] = ..., feedback: _Optional[_Union[Partitioning, str]] = ...) -> None: ...
 
 class Operator(_message.Message):
-    __slots__ = ("id", "name", "file_source", "generator_source", "sql", "python", "event_time", "keyed_aggregate", "keyed_process", "deduplicate", "interval_join", "file_sink", "sql_sink", "console_sink", "foreach_batch_sink", "python_source", "python_sink", "socket_source", "kafka_source", "kafka_sink", "delta_sink")
+    __slots__ = ("id", "name", "file_source", "generator_source", "sql", "python", "event_time", "keyed_aggregate", "keyed_process", "deduplicate", "interval_join", "file_sink", "sql_sink", "console_sink", "foreach_batch_sink", "python_source", "python_sink", "socket_source", "kafka_source", "kafka_sink", "delta_sink", "on_error", "dead_letters")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     FILE_SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +194,8 @@ class Operator(_message.Message):
     KAFKA_SOURCE_FIELD_NUMBER: _ClassVar[int]
     KAFKA_SINK_FIELD_NUMBER: _ClassVar[int]
     DELTA_SINK_FIELD_NUMBER: _ClassVar[int]
+    ON_ERROR_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     file_source: FileSource
@@ -204,7 +217,9 @@ class Operator(_message.Message):
     kafka_source: KafkaSource
     kafka_sink: KafkaSink
     delta_sink: DeltaSink
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., file_source: _Optional[_Union[FileSource, _Mapping]] = ..., generator_source: _Optional[_Union[GeneratorSource, _Mapping]] = ..., sql: _Optional[_Union[SqlTransform, _Mapping]] = ..., python: _Optional[_Union[PythonTransform, _Mapping]] = ..., event_time: _Optional[_Union[EventTime, _Mapping]] = ..., keyed_aggregate: _Optional[_Union[KeyedAggregate, _Mapping]] = ..., keyed_process: _Optional[_Union[KeyedProcess, _Mapping]] = ..., deduplicate: _Optional[_Union[Deduplicate, _Mapping]] = ..., interval_join: _Optional[_Union[IntervalJoin, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., sql_sink: _Optional[_Union[SqlSink, _Mapping]] = ..., console_sink: _Optional[_Union[ConsoleSink, _Mapping]] = ..., foreach_batch_sink: _Optional[_Union[ForeachBatchSink, _Mapping]] = ..., python_source: _Optional[_Union[PythonSource, _Mapping]] = ..., python_sink: _Optional[_Union[PythonSink, _Mapping]] = ..., socket_source: _Optional[_Union[SocketSource, _Mapping]] = ..., kafka_source: _Optional[_Union[KafkaSource, _Mapping]] = ..., kafka_sink: _Optional[_Union[KafkaSink, _Mapping]] = ..., delta_sink: _Optional[_Union[DeltaSink, _Mapping]] = ...) -> None: ...
+    on_error: OnError
+    dead_letters: str
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., file_source: _Optional[_Union[FileSource, _Mapping]] = ..., generator_source: _Optional[_Union[GeneratorSource, _Mapping]] = ..., sql: _Optional[_Union[SqlTransform, _Mapping]] = ..., python: _Optional[_Union[PythonTransform, _Mapping]] = ..., event_time: _Optional[_Union[EventTime, _Mapping]] = ..., keyed_aggregate: _Optional[_Union[KeyedAggregate, _Mapping]] = ..., keyed_process: _Optional[_Union[KeyedProcess, _Mapping]] = ..., deduplicate: _Optional[_Union[Deduplicate, _Mapping]] = ..., interval_join: _Optional[_Union[IntervalJoin, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., sql_sink: _Optional[_Union[SqlSink, _Mapping]] = ..., console_sink: _Optional[_Union[ConsoleSink, _Mapping]] = ..., foreach_batch_sink: _Optional[_Union[ForeachBatchSink, _Mapping]] = ..., python_source: _Optional[_Union[PythonSource, _Mapping]] = ..., python_sink: _Optional[_Union[PythonSink, _Mapping]] = ..., socket_source: _Optional[_Union[SocketSource, _Mapping]] = ..., kafka_source: _Optional[_Union[KafkaSource, _Mapping]] = ..., kafka_sink: _Optional[_Union[KafkaSink, _Mapping]] = ..., delta_sink: _Optional[_Union[DeltaSink, _Mapping]] = ..., on_error: _Optional[_Union[OnError, str]] = ..., dead_letters: _Optional[str] = ...) -> None: ...
 
 class FileSource(_message.Message):
     __slots__ = ("path", "format", "schema", "options", "continuous", "poll_interval_ms", "include")
@@ -256,16 +271,18 @@ class PythonTransform(_message.Message):
     def __init__(self, function: _Optional[bytes] = ..., description: _Optional[str] = ...) -> None: ...
 
 class EventTime(_message.Message):
-    __slots__ = ("expression", "column", "out_of_orderness_ms", "idle_after_ms")
+    __slots__ = ("expression", "column", "out_of_orderness_ms", "idle_after_ms", "max_ahead_ms")
     EXPRESSION_FIELD_NUMBER: _ClassVar[int]
     COLUMN_FIELD_NUMBER: _ClassVar[int]
     OUT_OF_ORDERNESS_MS_FIELD_NUMBER: _ClassVar[int]
     IDLE_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_AHEAD_MS_FIELD_NUMBER: _ClassVar[int]
     expression: str
     column: str
     out_of_orderness_ms: int
     idle_after_ms: int
-    def __init__(self, expression: _Optional[str] = ..., column: _Optional[str] = ..., out_of_orderness_ms: _Optional[int] = ..., idle_after_ms: _Optional[int] = ...) -> None: ...
+    max_ahead_ms: int
+    def __init__(self, expression: _Optional[str] = ..., column: _Optional[str] = ..., out_of_orderness_ms: _Optional[int] = ..., idle_after_ms: _Optional[int] = ..., max_ahead_ms: _Optional[int] = ...) -> None: ...
 
 class Aggregate(_message.Message):
     __slots__ = ("output", "function", "input")

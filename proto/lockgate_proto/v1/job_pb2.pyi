@@ -1,6 +1,7 @@
 from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
 from lockgate_proto.v1 import failure_pb2 as _failure_pb2
 from lockgate_proto.v1 import graph_pb2 as _graph_pb2
+from lockgate_proto.v1 import story_pb2 as _story_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -40,6 +41,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_MANAGER_LEFT: _ClassVar[JobEventKind]
     SUBTASK_MOVED: _ClassVar[JobEventKind]
     SUBTASK_STAYS: _ClassVar[JobEventKind]
+    RECORDS_AHEAD: _ClassVar[JobEventKind]
 JOB_STATE_UNSPECIFIED: JobState
 WAITING_FOR_SLOTS: JobState
 DEPLOYING: JobState
@@ -65,6 +67,7 @@ STATE_CHANGED: JobEventKind
 TASK_MANAGER_LEFT: JobEventKind
 SUBTASK_MOVED: JobEventKind
 SUBTASK_STAYS: JobEventKind
+RECORDS_AHEAD: JobEventKind
 
 class SubmitRequest(_message.Message):
     __slots__ = ("job_key", "graph", "restore_from", "allow_unmatched_state")
@@ -210,6 +213,20 @@ class ListCheckpointsResponse(_message.Message):
     checkpoints: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.CompletedCheckpoint]
     def __init__(self, checkpoints: _Optional[_Iterable[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]]] = ...) -> None: ...
 
+class GetStoryRequest(_message.Message):
+    __slots__ = ("job_key",)
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    def __init__(self, job_key: _Optional[str] = ...) -> None: ...
+
+class JobStory(_message.Message):
+    __slots__ = ("lines", "remarks")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    REMARKS_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedCompositeFieldContainer[_story_pb2.StoryLine]
+    remarks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, lines: _Optional[_Iterable[_Union[_story_pb2.StoryLine, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class GetLeaderRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -255,7 +272,7 @@ class ClusterStatus(_message.Message):
     def __init__(self, leader: _Optional[_Union[_checkpoint_pb2.LeaderRecord, _Mapping]] = ..., task_managers: _Optional[_Iterable[_Union[TaskManagerStatus, _Mapping]]] = ..., coordinators: _Optional[_Iterable[_Union[CoordinatorStatus, _Mapping]]] = ...) -> None: ...
 
 class OperatorStatus(_message.Message):
-    __slots__ = ("operator_id", "name", "vertex_id", "records_in", "records_out", "records_late", "records_malformed")
+    __slots__ = ("operator_id", "name", "vertex_id", "records_in", "records_out", "records_late", "records_malformed", "records_ahead", "records_failed")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
@@ -263,6 +280,8 @@ class OperatorStatus(_message.Message):
     RECORDS_OUT_FIELD_NUMBER: _ClassVar[int]
     RECORDS_LATE_FIELD_NUMBER: _ClassVar[int]
     RECORDS_MALFORMED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FAILED_FIELD_NUMBER: _ClassVar[int]
     operator_id: str
     name: str
     vertex_id: str
@@ -270,7 +289,9 @@ class OperatorStatus(_message.Message):
     records_out: int
     records_late: int
     records_malformed: int
-    def __init__(self, operator_id: _Optional[str] = ..., name: _Optional[str] = ..., vertex_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ..., records_malformed: _Optional[int] = ...) -> None: ...
+    records_ahead: int
+    records_failed: int
+    def __init__(self, operator_id: _Optional[str] = ..., name: _Optional[str] = ..., vertex_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ..., records_malformed: _Optional[int] = ..., records_ahead: _Optional[int] = ..., records_failed: _Optional[int] = ...) -> None: ...
 
 class SubtaskStatusView(_message.Message):
     __slots__ = ("vertex_id", "subtask", "task_manager_id", "state")

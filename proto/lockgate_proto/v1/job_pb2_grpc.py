@@ -90,6 +90,11 @@ class JobServiceStub:
                 request_serializer=lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsRequest.SerializeToString,
                 response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsResponse.FromString,
                 _registered_method=True)
+        self.GetStory = channel.unary_unary(
+                '/lockgate.v1.JobService/GetStory',
+                request_serializer=lockgate__proto_dot_v1_dot_job__pb2.GetStoryRequest.SerializeToString,
+                response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.JobStory.FromString,
+                _registered_method=True)
         self.GetLeader = channel.unary_unary(
                 '/lockgate.v1.JobService/GetLeader',
                 request_serializer=lockgate__proto_dot_v1_dot_job__pb2.GetLeaderRequest.SerializeToString,
@@ -125,7 +130,7 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """First the current status, then every event and status change until the job has ended.
+        """Sends the current status, then every event and status change until the job has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,7 +143,7 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Release(self, request, context):
-        """A job that is HELD_BACK is tried again. Any other stays as it is.
+        """Retries a job that is HELD_BACK. Any other job is left unchanged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,7 +157,7 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Stop(self, request, context):
-        """Ends the job with a savepoint; returns when that is complete. A later leader carries it out as well.
+        """Ends the job with a savepoint; returns when that is complete. A later leader completes the order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -166,7 +171,7 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Rescale(self, request, context):
-        """Another parallelism for a job that runs: a snapshot, and a restart from it. Returns when the change is durable.
+        """Changes the parallelism of a running job by a snapshot and a restart from it. Returns when the change is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -174,6 +179,13 @@ class JobServiceServicer:
 
     def ListCheckpoints(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetStory(self, request, context):
+        """What happened to a job under this leader, here and on its task managers, and what caused what.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -248,6 +260,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ListCheckpoints,
                     request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsRequest.FromString,
                     response_serializer=lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsResponse.SerializeToString,
+            ),
+            'GetStory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStory,
+                    request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.GetStoryRequest.FromString,
+                    response_serializer=lockgate__proto_dot_v1_dot_job__pb2.JobStory.SerializeToString,
             ),
             'GetLeader': grpc.unary_unary_rpc_method_handler(
                     servicer.GetLeader,
@@ -557,6 +574,33 @@ class JobService:
             '/lockgate.v1.JobService/ListCheckpoints',
             lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsRequest.SerializeToString,
             lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lockgate.v1.JobService/GetStory',
+            lockgate__proto_dot_v1_dot_job__pb2.GetStoryRequest.SerializeToString,
+            lockgate__proto_dot_v1_dot_job__pb2.JobStory.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,1 @@
+"""Parts that every server process needs, whatever its role: addresses, security, storage, fault points."""

@@ -1,0 +1,76 @@
+"""The two addresses of a server: the one it listens on (bind), and the one that others connect to (advertise).
+
+Also the addresses of ZooKeeper's servers.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from enum import Enum
+
+_ZOOKEEPER_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s\[\]:,/@?#]+)(?::([0-9]{1,5}))?")
+
+
+class ProbeAnswer(Enum):
+    """The result of a TCP connection to a server's address."""
+
+    REFUSED = "refused"  # the process is gone
+    ACCEPTED = "accepted"  # the process, or at least its kernel, is running
+    NONE = "none"  # unreachable, unknown or silent: proves nothing
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Splits `host:port`; returns the host without brackets. Raises ValueError."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(address: str) -> bool:
+    """True for a `host:port` that is reached without leaving this machine."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def zookeeper_problem(hosts: str) -> str:
+    """The problem with the addresses of an ensemble, as the rest of a sentence about them; "" when there is none.
+
+    hosts: `host:port[,host:port...][/root]`; the default port of a server is ZooKeeper's, 2181.
+    """
+    for part in hosts.partition("/")[0].split(","):
+        found = _ZOOKEEPER_SERVER.fullmatch(part.strip())
+        if found is None or not 1 <= int(found[2] or 2181) <= 65535:
+            return "it must be host:port[,host:port...] with ports from 1 to 65535"
+    return ""
+
+
+def address_problem(bind: str, advertise: str) -> str:
+    """The problem with the pair, as a sentence that begins with the setting's name; "" when there is none.
+
+    bind, advertise: `host:port`; an empty advertise means the bound address. That is invalid when the process listens
+    on every address of the machine: others need an address of one machine, and only its operator knows which one they
+    can reach.
+    """
+    for name, address in (("bind", bind), ("advertise", advertise or bind)):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or int(port) > 65535:
+            return f"{name}: {address!r} is not host:port"
+    if _names_one_machine(advertise or bind):
+        return ""
+    if advertise:
+        return f"advertise: nothing can connect to {advertise}; give the host:port at which others reach this process"
+    return (
+        f"advertise: bind is {bind}, every address of this machine, and others cannot connect to that; set advertise "
+        f"to the host:port under which they reach this process"
+    )
+
+
+def _names_one_machine(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return not ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return True  # a host name

@@ -1,0 +1,183 @@
+"""Who is let in: the shared secret, TLS material, and gRPC channels and server credentials made from both.
+
+Every process and client of one user on one machine shares the secret file (mode 0600), made on first use. Calls
+between the processes of a cluster prove that both sides know it, see `proof`; clients may also carry it as
+`authorization: Bearer <secret>`. A port opened beyond loopback needs TLS as well.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+from lockgate_proto.rpc import CHANNEL_OPTIONS
+
+from lockgate_common.addresses import is_loopback
+from lockgate_common.proof import AUTHORIZATION, Introduction, Peer, answer_to
+from lockgate_common.token import Token, TokenIntroduction, parse_token
+from lockgate_common.trusted_files import UntrustedFile, read_trusted
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+
+class SecurityError(ValueError):
+    """A secret or certificate that is missing, unreadable or too weak. The message says what to do."""
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files. Servers need all three; clients need `authority` alone."""
+
+    certificate: str = ""
+    key: str = ""
+    authority: str = ""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What a process shows to others and asks of them."""
+
+    secret: str = field(default="", repr=False)
+    tls: TlsFiles | None = None
+    token: Token | None = field(default=None, repr=False)
+    """Of a client, which then needs no secret."""
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """gRPC call metadata that carries the secret. Never for a server whose address somebody else has named."""
+        return ((AUTHORIZATION, f"Bearer {self.secret}"),) if self.secret else ()
+
+    def introduction(self, peer: Peer, method: str) -> Introduction:
+        """A call between two processes of the cluster, in which neither shows the secret."""
+        if self.token is not None:
+            return TokenIntroduction(self.token, peer, method)
+        return Introduction(self.secret, peer, method)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when there is nothing to show."""
+        return not self.secret and self.token is None
+
+    def admits(self, metadata: Metadata) -> bool:
+        """True when the caller's metadata carries this process's secret. Constant time."""
+        return bool(self.secret) and hmac.compare_digest(_authorization(metadata), f"Bearer {self.secret}".encode())
+
+    def answer(self, me: Peer, method: str, metadata: Metadata) -> tuple[tuple[str, str], ...] | None:
+        """The initial metadata for a caller that carries the secret or proves that it knows it; None for any other."""
+        if self.admits(metadata):
+            return ()
+        return answer_to(self.secret, me, method, _authorization(metadata).decode())
+
+    def channel(self, address: str) -> grpc.Channel:
+        """An insecure channel on a machine of one's own, a TLS channel where TLS files are set."""
+        if self.tls is None:
+            return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        pair = self.tls.certificate and self.tls.key
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=_read(self.tls.authority),
+            private_key=_read(self.tls.key) if pair else None,
+            certificate_chain=_read(self.tls.certificate) if pair else None,
+        )
+        return grpc.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+
+    def bind(self, server: grpc.Server, address: str) -> int:
+        """Opens `host:port` on the server and returns the port. Port 0 picks a free one.
+
+        Raises SecurityError when the address reaches beyond loopback without TLS and a secret, OSError with a
+        sentence for the user when the port is taken.
+        """
+        if not is_loopback(address) and (self.tls is None or not self.secret):
+            raise SecurityError(
+                f"{address} is reachable from other machines; set tls.certificate, tls.key, tls.authority and a "
+                "secret file, or bind to 127.0.0.1"
+            )
+        try:
+            port = server.add_insecure_port(address) if self.tls is None else self._bind_tls(server, address)
+        except RuntimeError as error:
+            raise OSError(
+                f"cannot listen on {address}: the port is taken or the address is not this machine's; "
+                "choose another with --bind"
+            ) from error
+        if port == 0:
+            raise OSError(f"cannot listen on {address}: the port is taken; choose another with --bind")
+        return port
+
+    def _bind_tls(self, server: grpc.Server, address: str) -> int:
+        assert self.tls is not None
+        credentials = grpc.ssl_server_credentials(
+            [(_read(self.tls.key), _read(self.tls.certificate))],
+            root_certificates=_read(self.tls.authority),
+            require_client_auth=False,
+        )
+        return server.add_secure_port(address, credentials)
+
+
+def _authorization(metadata: Metadata) -> bytes:
+    shown = next((value for key, value in metadata if key == AUTHORIZATION), "")
+    return (shown if isinstance(shown, str) else shown.decode("utf-8", "replace")).encode()
+
+
+def default_secret_file() -> Path:
+    """`$XDG_CONFIG_HOME/lockgate/secret`, or `~/.config/lockgate/secret`."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(base) / "lockgate" / "secret"
+
+
+def load_secret(path: Path, *, create: bool) -> str:
+    """The secret in `path`; made (mode 0600) when it is missing and `create` is set. Raises SecurityError."""
+    try:
+        if create and not path.exists():
+            _create_secret(path)
+        secret = read_trusted(path, is_secret=True).strip()
+    except FileNotFoundError:
+        return ""
+    except UntrustedFile as error:
+        raise SecurityError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise SecurityError(f"{path} is no secret: it is not text") from error
+    except OSError as error:
+        raise SecurityError(f"cannot read the secret file {path}: {error.strerror}") from error
+    if len(secret) < 16:
+        raise SecurityError(f"the secret in {path} is shorter than 16 characters; remove the file to have one made")
+    return secret
+
+
+def default_tokens_file(secret_file: Path) -> Path:
+    """Where a cluster's tokens are unless a setting says so: `tokens.json` beside its secret."""
+    return secret_file.with_name("tokens.json")
+
+
+def load_token(path: Path) -> Token:
+    """The token in `path`, for a client. Raises SecurityError."""
+    try:
+        token = parse_token(read_trusted(path, is_secret=True))
+    except (UntrustedFile, UnicodeDecodeError) as error:
+        raise SecurityError(str(error)) from error
+    except OSError as error:
+        raise SecurityError(f"cannot read the token in {path}: {error.strerror}") from error
+    if token is None:
+        raise SecurityError(f"{path} is no token: it should hold what `lockgate tokens create` has printed")
+    return token
+
+
+def _create_secret(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")
+    try:
+        os.link(fresh, path)  # the first of several processes that start together wins
+    except FileExistsError:
+        pass
+    finally:
+        fresh.unlink()
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise SecurityError(f"cannot read the TLS file {path!r}: {error.strerror}") from error

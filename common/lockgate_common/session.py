@@ -1,0 +1,60 @@
+"""Session: one end of a message exchange that outlives its streams.
+
+When a stream breaks, messages in transit are lost, and neither end knows which. So each end numbers its messages,
+reports in every message the highest number that it has handled, and keeps its own messages until the other end has
+acknowledged them. On the next stream it resends the rest, and drops messages that it has handled already. Pure.
+
+Numbers rise for the lifetime of the process, across peers. So an end that does not know the peer's term yet never uses
+a number twice, and no new message is mistaken for a handled one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+Body = TypeVar("Body")
+
+
+class Session(Generic[Body]):
+    """For one thread at a time. Numbers rise by one; 0 means not numbered."""
+
+    def __init__(self, sent: int = 0) -> None:
+        """sent: the number after which this end starts, if the other end knows an earlier session of it."""
+        self.handled = 0
+        """The highest handled number of the other end: `acknowledged` in every message sent."""
+        self._sent = sent
+        self._term = 0
+        self._kept: deque[tuple[int, Body]] = deque()
+
+    def enter(self, term: int) -> None:
+        """The other end is in a new term: messages kept for an earlier one are dropped."""
+        if term != self._term:
+            self._term = term
+            self._kept.clear()
+
+    def send(self, body: Body) -> int:
+        """Keeps the message until it is acknowledged. Returns its number, also when there is no stream now."""
+        self._sent += 1
+        self._kept.append((self._sent, body))
+        return self._sent
+
+    def receive(self, sequence: int, acknowledged: int) -> bool:
+        """Whether to handle a message; False for one handled before.
+
+        acknowledged: the peer's acknowledgement of this end.
+        """
+        while self._kept and self._kept[0][0] <= acknowledged:
+            self._kept.popleft()
+        if 0 < sequence <= self.handled:
+            return False
+        self.handled = max(sequence, self.handled)
+        return True
+
+    def __len__(self) -> int:
+        """The number of unacknowledged messages."""
+        return len(self._kept)
+
+    def unacknowledged(self) -> tuple[tuple[int, Body], ...]:
+        """Number and content of unacknowledged messages, in order: they are sent first on a new stream."""
+        return tuple(self._kept)

@@ -1,0 +1,161 @@
+"""The tokens of a cluster: a file of names, roles, ends and argon2 hashes, read again when it changes."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error, InvalidHashError
+
+from lockgate_common.roles import Principal, roles_named
+from lockgate_common.token import RANDOM_BYTES, Token, check_of
+from lockgate_common.trusted_files import UntrustedFile, read_trusted
+
+log = logging.getLogger(__name__)
+
+
+_ID_BYTES = 6
+
+
+class TokenFileError(ValueError):
+    """The file cannot be used. The message is a sentence for its owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEntry:
+    """What the cluster keeps of a token. ends_unix_s: from then on it is worth nothing; 0: never."""
+
+    token_id: str
+    name: str
+    roles: tuple[str, ...]
+    ends_unix_s: int
+    hash: str
+
+    @property
+    def principal(self) -> Principal:
+        """Whom the token lets in."""
+        return Principal(self.name, roles_named(self.roles))
+
+
+class TokenBook:
+    """What a server knows of tokens. Thread-safe. path: the file; it may be missing. now_s: the wall clock."""
+
+    def __init__(self, path: Path, secret: str, now_s: Callable[[], float] = time.time) -> None:
+        self._path, self._secret, self._now_s = path, secret, now_s
+        self._lock = threading.Lock()
+        self._version: object = None
+        self._entries: dict[str, TokenEntry] = {}
+        self._verified: dict[str, bytes] = {}  # argon2 hash to the fast hash of what it was verified with
+        self._hasher = PasswordHasher()
+
+    def principal(self, token: Token) -> Principal | None:
+        """The principal of a valid token; None if it is invalid now. The first call takes about 50 ms."""
+        if not token.is_of(self._secret):
+            return None
+        with self._lock:
+            self._refresh()
+            entry = self._entries.get(token.token_id)
+            if entry is None or 0 < entry.ends_unix_s <= self._now_s():
+                return None
+            digest = hashlib.sha256(token.random.encode()).digest()
+            known = self._verified.get(entry.hash)
+            if known is None and self._verifies(entry.hash, token.random):
+                known = self._verified[entry.hash] = digest
+        return entry.principal if known is not None and hmac.compare_digest(known, digest) else None
+
+    def _verifies(self, hashed: str, random: str) -> bool:
+        try:
+            return self._hasher.verify(hashed, random)
+        except (Argon2Error, InvalidHashError):
+            return False
+
+    def _refresh(self) -> None:
+        """With an unreadable file no token is valid: a token may just have been removed from it."""
+        version = _version(self._path)
+        if version == self._version:
+            return
+        self._version, self._entries, self._verified = version, {}, {}
+        try:
+            self._entries = {entry.token_id: entry for entry in read_entries(self._path)}
+        except TokenFileError as error:
+            log.error("no token is accepted: %s", error)
+        else:
+            log.info("%d tokens read from %s", len(self._entries), self._path)
+
+
+def read_entries(path: Path) -> tuple[TokenEntry, ...]:
+    """Every token of the file, none where it is missing. Raises TokenFileError."""
+    try:
+        content = json.loads(read_trusted(path, is_secret=True))
+        entries = tuple(TokenEntry(**{**entry, "roles": tuple(entry["roles"])}) for entry in content["tokens"])
+        for entry in entries:
+            roles_named(entry.roles)
+            if not isinstance(entry.ends_unix_s, int):
+                raise TypeError("ends_unix_s is no whole number")
+        return entries
+    except FileNotFoundError:
+        return ()
+    except UntrustedFile as error:
+        raise TokenFileError(str(error)) from error
+    except OSError as error:
+        raise TokenFileError(f"cannot read the tokens in {path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TokenFileError(f"{path} is no file of tokens: {error}") from error
+
+
+def issue(path: Path, secret: str, name: str, roles: tuple[str, ...], ends_unix_s: int) -> Token:
+    """Adds a token to the file, which is made if it is missing. Raises TokenFileError, ValueError for a wrong role."""
+    roles_named(roles)
+    entries = read_entries(path)
+    if any(entry.name == name for entry in entries):
+        raise TokenFileError(f"there is a token named {name!r} already; remove it first or choose another name")
+    token_id = secrets.token_hex(_ID_BYTES)
+    token = Token(token_id, secrets.token_hex(RANDOM_BYTES), check_of(secret, token_id))
+    hashed = PasswordHasher().hash(token.random)
+    _write(path, (*entries, TokenEntry(token_id, name, roles, ends_unix_s, hashed)))
+    return token
+
+
+def remove(path: Path, name: str) -> bool:
+    """Takes a token out of the file. False when there is none of that name. Raises TokenFileError."""
+    entries = read_entries(path)
+    kept = tuple(entry for entry in entries if entry.name != name)
+    if len(kept) == len(entries):
+        return False
+    _write(path, kept)
+    return True
+
+
+def _write(path: Path, entries: tuple[TokenEntry, ...]) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    text = json.dumps({"tokens": [asdict(entry) for entry in entries]}, indent=2) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        raise TokenFileError(f"cannot write the tokens to {path}: {error.strerror}") from error
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _version(path: Path) -> object:
+    """Another one when the file has changed."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid

@@ -1,1 +1,0 @@
-"""Asynchronous barrier snapshots seen from the leader: trigger, collect, persist, complete, subsume. Pure."""

@@ -1,0 +1,1 @@
+"""Asynchronous barrier snapshots on the leader: trigger, collect, persist, complete, subsume. Pure."""

@@ -1,0 +1,27 @@
+"""SQL that answers for a micro-batch where its author may mean the stream.
+
+A transform sees one micro-batch at a time, of any size. That makes no difference to what looks at a row alone. Whether
+a query does is for Spark to know; here it is guessed from its words, which is good enough for a hint.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ASIDE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_WORDS = (
+    ("GROUP BY", re.compile(r"\bGROUP\s+BY\b", re.IGNORECASE)),
+    ("DISTINCT", re.compile(r"\bSELECT\s+DISTINCT\b", re.IGNORECASE)),
+    ("a window function", re.compile(r"\bOVER\s*\(", re.IGNORECASE)),
+    ("LIMIT", re.compile(r"\bLIMIT\s+\d", re.IGNORECASE)),
+    (
+        "an aggregate",
+        re.compile(r"\b(AVG|COLLECT_LIST|COLLECT_SET|COUNT|COUNT_IF|MAX|MEAN|MIN|SUM)\s*\(", re.IGNORECASE),
+    ),
+)
+
+
+def spans_rows(query: str) -> str:
+    """What in the query looks at more than one row, as its author knows it; empty for nothing that is seen."""
+    text = _ASIDE.sub(" ", query)
+    return next((name for name, pattern in _WORDS if pattern.search(text)), "")

@@ -1,0 +1,65 @@
+"""Streams that put out a new value of a key each time it changes, and operators that would add all of these up.
+
+A keyed aggregate gives the value so far, again and again, and so do windows that late records change. What looks up or
+replaces by key (an upsert, a maximum of what only grows) takes such a stream as it is. A count, a sum or an average of
+it counts every value in between, how many of them depends on where micro-batches end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lockgate_proto.messages import (
+    AggregateFunction,
+    JobGraph,
+    KeyedAggregate,
+    Operator,
+    PythonTransform,
+    SqlTransform,
+    Vertex,
+)
+
+_ADDING = (AggregateFunction.COUNT, AggregateFunction.SUM, AggregateFunction.AVG)
+
+
+def added_up(graph: JobGraph) -> Iterator[tuple[str, str]]:
+    """Ids of operators that add up the values of a changelog, each with that of the one that puts them out."""
+    vertices = {vertex.id: vertex for vertex in graph.vertices}
+    for vertex in graph.vertices:
+        if (first := _head(vertex)) is None or not _is_changelog(first):
+            continue
+        for target in _takers(graph, vertices, vertex):
+            head = _head(target)
+            if head is not None and _adds(head):
+                yield head.id, first.id
+
+
+def _takers(graph: JobGraph, vertices: dict[str, Vertex], vertex: Vertex) -> list[Vertex]:
+    """The vertices that get the rows of `vertex` as they are, or through transforms alone."""
+    found: list[Vertex] = []
+    more, seen = [vertex.id], {vertex.id}
+    while more:
+        source = more.pop()
+        for edge in graph.edges:
+            if edge.source != source or edge.target in seen or edge.side_output:
+                continue
+            seen.add(edge.target)
+            target = vertices[edge.target]
+            found.append(target)
+            if all(isinstance(operator.kind, SqlTransform | PythonTransform) for operator in target.operators[:1]):
+                more.append(target.id)
+    return found
+
+
+def _head(vertex: Vertex) -> Operator | None:
+    return vertex.operators[0] if vertex.operators else None
+
+
+def _is_changelog(operator: Operator) -> bool:
+    kind = operator.kind
+    return isinstance(kind, KeyedAggregate) and (kind.window is None or kind.window.allowed_lateness_ms > 0)
+
+
+def _adds(operator: Operator) -> bool:
+    kind = operator.kind
+    return isinstance(kind, KeyedAggregate) and any(aggregate.function in _ADDING for aggregate in kind.aggregates)

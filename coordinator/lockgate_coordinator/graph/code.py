@@ -1,0 +1,58 @@
+"""Whether a job graph brings code of its own, so that only those who may run code as the cluster's user submit it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from lockgate_proto.messages import JobGraph, SqlTransform
+
+_QUERY = re.compile(r"\s*\(*\s*(select|with|from|values|table)\b", re.IGNORECASE)
+_CALLS_JAVA = re.compile(r"\b(try_reflect|reflect|java_method|identifier)\b", re.IGNORECASE)
+_RUNS_SCRIPTS = re.compile(r"\b(transform|map|reduce)\b.*\busing\b", re.IGNORECASE | re.DOTALL)
+_LOADS_LIBRARIES = re.compile(r"plugin\.library\.paths", re.IGNORECASE)
+
+
+def brings_code(graph: JobGraph) -> str:
+    """What it brings, as the subject of a sentence; "" for nothing.
+
+    Pickles are all bytes that a graph can hold. Of SQL everything counts that Spark lets call Java or start programs,
+    and what is no query; a harmless name that looks like it counts as well.
+    """
+    for vertex in graph.vertices:
+        for operator in vertex.operators:
+            for value in _values(operator):
+                if what := _what(value):
+                    return f"operator {operator.id!r}, which {what},"
+    return ""
+
+
+def _what(value: Any) -> str:
+    match value:
+        case bytes() if value:
+            return "has a Python function or connector"
+        case SqlTransform(query=query) if not _QUERY.match(query):
+            return "has SQL that is no query"
+        case str() if _CALLS_JAVA.search(value):
+            return "calls Java from SQL"
+        case str() if _RUNS_SCRIPTS.search(value):
+            return "may run a script from SQL"
+        case str() if _LOADS_LIBRARIES.search(value):
+            return "loads libraries"
+    return ""
+
+
+def _values(value: Any) -> Iterator[Any]:
+    yield value
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _values(getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for element in value:
+            yield from _values(element)
+    elif isinstance(value, dict):
+        for key, element in value.items():
+            yield from _values(key)
+            yield from _values(element)

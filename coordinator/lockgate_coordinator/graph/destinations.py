@@ -1,0 +1,112 @@
+"""Where the sinks of a job graph write: the same place under one name, however it is spelled.
+
+Two jobs that write one folder or table without meaning to show a mixture of both, and nothing in it says so.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from lockgate_proto.messages import DeltaSink, FileSink, JobGraph, Operator, SqlSink
+
+_PORTS = {"postgresql": 5432}
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """One place that one sink writes.
+
+    place: equal for equal places. text: the same for people, without user and password. shared: its author knows that
+    other jobs may write there.
+    """
+
+    operator_id: str
+    place: str
+    text: str
+    shared: bool
+
+
+def destinations(graph: JobGraph) -> tuple[Destination, ...]:
+    """The folders and tables that the graph's sinks write, one for each sink; topics and functions have no owner.
+
+    Links are not followed: they are the task managers', and the leader may not see them.
+    """
+    found = (_destination(operator) for vertex in graph.vertices for operator in vertex.operators)
+    return tuple(item for item in found if item is not None)
+
+
+def clashes(wanted: Iterable[Destination], others: Mapping[str, Iterable[Destination]]) -> tuple[str, ...]:
+    """Every sink that would write where another job's does, as sentences; but not where its author asks for it.
+
+    others: by key, those of each job that has not ended.
+    """
+    taken = {
+        destination.place: (key, destination.operator_id) for key, theirs in others.items() for destination in theirs
+    }
+    return tuple(
+        f"Sink '{destination.operator_id}' writes {destination.text}, and so does sink "
+        f"'{taken[destination.place][1]}' of job "
+        f"'{taken[destination.place][0]}', which has not ended: the output would be a mixture of both. Choose another "
+        f"place, end that job first, or say shared=True at the sink if the mixture is what you want."
+        for destination in wanted
+        if not destination.shared and destination.place in taken
+    )
+
+
+def _destination(operator: Operator) -> Destination | None:
+    match operator.kind:
+        case FileSink(path=path, shared=shared):
+            place = _folder(path)
+            return Destination(operator.id, f"folder {place}", f"the folder {_shown(place)}", shared)
+        case DeltaSink(uri=uri, shared=shared):
+            place = _folder(uri)
+            return Destination(operator.id, f"folder {place}", f"the Delta table {_shown(place)}", shared)
+        case SqlSink(url=url, table=table, shared=shared):
+            database, name = _database(url), table
+            if not database.startswith("sqlite"):
+                name = table.removeprefix("public.")
+            return Destination(operator.id, f"table {database} {name}", f"the table {name} of {database}", shared)
+    return None
+
+
+def _folder(path: str) -> str:
+    if path.startswith("file:"):
+        path = unquote(urlsplit(path).path)
+    if "://" not in path:
+        return _local(path)
+    scheme, _, rest = path.partition("://")
+    base, mark, options = rest.partition("?")
+    store, slash, key = base.partition("/")
+    name = posixpath.normpath(key) if key.strip("/") else ""
+    scheme = scheme.lower().replace("s3a", "s3").replace("s3n", "s3")
+    return f"{scheme}://{store}{slash if name else ''}{name.lstrip('/')}{mark}{options}"
+
+
+def _shown(place: str) -> str:
+    """Without user, password and options: keys may be in them."""
+    scheme, mark, rest = place.partition("://")
+    if not mark:
+        return place
+    store, slash, key = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{store.rpartition('@')[2]}{slash}{key}"
+
+
+def _database(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    backend = scheme.partition("+")[0].lower()
+    rest = rest.partition("?")[0]
+    if backend == "sqlite":
+        return f"sqlite:{_local(rest.removeprefix('/'))}"
+    authority, _, database = rest.partition("/")
+    host = authority.rpartition("@")[2].lower()
+    name, colon, port = host.rpartition(":")
+    if not (colon and port.isdecimal()):
+        name, port = host, str(_PORTS.get(backend, 0))
+    return f"{backend}://{name or 'localhost'}:{port}/{database}"
+
+
+def _local(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}" if path.startswith("/") else path)

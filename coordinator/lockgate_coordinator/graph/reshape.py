@@ -1,0 +1,44 @@
+"""A job graph at another parallelism than it was submitted with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from lockgate_proto.messages import JobGraph, VertexParallelism
+
+from lockgate_coordinator.graph.validate import validate
+
+
+def reshape(graph: JobGraph, wanted: Iterable[VertexParallelism]) -> JobGraph:
+    """The same graph with these vertices at these parallelisms. graph: normalized: nothing else depends on them."""
+    by_id = {vertex_parallelism.vertex_id: vertex_parallelism.parallelism for vertex_parallelism in wanted}
+    vertices = (replace(vertex, parallelism=by_id.get(vertex.id, vertex.parallelism)) for vertex in graph.vertices)
+    return replace(graph, vertices=tuple(vertices))
+
+
+def shape(graph: JobGraph) -> tuple[VertexParallelism, ...]:
+    """The parallelism of every vertex, in graph order."""
+    return tuple(VertexParallelism(vertex.id, vertex.parallelism) for vertex in graph.vertices)
+
+
+def merged(before: Iterable[VertexParallelism], more: Iterable[VertexParallelism]) -> tuple[VertexParallelism, ...]:
+    """Both orders as one; the later one wins."""
+    by_id: Mapping[str, int] = {
+        vertex_parallelism.vertex_id: vertex_parallelism.parallelism for vertex_parallelism in (*before, *more)
+    }
+    return tuple(VertexParallelism(name, parallelism) for name, parallelism in sorted(by_id.items()))
+
+
+def reshape_problems(graph: JobGraph, wanted: Iterable[VertexParallelism]) -> tuple[str, ...]:
+    """Every reason why the graph cannot have these parallelisms, as sentences."""
+    listed = tuple(wanted)
+    names = [vertex.id for vertex in graph.vertices]
+    if not listed:
+        return ("No vertex is named: say which one is to have how many subtasks.",)
+    unknown = [
+        vertex_parallelism.vertex_id for vertex_parallelism in listed if vertex_parallelism.vertex_id not in names
+    ]
+    if unknown:
+        return (f"The job has no vertex '{unknown[0]}'; it has {', '.join(names)}.",)
+    return tuple(validate(reshape(graph, listed)))

@@ -1,0 +1,159 @@
+"""What can be wrong with event time and windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from lockgate_proto.event_times import ANY_TIME_AHEAD
+from lockgate_proto.messages import (
+    EventTime,
+    FileSource,
+    IntervalJoin,
+    JobGraph,
+    KeyedAggregate,
+    Operator,
+    Partitioning,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+    Vertex,
+    Window,
+)
+from lockgate_proto.operators import is_source
+from lockgate_proto.reserved import is_reserved
+
+from lockgate_coordinator.graph.bounds import MAX_DURATION_MS
+
+MAX_PANES = 10_000
+
+
+def event_time_problems(graph: JobGraph) -> Iterator[str]:
+    """Every problem of places and of what belongs together, as sentences. graph: normalized."""
+    for vertex in graph.vertices:
+        yield from _place_problems(graph, vertex)
+        if vertex.operators and window_of(vertex) is not None:
+            yield from _upstream_problems(graph, vertex, "Aggregate", "has windows", "none would ever close")
+        elif vertex.operators and isinstance(vertex.operators[0].kind, IntervalJoin):
+            yield from _upstream_problems(
+                graph, vertex, "Join", "goes by event time", "every record would be kept for ever"
+            )
+
+
+def declaration_problems(kind: EventTime) -> Iterator[str]:
+    """What is wrong with one declaration of event time; the operator's name comes in front."""
+    if not kind.expression.strip():
+        yield "declares event time without an expression, for example 'ts'."
+    if is_reserved(kind.column):
+        yield f"puts event time into the column '{kind.column}', whose name is reserved: choose another."
+    for name, value in (("out_of_orderness_ms", kind.out_of_orderness_ms), ("idle_after_ms", kind.idle_after_ms)):
+        if not 0 <= value <= MAX_DURATION_MS:
+            yield f"has {name} {value}: it must be between 0 and {MAX_DURATION_MS}."
+    if not ANY_TIME_AHEAD <= kind.max_ahead_ms <= MAX_DURATION_MS:
+        yield (
+            f"has max_ahead_ms {kind.max_ahead_ms}: it must be between 1 and {MAX_DURATION_MS}, 0 for one day, or "
+            f"{ANY_TIME_AHEAD} for no bound."
+        )
+
+
+def window_problems(aggregate: KeyedAggregate) -> Iterator[str]:
+    """What is wrong with the window of an aggregate; the operator's name comes in front."""
+    window = aggregate.window
+    if window is None:
+        return
+    yield from _shape_problems(window)
+    if not window.event_time.strip():
+        yield "has a window but no event time: name the column, or give an SQL expression."
+    if not 0 <= window.allowed_lateness_ms <= MAX_DURATION_MS:
+        yield f"has allowed_lateness_ms {window.allowed_lateness_ms}: it must be between 0 and {MAX_DURATION_MS}."
+    for name in (*aggregate.keys, *(column.output for column in aggregate.aggregates)):
+        if name.casefold() in ("window_start", "window_end"):
+            yield f"has a key or result named '{name}', which is a column of every window: choose another name."
+
+
+def _shape_problems(window: Window) -> Iterator[str]:
+    kind = window.kind
+    if kind is None:
+        yield "has a window of no kind: choose a tumbling, a sliding or a session one."
+        return
+    if isinstance(kind, SessionWindow):
+        if not 1 <= kind.gap_ms <= MAX_DURATION_MS:
+            yield f"has session windows with a gap of {kind.gap_ms} ms: it must be between 1 and {MAX_DURATION_MS}."
+        return
+    slide = kind.slide_ms if isinstance(kind, SlidingWindow) else kind.size_ms
+    for name, value in (("size", kind.size_ms), ("slide", slide)):
+        if not 1 <= value <= MAX_DURATION_MS:
+            yield f"has a window with a {name} of {value} ms: it must be between 1 and {MAX_DURATION_MS}."
+            return
+    if slide > kind.size_ms:
+        yield (
+            f"has a window of {kind.size_ms} ms every {slide} ms, which leaves out what lies between: "
+            "make the slide at most the size."
+        )
+    elif kind.size_ms // math.gcd(kind.size_ms, slide) > MAX_PANES:
+        yield (
+            f"has a window of {kind.size_ms} ms every {slide} ms, which would consist of more than {MAX_PANES} pieces: "
+            "make the slide longer, and best a divisor of the size."
+        )
+    if not 0 <= kind.offset_ms < (kind.size_ms if isinstance(kind, TumblingWindow) else slide):
+        yield f"has a window with an offset of {kind.offset_ms} ms: it has to be at least 0 and less than the period."
+
+
+def _place_problems(graph: JobGraph, vertex: Vertex) -> Iterator[str]:
+    declared = [operator for operator in vertex.operators if isinstance(operator.kind, EventTime)]
+    if not declared:
+        return
+    first = vertex.operators[0]
+    if not is_source(first):
+        yield (
+            f"Operator '{declared[0].id}' declares event time in vertex '{vertex.id}', which does not begin with a "
+            f"source: {_why_apart(graph, vertex)}."
+        )
+    if len(declared) > 1:
+        yield f"Vertex '{vertex.id}' declares event time {len(declared)} times: it may do so once."
+    kind = declared[0].kind
+    if isinstance(kind, EventTime) and _is_continuous(first) and not kind.idle_after_ms:
+        yield (
+            f"Operator '{declared[0].id}' declares event time of files that are read continuously, without "
+            "idle_after_ms: a file that no longer grows would hold event time back for ever; say after how long it may "
+            "be left out."
+        )
+
+
+def _why_apart(graph: JobGraph, vertex: Vertex) -> str:
+    """Why an operator does not run together with the source, and where event time is to be declared instead."""
+    inputs = [edge for edge in graph.edges if edge.target == vertex.id]
+    if len({edge.source for edge in inputs}) > 1:
+        return "several streams meet in it; declare event time in each of them, right behind its source"
+    outputs = [edge for edge in graph.edges if edge.source == inputs[0].source] if inputs else []
+    if len(outputs) > 1 and inputs[0].partitioning is Partitioning.FORWARD:
+        return (
+            f"it is one of {len(outputs)} branches behind vertex '{inputs[0].source}'; declare event time once, right "
+            "behind the source and before the branches, which then all have it"
+        )
+    return "declare it right after the source, before records are repartitioned"
+
+
+def _is_continuous(operator: Operator) -> bool:
+    return isinstance(operator.kind, FileSource) and operator.kind.continuous
+
+
+def _upstream_problems(graph: JobGraph, behind: Vertex, what: str, why: str, outcome: str) -> Iterator[str]:
+    """A source without event time would hold it back for ever."""
+    before = {behind.id}
+    while more := {edge.source for edge in graph.edges if edge.target in before} - before:
+        before |= more
+    for vertex in graph.vertices:
+        if vertex.id not in before or not vertex.operators or not is_source(vertex.operators[0]):
+            continue
+        if not any(isinstance(operator.kind, EventTime) for operator in vertex.operators):
+            yield (
+                f"{what} '{behind.operators[0].id}' {why}, but source '{vertex.operators[0].id}' before it "
+                f"declares no event time, so that {outcome}: declare it after the source."
+            )
+
+
+def window_of(vertex: Vertex) -> Window | None:
+    """The window of the aggregate that a vertex begins with; the vertex has operators."""
+    kind = vertex.operators[0].kind
+    return kind.window if isinstance(kind, KeyedAggregate) else None

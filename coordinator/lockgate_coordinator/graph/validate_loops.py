@@ -1,0 +1,120 @@
+"""What can be wrong with loops. What is not known to be right in one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lockgate_proto.loops import before, behind, is_feedback, loops, spread_of
+from lockgate_proto.messages import (
+    CheckpointMode,
+    Edge,
+    IntervalJoin,
+    JobGraph,
+    KeyedAggregate,
+    Operator,
+    Partitioning,
+    Vertex,
+)
+from lockgate_proto.operators import kind_of
+
+_SPREADS = (Partitioning.FORWARD, Partitioning.HASH, Partitioning.REBALANCE)
+
+
+def loop_problems(graph: JobGraph) -> Iterator[str]:
+    """Every problem of cycles and FEEDBACK edges, as sentences. graph: normalized."""
+    yield from _cycle_problems(graph)
+    vertices = {vertex.id: vertex for vertex in graph.vertices}
+    for edge in graph.edges:
+        if is_feedback(edge):
+            yield from _feedback_problems(graph, edge)
+        elif edge.feedback:
+            yield f"{_name(edge)} says how FEEDBACK goes, and is {edge.partitioning.name}: leave `feedback` out."
+    found = loops(graph)
+    for loop in found:
+        members = [vertices[name] for name in sorted(loop) if name in vertices]
+        yield from _member_problems(graph, members)
+        yield from _behind_problems(graph, loop)
+    if found and graph.checkpoints is not None and graph.checkpoints.mode is CheckpointMode.AT_LEAST_ONCE:
+        yield "The job has a loop, and checkpoints at least once: a loop needs EXACTLY_ONCE or UNALIGNED."
+
+
+def _cycle_problems(graph: JobGraph) -> Iterator[str]:
+    """Takes away vertices without inputs until none is left; what remains is a cycle or lies behind one."""
+    forward = [edge for edge in graph.edges if not is_feedback(edge)]
+    remaining = {vertex.id for vertex in graph.vertices}
+    edges = [edge for edge in forward if edge.source in remaining and edge.target in remaining]
+    while free := remaining - {edge.target for edge in edges}:
+        remaining -= free
+        edges = [edge for edge in edges if edge.source in remaining]
+    while ends := remaining - {edge.source for edge in edges}:
+        remaining -= ends
+        edges = [edge for edge in edges if edge.target in remaining]
+    if remaining:
+        yield (
+            f"The vertices {', '.join(sorted(remaining))} form a cycle: the edge that closes a loop has to be FEEDBACK."
+        )
+
+
+def _feedback_problems(graph: JobGraph, edge: Edge) -> Iterator[str]:
+    name = _name(edge)
+    forward = [edge for edge in graph.edges if not is_feedback(edge)]
+    if edge.source not in behind(forward, edge.target):
+        yield f"{name} is FEEDBACK, but no records come from '{edge.target}' to '{edge.source}': it closes no loop."
+    if spread_of(edge) not in _SPREADS:
+        yield f"{name} is FEEDBACK by {spread_of(edge).name}: it must be FORWARD, HASH or REBALANCE."
+    if edge.side_output:
+        yield f"{name} is FEEDBACK of the side output '{edge.side_output}': only results can go back."
+
+
+def _member_problems(graph: JobGraph, members: Sequence[Vertex]) -> Iterator[str]:
+    """Of operators inside: those that put out records in answer to records, and to nothing else."""
+    names = {vertex.id for vertex in members}
+    heads = {edge.target for edge in graph.edges if is_feedback(edge)}
+    for vertex in members:
+        for operator in vertex.operators:
+            if not _may_circle(operator):
+                yield (
+                    f"Operator '{operator.id}' is in the loop of {', '.join(sorted(names))}: only transforms and "
+                    f"aggregates without windows can be."
+                )
+        if vertex.id in heads and vertex.operators and not _can_head(vertex.operators[0]):
+            yield (
+                f"The loop goes back to '{vertex.operators[0].id}', which is no transform: put one in front of it, "
+                f"for example the SQL 'SELECT * FROM input', and lead the back edge there."
+            )
+    if not any(edge.source in names and edge.target not in names for edge in graph.edges):
+        yield f"Nothing leaves the loop of {', '.join(sorted(names))}: its results would be lost."
+    if not any(edge.target in names and edge.source not in names for edge in graph.edges):
+        yield f"Nothing comes into the loop of {', '.join(sorted(names))}: it needs an input from outside."
+
+
+def _may_circle(operator: Operator) -> bool:
+    kind = operator.kind
+    return _can_head(operator) or (isinstance(kind, KeyedAggregate) and kind.window is None)
+
+
+def _can_head(operator: Operator) -> bool:
+    kind = kind_of(operator)
+    return kind is not None and kind.can_head_loop
+
+
+def _behind_problems(graph: JobGraph, loop: frozenset[str]) -> Iterator[str]:
+    """Event time does not go through a loop: nobody knows how old what circles is."""
+    for vertex in graph.vertices:
+        if vertex.id in loop or not loop & before(graph.edges, vertex.id):
+            continue
+        for operator in vertex.operators:
+            if _needs_event_time(operator):
+                yield (
+                    f"Operator '{operator.id}' needs event time and stands behind the loop of "
+                    f"{', '.join(sorted(loop))}, through which none comes: put it in front."
+                )
+
+
+def _needs_event_time(operator: Operator) -> bool:
+    kind = operator.kind
+    return isinstance(kind, IntervalJoin) or (isinstance(kind, KeyedAggregate) and kind.window is not None)
+
+
+def _name(edge: Edge) -> str:
+    return f"The edge {edge.source} -> {edge.target}"

@@ -1,0 +1,73 @@
+"""What can be wrong with side outputs: late records, and records that operators fail on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lockgate_proto.messages import (
+    Edge,
+    JobGraph,
+    OnError,
+    Operator,
+    Vertex,
+)
+from lockgate_proto.operators import is_sink, is_source, kind_of
+
+from lockgate_coordinator.graph.validate_event_time import window_of
+
+LATE = "late"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def side_output_problems(graph: JobGraph) -> Iterator[str]:
+    """Every problem of side outputs and of what leads there, as sentences. graph: normalized."""
+    for vertex in graph.vertices:
+        for operator in vertex.operators:
+            yield from _operator_problems(graph, vertex, operator)
+    vertices = {vertex.id: vertex for vertex in graph.vertices}
+    for edge in graph.edges:
+        if edge.side_output and edge.source in vertices:
+            yield from _edge_problems(edge, vertices[edge.source])
+
+
+def _operator_problems(graph: JobGraph, vertex: Vertex, operator: Operator) -> Iterator[str]:
+    name, spares = f"Operator '{operator.id}'", operator.on_error in (OnError.SKIP, OnError.DEAD_LETTER)
+    if operator.dead_letters and operator.on_error is not OnError.DEAD_LETTER:
+        yield f"{name} names dead letters '{operator.dead_letters}', but its on_error is not DEAD_LETTER: choose one."
+    if spares and (kind := kind_of(operator)) is not None and not kind.can_skip:
+        yield f"{name} cannot leave out single records: {_instead(operator)}."
+    if operator.on_error is not OnError.DEAD_LETTER:
+        return
+    if operator.dead_letters == LATE or not _NAME.fullmatch(operator.dead_letters):
+        yield (
+            f"{name} has on_error DEAD_LETTER and calls its dead letters '{operator.dead_letters}': 1 to 64 of A-Z a-z "
+            f"0-9 . _ - are needed, and not '{LATE}'."
+        )
+    elif not any(edge.source == vertex.id and edge.side_output == operator.dead_letters for edge in graph.edges):
+        yield (
+            f"{name} sends records to the dead letters '{operator.dead_letters}', which nothing reads: lead an edge "
+            f"with that side output from vertex '{vertex.id}' to a sink."
+        )
+
+
+def _instead(operator: Operator) -> str:
+    """What to do where on_error is not offered."""
+    if is_sink(operator):
+        return "a sink shows what a checkpoint holds, whole; sort out such records with a transform before it"
+    if is_source(operator):
+        return "of files, the source's option mode says what becomes of lines that are no records"
+    return "compute its keys and inputs with a transform before it, and give that one on_error"
+
+
+def _edge_problems(edge: Edge, source: Vertex) -> Iterator[str]:
+    name = f"The edge {edge.source} -> {edge.target}"
+    if edge.side_output == LATE:
+        if source.operators and window_of(source) is None:
+            yield f"{name} asks for late records, but vertex '{source.id}' does not begin with a windowed aggregate."
+        return
+    if all(operator.dead_letters != edge.side_output for operator in source.operators):
+        yield (
+            f"{name} asks for the side output '{edge.side_output}': there is only '{LATE}', and the dead letters that "
+            f"an operator of '{source.id}' names."
+        )

@@ -1,0 +1,263 @@
+"""One execution attempt under this leader: its subtasks, the splits of its sources, what has been committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from lockgate_proto.messages import (
+    AttemptId,
+    CancelAttempt,
+    CheckpointCommitted,
+    CheckpointMetadata,
+    FailureCause,
+    FailurePlace,
+    FirstRecord,
+    JobEvent,
+    JobEventKind,
+    JobGraph,
+    SplitsDiscovered,
+    SubtaskId,
+    SubtaskPhase,
+    SubtaskReport,
+)
+
+from lockgate_coordinator.graph.execution_graph import ExecutionGraph, Phase, SubtaskKey
+from lockgate_coordinator.graph.shape import committers, source_vertices
+from lockgate_coordinator.graph.slots import SlotOffer
+from lockgate_coordinator.job.deploy_size import check_size
+from lockgate_coordinator.job.effects import ControlBody, Emit, Send
+from lockgate_coordinator.job.events import (
+    Committed,
+    FirstRecordSeen,
+    Gone,
+    Reported,
+    SplitsFound,
+    TaskManagerLost,
+    Tick,
+)
+from lockgate_coordinator.job.in_flight import check_in_flight
+from lockgate_coordinator.job.redistribute import redistribute
+from lockgate_coordinator.job.splits import DISCOVERY_TIMEOUT_MS, Assign, SplitAssigner, SplitEffect
+
+_PHASES = {SubtaskPhase.SUBTASK_RUNNING: Phase.RUNNING, SubtaskPhase.SUBTASK_EXHAUSTED: Phase.EXHAUSTED}
+
+
+DEPLOY_TIMEOUT_MS = 300_000
+"""An attempt whose subtasks have not all started by then has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """The attempt is over. lost: the task manager that cannot be told, or empty. planned: a restart costs nothing.
+
+    subtask: the one that has ended, if it is that; error: in its own words; place: where it was.
+    """
+
+    cause: FailureCause
+    text: str
+    lost: str = ""
+    planned: bool = False
+    subtask: SubtaskKey | None = None
+    error: str = ""
+    place: FailurePlace | None = None
+
+
+AttemptEvent = Reported | TaskManagerLost | FirstRecordSeen | SplitsFound | Committed | Gone | Tick
+AttemptEffect = Send | Emit | AttemptFailed
+
+
+class Attempt:
+    """An attempt from the grant of its slots to its end. Never revived: a restart makes a new one."""
+
+    def __init__(self, graph: JobGraph, attempt: AttemptId, slots: Sequence[SlotOffer], token: int) -> None:
+        """graph: normalized. slots[i] takes subtask i of every vertex. token: for events."""
+        self.id = attempt
+        self.deployed_ms: int | None = None
+        self.running_ms: int | None = None
+        self.restored_id = 0  # the checkpoint that it starts from
+        self.execution = ExecutionGraph(graph, attempt, slots)
+        self.sinks = committers(graph)
+        self._graph = graph
+        self._token = token
+        self._first_record_seen = False
+        self._assigners: dict[str, SplitAssigner] = {}
+        self._committed: dict[SubtaskKey, int] = {}
+        self._commit_deadline_ms: int | None = None
+
+    def handle(self, event: AttemptEvent, now_ms: int) -> list[AttemptEffect]:
+        """Takes what its task managers say. What belongs to another attempt is ignored."""
+        match event:  # the frequent ones first
+            case Committed(committed):
+                self._on_committed(committed)
+                return []
+            case Tick():
+                return self._on_tick(now_ms)
+            case Reported(report):
+                return self._on_report(report, now_ms)
+            case FirstRecordSeen(first):
+                return self._on_first_record(first)
+            case SplitsFound(found):
+                return self._on_splits(found, now_ms)
+            case TaskManagerLost():
+                return self._on_lost(event)
+            case Gone(name, gone):
+                text = f"all subtasks on {name} have ended"
+                return [AttemptFailed(FailureCause.FAULT, text)] if gone.attempt == self.id else []
+            case _:
+                assert_never(event)
+
+    def deploy(self, metadata: CheckpointMetadata | None, checkpoint_directory: str, now_ms: int) -> list[Send]:
+        """Everything to send now that the attempt's record is written.
+
+        metadata: the snapshot to start from. Raises SourceStateUnreadable, InFlightMisfit, DeployTooLarge,
+        TooManyPartitions.
+        """
+        check_in_flight(self._graph, metadata)
+        restore = redistribute(self._graph, metadata)
+        for vertex in source_vertices(self._graph):
+            own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}
+            self._assigners[vertex.id] = SplitAssigner(vertex, self.id, own)
+        self.deployed_ms = now_ms
+        sends: list[Send] = []
+        self.restored_id = metadata.checkpoint_id if metadata is not None else 0
+        for name, body in self.execution.deployments(restore, self.restored_id, checkpoint_directory):
+            check_size(body)
+            sends.append(Send(name, body))
+        for assigner in self._assigners.values():
+            sends += self._split_sends(assigner, assigner.deployed(now_ms))
+        return sends
+
+    def next_wake_ms(self) -> int | None:
+        """When a Tick is wanted."""
+        times = [assigner.next_wake_ms() for assigner in self._assigners.values()]
+        times.append(self._commit_deadline_ms)
+        if self.deployed_ms is not None and self.running_ms is None:
+            times.append(self.deployed_ms + DEPLOY_TIMEOUT_MS)
+        return min((at for at in times if at is not None), default=None)
+
+    def await_commits(self, checkpoint_id: int, deadline_ms: int) -> bool:
+        """Has every subtask a deadline to make this checkpoint visible, from the first call on; True when all have."""
+        if self._commit_deadline_ms is None:
+            self._commit_deadline_ms = deadline_ms
+        return not self._not_committed(checkpoint_id)
+
+    def has_committed(self, key: SubtaskKey, checkpoint_id: int) -> bool:
+        """True when a subtask has made this checkpoint visible."""
+        return self._committed.get(key, 0) >= checkpoint_id
+
+    def took(self, snapshot: CheckpointMetadata) -> bool:
+        """True for a snapshot of this very attempt."""
+        return (snapshot.run_id, snapshot.attempt) == (self.id.run_id, self.id.attempt)
+
+    def not_shown(self, newest: CheckpointMetadata) -> tuple[SubtaskKey, ...]:
+        """Sinks that are not known to have shown the newest checkpoint: one of its own, or what it is restored from.
+
+        One that has started has shown what it was restored from.
+        """
+        if self.took(newest):
+            return tuple(key for key in self.sinks if not self.has_committed(key, newest.checkpoint_id))
+        return tuple(key for key in self.sinks if not self.execution.started(key))
+
+    def to_all(self, body: ControlBody, without: str = "") -> list[Send]:
+        """One message to every task manager of the attempt."""
+        return [Send(name, body) for name in self.execution.task_managers() if name != without]
+
+    def cancel(self, reason: str, lost: str) -> list[Send]:
+        """Cancels the attempt wherever it was deployed, but not on the task manager that is lost."""
+        if self.deployed_ms is None:
+            return []
+        return self.to_all(CancelAttempt(attempt=self.id, reason=reason), without=lost)
+
+    def owns(self, subtask: SubtaskId | None) -> bool:
+        """True when the id names a subtask of this attempt."""
+        return self.execution.owns(subtask)
+
+    def _on_report(self, report: SubtaskReport, now_ms: int) -> list[AttemptEffect]:
+        subtask = report.subtask
+        if subtask is None or not self.owns(subtask):
+            return []
+        phase = _PHASES.get(report.phase)
+        if phase is None:
+            return self._on_end(report, subtask)
+        if not self.execution.advance(subtask, phase, now_ms):
+            return []
+        assigner = self._assigners.get(subtask.vertex_id)
+        return [*self._split_sends(assigner, assigner.running(subtask.subtask))] if assigner is not None else []
+
+    def _on_end(self, report: SubtaskReport, subtask: SubtaskId) -> list[AttemptEffect]:
+        """A subtask has failed, or was stopped although nobody here has cancelled it."""
+        key = (subtask.vertex_id, subtask.subtask)
+        place = self.execution.task_manager_of(key)
+        name = f"{subtask.vertex_id}-{subtask.subtask} on {place}"
+        if report.phase is SubtaskPhase.SUBTASK_FAILED:
+            return [
+                AttemptFailed(
+                    report.cause, f"{name}: {report.error}", subtask=key, error=report.error, place=report.place
+                )
+            ]
+        if report.phase is SubtaskPhase.SUBTASK_CANCELED:
+            text = f"{name} was cancelled by its task manager. {report.error}".strip()
+            return [AttemptFailed(FailureCause.FAULT, text, subtask=key)]
+        return []
+
+    def _on_lost(self, event: TaskManagerLost) -> list[AttemptEffect]:
+        if event.task_manager_id not in self.execution.task_managers():
+            return []
+        name, kind = f"task manager {event.task_manager_id}", JobEventKind.TASK_MANAGER_LOST
+        text = f"{name} is lost: {event.reason}"
+        if event.planned:
+            kind, text = JobEventKind.TASK_MANAGER_LEFT, f"{name} has left: {event.reason}"
+        return [self._emit(kind, text), AttemptFailed(FailureCause.FAULT, text, event.task_manager_id, event.planned)]
+
+    def _on_first_record(self, first: FirstRecord) -> list[AttemptEffect]:
+        if self._first_record_seen or not self.owns(first.subtask):
+            return []
+        self._first_record_seen = True
+        return [self._emit(JobEventKind.FIRST_RECORD, "", first.unix_us)]
+
+    def _on_splits(self, found: SplitsDiscovered, now_ms: int) -> list[AttemptEffect]:
+        assigner = self._assigners.get(found.vertex_id)
+        if found.attempt != self.id or assigner is None:
+            return []
+        if found.error:
+            return [AttemptFailed(found.cause or FailureCause.USER_ERROR, f"source {found.vertex_id}: {found.error}")]
+        return [*self._split_sends(assigner, assigner.found(found, now_ms))]
+
+    def _on_committed(self, committed: CheckpointCommitted) -> None:
+        subtask = committed.subtask
+        if subtask is not None and self.owns(subtask):
+            key = (subtask.vertex_id, subtask.subtask)
+            self._committed[key] = max(self._committed.get(key, 0), committed.checkpoint_id)
+
+    def _on_tick(self, now_ms: int) -> list[AttemptEffect]:
+        starting = self.deployed_ms is not None and self.running_ms is None
+        if starting and now_ms >= (self.deployed_ms or 0) + DEPLOY_TIMEOUT_MS:
+            text = f"not started within {DEPLOY_TIMEOUT_MS} ms: {', '.join(self.execution.missing())}"
+            return [AttemptFailed(FailureCause.FAULT, text)]
+        if self._commit_deadline_ms is not None and now_ms >= self._commit_deadline_ms:
+            text = "the last checkpoint was not committed in time"
+            return [AttemptFailed(FailureCause.FAULT, text)]
+        effects: list[AttemptEffect] = []
+        for assigner in self._assigners.values():
+            if assigner.overdue(now_ms):
+                place = self.execution.task_manager_of((assigner.vertex_id, 0))
+                text = f"{place} has not listed the splits of {assigner.vertex_id} within {DISCOVERY_TIMEOUT_MS} ms"
+                return [AttemptFailed(FailureCause.FAULT, text)]
+            effects += self._split_sends(assigner, assigner.tick(now_ms))
+        return effects
+
+    def _not_committed(self, checkpoint_id: int) -> tuple[SubtaskKey, ...]:
+        return tuple(key for key in self.execution.subtasks if not self.has_committed(key, checkpoint_id))
+
+    def _emit(self, kind: JobEventKind, text: str, unix_us: int = 0) -> Emit:
+        number = self.id.attempt
+        return Emit(JobEvent(kind=kind, unix_us=unix_us, attempt=number, token=self._token, text=text))
+
+    def _split_sends(self, assigner: SplitAssigner, effects: list[SplitEffect]) -> list[Send]:
+        sends = []
+        for effect in effects:
+            index = effect.subtask if isinstance(effect, Assign) else 0
+            sends.append(Send(self.execution.task_manager_of((assigner.vertex_id, index)), effect.body))
+        return sends

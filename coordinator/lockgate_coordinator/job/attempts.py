@@ -1,0 +1,242 @@
+"""The attempts of one job: which comes next and where, the one that lives, and what the leaders before have left.
+
+none --request, begin--> current, not deployed --deploy--> current --tear_down--> none
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from lockgate_proto.messages import (
+    AttemptId,
+    AttemptRecord,
+    CancelAttempt,
+    CheckpointMetadata,
+    DrainSources,
+    FailureCause,
+    JobEvent,
+    JobEventKind,
+    JobGraph,
+    JobRecord,
+    OperatorStatus,
+    RecurringFailure,
+)
+
+from lockgate_coordinator.checkpoint.events import AttemptRunning
+from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
+from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptEvent, AttemptFailed
+from lockgate_coordinator.job.counters import AtWork, JobCounters
+from lockgate_coordinator.job.deploy_size import DeployTooLarge
+from lockgate_coordinator.job.effects import Emit, RequestSlots, Send
+from lockgate_coordinator.job.events import (
+    AttemptPersisted,
+    Committed,
+    CountersReported,
+    FirstRecordSeen,
+    Gone,
+    Report,
+    Reported,
+    Said,
+    SlotsMissing,
+    SlotsOffered,
+    SplitsFound,
+    StillRunning,
+    TaskManagerLost,
+    Tick,
+)
+from lockgate_coordinator.job.in_flight import InFlightMisfit
+from lockgate_coordinator.job.provenance import attempt_of, believed
+from lockgate_coordinator.job.redistribute import SourceStateUnreadable, counted
+from lockgate_coordinator.job.splits import TooManyPartitions
+from lockgate_coordinator.job.stragglers import MoveRejected, Relocation, Stragglers
+
+TaskManagerEvent = AttemptEvent | CountersReported | StillRunning
+
+
+class Attempts:
+    """Of one job under one leader."""
+
+    def __init__(self, record: JobRecord, graph: JobGraph, token: int) -> None:
+        """graph: normalized."""
+        self.graph = graph  # of the next one
+        self.token = token
+        self.current: Attempt | None = None
+        self.number = 0  # of the newest, 0 before the first
+        self.restarts = 0
+        self.is_counted = True  # the next one, as a restart
+        self.places: tuple[str, ...] = ()  # task manager of slot i in the newest
+        self.shown_id = 0  # the newest checkpoint that every sink of an attempt before is known to have shown
+        self.counters = JobCounters(graph)
+        self.stragglers = Stragglers(graph.straggler_replacement)
+        self.is_ending = False  # the job ends: none follows, and how the current one fails does not matter
+        self._record = record
+        self._request = 0
+        self._at_work = AtWork()
+        self._stale = AttemptId(record.job_key, record.run_id, 0)  # the last one of the leaders before
+        self._stale_places: set[str] = set()  # where it may still run
+
+    def recovered(self, last: AttemptRecord, now_ms: int) -> None:
+        """The last attempt under the leaders before."""
+        self.number, self.restarts, self.places = last.attempt, last.restarts, last.task_manager_ids
+        self._stale = AttemptId(self._record.job_key, self._record.run_id, last.attempt)
+        self._stale_places = set(last.task_manager_ids) - {""}
+        self.stragglers.recovered(last.moves, now_ms)
+
+    def record(self, failures: tuple[RecurringFailure, ...]) -> AttemptRecord:
+        """The newest one's, as it is stored."""
+        return AttemptRecord(self.number, self.places, self.token, self.restarts, self.stragglers.moves, failures)
+
+    def event(self, kind: JobEventKind, text: str, checkpoint_id: int = 0) -> Emit:
+        """Something happens to the job in the newest one."""
+        return Emit(JobEvent(kind, attempt=self.number, checkpoint_id=checkpoint_id, token=self.token, text=text))
+
+    # the next one
+
+    def request(self, now_ms: int, grace_ms: int = 0) -> RequestSlots:
+        """Requests slots for it; answers to earlier requests are stale from now on."""
+        self._request += 1
+        avoided = self.stragglers.avoided(now_ms)
+        return RequestSlots(self._request, slots_needed(self.graph), self.places, grace_ms, avoided)
+
+    def awaits(self, answer: SlotsOffered | SlotsMissing) -> bool:
+        """True for an answer to the newest request."""
+        return answer.request == self._request
+
+    def begin(self, offer: SlotsOffered) -> bool:
+        """Its slots are granted. False when the offer is stale, or too small."""
+        if not self.awaits(offer) or len(offer.slots) < slots_needed(self.graph):
+            return False
+        if self.number and self.is_counted:
+            self.restarts += 1
+        self.is_counted = True
+        self.number += 1
+        self.places = tuple(slot.task_manager_id for slot in offer.slots)
+        attempt = AttemptId(self._record.job_key, self._record.run_id, self.number)
+        self.current = Attempt(self.graph, attempt, offer.slots, self.token)
+        self._at_work.clear()
+        return True
+
+    # the one that lives
+
+    def awaits_record(self, event: AttemptPersisted) -> bool:
+        """Its record is written, and it is not deployed yet."""
+        attempt = self.current
+        return attempt is not None and attempt.deployed_ms is None and event.attempt == attempt.id.attempt
+
+    def deploy(self, metadata: CheckpointMetadata | None, directory: str, now_ms: int) -> list[Send | AttemptFailed]:
+        """Starts it from this snapshot; an attempt of an earlier leader is cancelled where no Deploy replaces it."""
+        assert self.current is not None
+        try:
+            sends = self.current.deploy(metadata, directory, now_ms)
+        except (SourceStateUnreadable, InFlightMisfit, DeployTooLarge, TooManyPartitions) as error:  # snapshots stay
+            return [AttemptFailed(FailureCause.STATE_UNREADABLE, str(error))]
+        self.count_from(metadata)
+        replaced_on = self.current.execution.task_managers()
+        return [*self.cancel_stale("replaced by a new attempt", replaced_on), *sends]
+
+    def running(self, stopped_with: int, now_ms: int) -> AttemptRunning:
+        """Every subtask runs. stopped_with: see AttemptRunning."""
+        assert self.current is not None
+        self.current.running_ms, execution = now_ms, self.current.execution
+        self.stragglers.running(execution.places(), now_ms)
+        return AttemptRunning(self.current.id, execution.subtasks, vertex_shapes(self.graph), stopped_with)
+
+    def count_from(self, metadata: CheckpointMetadata | None) -> None:
+        """Records are counted from what this snapshot holds; what was counted beyond it is undone."""
+        self.counters.restore(counted(self.graph, metadata).values())
+
+    def handle(self, event: TaskManagerEvent, now_ms: int) -> list[AttemptEffect | Relocation]:
+        """What task managers report. A Relocation is to be carried out if nothing else goes on."""
+        match event:  # the frequent ones first
+            case CountersReported():
+                return self._heartbeat(event, now_ms)
+            case Committed() | Reported() | FirstRecordSeen() | SplitsFound() | Gone() | Tick():
+                pass
+            case TaskManagerLost(name):  # another process under the same id is another place
+                self.places = tuple("" if place == name else place for place in self.places)
+                self.stragglers.lost(name)
+            case StillRunning():
+                return [*self._still_running(event)]
+            case _:
+                assert_never(event)
+        return [*self.current.handle(event, now_ms)] if self.current is not None and not self.is_ending else []
+
+    def believed(self, said: Said) -> Report | None:
+        """What counts of it: what comes from where it happens; of an attempt that was torn down, only its end."""
+        if self.current is None:
+            return said.report if isinstance(said.report, Gone) else None
+        return believed(said.report, said.task_manager_id, self.current.execution)
+
+    def is_current(self, said: Said) -> bool:
+        """It names the attempt that lives."""
+        return self.current is not None and attempt_of(said.report) == self.current.id
+
+    def _heartbeat(self, event: CountersReported, now_ms: int) -> list[AttemptEffect | Relocation]:
+        """What its subtasks have done, and whether one of them should run elsewhere."""
+        attempt = self.current
+        if attempt is None:
+            return []
+        self.counters.update(event.counters, attempt.owns)
+        self._at_work.update(event.counters, attempt.owns)
+        effects: list[AttemptEffect | Relocation] = [
+            self.event(JobEventKind.RECORDS_AHEAD, _ahead(operator)) for operator in self.counters.newly_ahead()
+        ]
+        if attempt.running_ms is None or attempt.execution.all_exhausted or self.is_ending:
+            return effects
+        for reported in event.counters:
+            if reported.subtask is not None and reported.effort is not None and attempt.owns(reported.subtask):
+                key = (reported.subtask.vertex_id, reported.subtask.subtask)
+                self.stragglers.reported(key, reported.effort, now_ms)
+        found = self.stragglers.look(event.spares, now_ms)
+        if isinstance(found, MoveRejected):
+            effects.append(self.event(JobEventKind.SUBTASK_STAYS, found.text))
+        elif found is not None:
+            effects.append(found)
+        return effects
+
+    def busy(self) -> str:
+        """Which calls of operators had not returned when last heard of, as a sentence; "" for none."""
+        return self._at_work.sentence(self.current.execution.task_manager_of) if self.current is not None else ""
+
+    def tear_down(self, reason: str, lost: str, newest: CheckpointMetadata | None) -> list[Send]:
+        """Ends it everywhere but on the task manager that is lost: nothing that it says counts any more.
+
+        newest: the snapshot that the next one would start from.
+        """
+        attempt, self.current = self.current, None
+        if attempt is None:
+            return []
+        if newest is not None and not attempt.not_shown(newest):
+            self.shown_id = newest.checkpoint_id
+        return attempt.cancel(reason, lost)
+
+    def drain_sources(self) -> list[Send]:
+        """Its sources are to stop reading."""
+        assert self.current is not None
+        names = self.current.execution.source_task_managers()
+        return [Send(name, DrainSources(self.current.id)) for name in names]
+
+    # those that are over
+
+    def _still_running(self, event: StillRunning) -> list[Send]:
+        """Cancels what a task manager still runs, unless that is the current one or the next Deploy deals with it."""
+        attempt, name = self.current, event.task_manager_id
+        if attempt is not None and event.attempt == attempt.id:
+            return []
+        is_used = attempt is not None and name in attempt.execution.task_managers()
+        is_stale = event.attempt == self._stale and name in self._stale_places
+        if not self.is_ending and (is_used or is_stale):
+            return []
+        return [Send(name, CancelAttempt(attempt=event.attempt, reason="this attempt is over"))]
+
+    def cancel_stale(self, reason: str, replaced_on: tuple[str, ...] = ()) -> list[Send]:
+        """Cancels the attempt of the leaders before wherever no Deploy replaces it. Once."""
+        places, self._stale_places = self._stale_places - set(replaced_on), set()
+        return [Send(name, CancelAttempt(attempt=self._stale, reason=reason)) for name in sorted(places)]
+
+
+def _ahead(operator: OperatorStatus) -> str:
+    return (
+        f"the first {operator.records_ahead} records of '{operator.name}' lie further ahead of the clock than "
+        f"max_ahead allows: they are processed, but do not move event time"
+    )

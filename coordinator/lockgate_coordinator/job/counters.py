@@ -1,0 +1,111 @@
+"""What heartbeats say: records in and out of every operator, and which calls of operators do not return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
+
+from lockgate_proto.messages import JobGraph, OperatorCounters, OperatorStatus, SubtaskCounters, SubtaskId, SubtaskState
+
+from lockgate_coordinator.graph.execution_graph import SubtaskKey
+
+_COUNTS = tuple(field.name for field in fields(OperatorCounters) if field.name != "operator_id")
+
+
+def summed(operator_id: str, parts: Iterable[OperatorCounters]) -> OperatorCounters:
+    """What several subtasks have counted for one operator, together."""
+    found = tuple(parts)
+    return OperatorCounters(operator_id, **{name: sum(getattr(part, name) for part in found) for name in _COUNTS})
+
+
+def shown(counters: OperatorCounters, name: str = "", vertex_id: str = "") -> OperatorStatus:
+    """As clients see them. name: of the operator."""
+    counts = {count: getattr(counters, count) for count in _COUNTS}
+    return OperatorStatus(operator_id=counters.operator_id, name=name, vertex_id=vertex_id, **counts)
+
+
+class JobCounters:
+    """The newest counters of each subtask. They are totals since the job's first start, restored with the state."""
+
+    def __init__(self, graph: JobGraph) -> None:
+        """graph: normalized."""
+        self._graph = graph
+        self._latest: dict[tuple[str, int], tuple[OperatorCounters, ...]] = {}
+        self._ahead: set[str] = set()  # operators with records too far ahead of the clock
+        self._ahead_told: set[str] = set()  # those of them of which that was said, or is known from a snapshot
+
+    def restore(self, states: Iterable[SubtaskState]) -> None:
+        """An attempt starts from these states: what was counted beyond them is undone."""
+        self._latest = {(state.vertex_id, state.subtask): state.counters for state in states}
+        self._ahead_told |= {
+            item.operator_id for state in self._latest.values() for item in state if item.records_ahead
+        }
+
+    def update(self, counters: Iterable[SubtaskCounters], owns: Callable[[SubtaskId | None], bool]) -> None:
+        """Newer totals out of a heartbeat; taken from subtasks of the current attempt (`owns`) only."""
+        for counter in counters:
+            if counter.subtask is not None and owns(counter.subtask):
+                self._latest[(counter.subtask.vertex_id, counter.subtask.subtask)] = counter.counters
+                self._ahead.update(counters.operator_id for counters in counter.counters if counters.records_ahead)
+
+    def newly_ahead(self) -> tuple[OperatorStatus, ...]:
+        """Operators that have met records too far ahead of the clock, each once."""
+        new = self._ahead - self._ahead_told
+        self._ahead_told |= new
+        return tuple(view for view in self.views() if view.operator_id in new) if new else ()
+
+    def totals(self) -> tuple[OperatorCounters, ...]:
+        """One entry per operator, in graph order."""
+        by_operator: dict[str, list[OperatorCounters]] = {}
+        for counters in self._latest.values():
+            for counter in counters:
+                by_operator.setdefault(counter.operator_id, []).append(counter)
+        return tuple(
+            summed(operator.id, by_operator.get(operator.id, ()))
+            for vertex in self._graph.vertices
+            for operator in vertex.operators
+        )
+
+    def views(self) -> tuple[OperatorStatus, ...]:
+        """For JobStatus, in graph order."""
+        names = {
+            operator.id: (operator.name, vertex.id) for vertex in self._graph.vertices for operator in vertex.operators
+        }
+        return tuple(shown(total, *names[total.operator_id]) for total in self.totals())
+
+
+_SHOWN = 3
+
+
+class AtWork:
+    """Of one attempt, as heartbeats have told it last."""
+
+    def __init__(self) -> None:
+        self._told: dict[SubtaskKey, tuple[str, int]] = {}
+
+    def update(self, counters: Iterable[SubtaskCounters], owns: Callable[[SubtaskId | None], bool]) -> None:
+        """Out of a heartbeat; of subtasks of the current attempt (`owns`) only."""
+        for counter in counters:
+            if counter.subtask is None or not owns(counter.subtask):
+                continue
+            key = (counter.subtask.vertex_id, counter.subtask.subtask)
+            if counter.at_work:
+                self._told[key] = (counter.at_work, counter.at_work_ms)
+            else:
+                self._told.pop(key, None)
+
+    def clear(self) -> None:
+        """A new attempt begins."""
+        self._told.clear()
+
+    def sentence(self, place_of: Callable[[SubtaskKey], str], on: Collection[str] | None = None) -> str:
+        """The running calls, where and for how long; "" for none. on: only on these task managers."""
+        found = [
+            f"{what} of {key[0]}-{key[1]} on {place_of(key)} (for {since_ms // 1000} s)"
+            for key, (what, since_ms) in sorted(self._told.items())
+            if on is None or place_of(key) in on
+        ]
+        if not found:
+            return ""
+        rest = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        return f"Still running at the last report: {', '.join(found[:_SHOWN])}{rest}."

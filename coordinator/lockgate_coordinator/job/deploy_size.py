@@ -1,0 +1,100 @@
+"""Whether a job can be deployed: each task manager's Deploy has to fit into one message.
+
+One that does not would break the control stream again and again. So it is asked before a job is started from a
+snapshot, at another parallelism, in other places or under another key, when everything can still stay as it is. At
+another parallelism a subtask gets the whole inline state of every subtask that had one of its key groups, so the same
+snapshot may need larger messages than before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+
+from lockgate_proto.codec import encode
+from lockgate_proto.messages import AttemptId, CheckpointMetadata, Deploy, JobGraph
+from lockgate_proto.rpc import MAX_MESSAGE_BYTES
+
+from lockgate_coordinator.checkpoint.handles import all_handles
+from lockgate_coordinator.graph.execution_graph import ExecutionGraph
+from lockgate_coordinator.graph.shape import slots_needed
+from lockgate_coordinator.graph.slots import SlotOffer, SlotPool, SlotsGranted, SlotsRequested, TaskManagerAdded
+from lockgate_coordinator.job.redistribute import SourceStateUnreadable, redistribute
+
+ENVELOPE_BYTES = 1024
+"""More than what a CoordinatorMessage adds to its body."""
+
+
+class DeployTooLarge(Exception):
+    """The Deploy for one task manager cannot be sent; str() is for the job's author."""
+
+
+def check_size(deploy: Deploy, limit: int = MAX_MESSAGE_BYTES) -> None:
+    """Raises DeployTooLarge for more than `limit` bytes. Encodes only what may be near that: failover waits for it."""
+    inline = sum(len(handle.inline) for handle in all_handles(deploy.restore))
+    if 8 * inline + 1024 * (len(deploy.placements) + len(deploy.restore)) < limit and _small_graph(deploy, limit):
+        return
+    size = len(encode(deploy)) + ENVELOPE_BYTES
+    if size > limit:
+        raise DeployTooLarge(
+            f"The deployment message of one task manager for this job is {_mb(size)}, and {_mb(limit)} fit into a "
+            f"message: the snapshot's inline state is {_mb(inline)} of it. It takes more task managers, a snapshot of "
+            f"the filesystem state backend, or smaller Python functions and connectors. The snapshots stay."
+        )
+
+
+def _small_graph(deploy: Deploy, limit: int) -> bool:
+    """Pickled functions and connectors are all that can make a graph large."""
+    operators = [
+        operator
+        for vertex in (deploy.graph.vertices if deploy.graph is not None else ())
+        for operator in vertex.operators
+    ]
+    pickled = sum(_pickled_bytes(operator.kind) for operator in operators)
+    return 8 * pickled + 4096 * len(operators) < limit
+
+
+def _pickled_bytes(kind: object) -> int:
+    """All bytes fields of an operator, so that a kind that is added later counts too."""
+    values = (getattr(kind, field.name) for field in fields(kind)) if is_dataclass(kind) else ()
+    return sum(len(value) for value in values if isinstance(value, bytes))
+
+
+def _mb(size: int) -> str:
+    return f"{size / 2**20:.1f} MB"
+
+
+def deploy_problem(graph: JobGraph, metadata: CheckpointMetadata | None, places: Sequence[str]) -> str:
+    """Why `graph` cannot be started from the snapshot, a sentence; empty when it can.
+
+    graph: normalized. places: task manager of slot i as it is now. New slots are assumed to be where most are; their
+    place is known only once they are granted.
+    """
+    if metadata is None:
+        return ""
+    most = Counter(name for name in places if name).most_common(1)
+    names = [name or (most[0][0] if most else "") for name in places]
+    names += [most[0][0] if most else ""] * slots_needed(graph)
+    slots = [SlotOffer(name, "") for name in names[: slots_needed(graph)]]
+    try:
+        restore = redistribute(graph, metadata)
+        for _, deploy in ExecutionGraph(graph, AttemptId(), slots).deployments(restore, metadata.checkpoint_id, ""):
+            check_size(deploy)
+    except (DeployTooLarge, SourceStateUnreadable) as error:
+        return str(error)
+    return ""
+
+
+def start_problem(graph: JobGraph, metadata: CheckpointMetadata, task_manager_slots: Sequence[int]) -> str:
+    """Why `graph` cannot be started from the snapshot on task managers of which all slots are free; else empty.
+
+    graph: normalized. task_manager_slots: of every registered one. Nothing can be said when they are too few.
+    """
+    pool = SlotPool()
+    for number, slots in enumerate(task_manager_slots):
+        pool.handle(TaskManagerAdded(str(number), "", slots), 0)
+    for answer in pool.handle(SlotsRequested("", 1, slots_needed(graph)), 0):
+        if isinstance(answer, SlotsGranted):
+            return deploy_problem(graph, metadata, [slot.task_manager_id for slot in answer.slots])
+    return ""

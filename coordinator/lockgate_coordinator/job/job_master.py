@@ -1,0 +1,496 @@
+"""One job under one leader: from the grant to the job's end or the leader's.
+
+Dispatches events to the parts of a job, and carries out what they answer. Each has state of its own:
+restore.py (what the leader found), attempts.py (which runs, which comes next, and where), restart.py (what follows a
+failure), checkpoint/coordinator.py, orders.py (what clients order), record_writer.py and ending.py (how the job ends).
+The states of the job and their drawing are in job_state.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from lockgate_proto import messages as m
+
+from lockgate_coordinator.checkpoint import events as ce
+from lockgate_coordinator.checkpoint.content import CheckpointSetting
+from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
+from lockgate_coordinator.checkpoint.effects import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointEffect,
+    CheckpointTriggered,
+    TooManyFailures,
+)
+from lockgate_coordinator.checkpoint.final import FinalCheckpoint, Purpose
+from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
+from lockgate_coordinator.job import effects, events
+from lockgate_coordinator.job.announce import announce
+from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptFailed
+from lockgate_coordinator.job.attempts import Attempts, TaskManagerEvent
+from lockgate_coordinator.job.deploy_size import deploy_problem
+from lockgate_coordinator.job.ending import Ending, TearDown, WriteResult
+from lockgate_coordinator.job.job_state import Outcome
+from lockgate_coordinator.job.life import JobLife
+from lockgate_coordinator.job.orders import (
+    OWN_SNAPSHOT,
+    Drain,
+    JobSnapshot,
+    OrderEffect,
+    Orders,
+    Request,
+    Restart,
+    refused,
+)
+from lockgate_coordinator.job.record_writer import RecordWriter
+from lockgate_coordinator.job.restart import GiveUp, Restarts
+from lockgate_coordinator.job.restore import recovery_problem, taken_over
+from lockgate_coordinator.job.stragglers import Relocation
+from lockgate_coordinator.job.view import job_status
+
+RECOVERY_GRACE_MS = 500
+"""A new leader waits so long for the task managers of the last attempt to register."""
+
+Wanted = AttemptEffect | Relocation | OrderEffect | CheckpointEffect | TearDown | WriteResult
+"""What the parts of a job want, of the JobMaster itself or of the runtime."""
+
+
+class JobMaster:
+    """One job under one leader; made after a grant, dropped with it or after the effect CleanUp.
+
+    The first event is Recovered or RecoveryFailed. Pure: no I/O, clock, thread.
+    """
+
+    def __init__(
+        self, record: m.JobRecord, graph: m.JobGraph, *, token: int, checkpoint_directory: str, unix_offset_ms: int = 0
+    ) -> None:
+        """record: as stored under /jobs/<key>/graph. graph: decoded from it; normalized here.
+
+        token: of the grant. checkpoint_directory: URI `<storage>/<cluster>/<job_key>/<run_id>`.
+        unix_offset_ms: wall clock minus monotonic clock, for display fields only.
+        """
+        graph = normalize(graph)
+        self._record = record
+        options, shapes = graph.checkpoints or m.CheckpointOptions(), vertex_shapes(graph)
+        key, run_id = record.job_key, record.run_id
+        self._setting = CheckpointSetting(key, run_id, token, checkpoint_directory, options, shapes, unix_offset_ms)
+        self._life = JobLife(record.job_key, token)
+        self._restarts = Restarts((graph.restart and graph.restart.strategy) or m.NoRestart())
+        self._writer = RecordWriter(record.job_key)
+        self._orders = Orders(record.job_key, graph)
+        self._attempts = Attempts(record, graph, token)
+        self._snapshots: CheckpointCoordinator | None = None  # None until the records are read
+        self._ending: Ending | None = None
+        self._restart_at_ms = 0
+        self._wake_ms: int | None = None
+        self._cancel_wanted = record.cancel_requested
+        self._out: list[effects.Effect] = []
+
+    def handle(self, event: events.Event, now_ms: int) -> list[effects.Effect]:
+        """The one entrance. now_ms: monotonic. Raises IllegalTransition on a fault of this code only."""
+        self._out = []
+        if self._life.has_ended:
+            if isinstance(event, Request):
+                self._refuse(event, "The job has ended.")
+            return self._out
+        self._on(event, now_ms)
+        self._proceed(now_ms)
+        wake_ms = self._next_wake_ms() if not self._life.has_ended else None
+        if wake_ms is not None and (wake_ms != self._wake_ms or isinstance(event, events.Tick)):
+            self._out.append(effects.WakeAt(wake_ms))
+        self._wake_ms = wake_ms
+        return self._out
+
+    def _on(self, event: events.Event, now_ms: int) -> None:  # noqa: C901  one case a kind
+        """Gives an event to the part that it is for."""
+        match event:  # the frequent ones first
+            case events.Said():
+                self._on_said(event, now_ms)
+            case events.Acknowledged() | events.Declined():
+                self._to_snapshots(event, now_ms)
+            case events.CountersReported() | events.Committed() | events.Reported() | events.FirstRecordSeen():
+                self._on_report(event, now_ms)
+            case events.Tick():
+                self._to_snapshots(event, now_ms)
+                self._on_report(event, now_ms)
+            case events.CheckpointIdPersisted() | events.CheckpointIdPersistFailed() | events.DisposalBegun():
+                self._to_snapshots(event, now_ms)
+            case events.CheckpointPersisted() | events.CheckpointPersistFailed() | events.SavepointDisposed():
+                self._to_snapshots(event, now_ms)
+            case events.SplitsFound() | events.Gone() | events.TaskManagerLost() | events.StillRunning():
+                self._on_report(event, now_ms)
+            case events.SlotsOffered():
+                self._on_slots(event, now_ms)
+            case events.SlotsMissing():
+                self._on_slots_missing(event, now_ms)
+            case events.AttemptPersisted():
+                self._on_attempt_persisted(event, now_ms)
+            case events.OrdersPersisted(orders):
+                self._carry_out(self._orders.written(orders, self._attempts.number, now_ms), now_ms)
+            case events.ResultPersisted():
+                self._on_result_persisted(now_ms)
+            case events.PersistFailed():
+                self._on_persist_failed(event, now_ms)
+            case events.SavepointRequested() | events.RescaleRequested() | events.StopRequested():
+                self._on_request(event, now_ms)
+            case events.CancelRequested():
+                self._cancel_wanted = True
+                if self._snapshots is not None and self._ending is None:
+                    self._cancel(now_ms)
+            case events.Suspended() | events.Resumed():
+                self._on_suspended(event, now_ms)
+            case events.Recovered():
+                self._on_recovered(event, now_ms)
+            case events.RecoveryFailed():
+                self._on_recovery_failed(event, now_ms)
+            case _:
+                assert_never(event)
+
+    def _carry_out(self, wanted: Iterable[Wanted], now_ms: int) -> None:
+        for effect in wanted:
+            match effect:
+                case CheckpointTriggered() | CheckpointCompleted() | CheckpointAborted():
+                    self._out += announce(effect, self._attempts.current, self._setting.token)
+                case AttemptFailed():
+                    self._fail(effect, now_ms)
+                case TooManyFailures(reason):
+                    text = f"{reason}. {self._attempts.busy()}".removesuffix(". ")
+                    self._fail(AttemptFailed(m.FailureCause.FAULT, text), now_ms)
+                case Relocation():
+                    self._relocate(effect, now_ms)
+                case Restart():
+                    self._reshape(now_ms)
+                case Drain():
+                    self._out += self._attempts.drain_sources()
+                    self._to_snapshots(ce.Draining(), now_ms)
+                case events.SavepointRequested() | ce.LastOneDropped():
+                    self._to_snapshots(effect, now_ms)
+                case effects.AnswerSavepoint(request_id) if request_id == OWN_SNAPSHOT and self._snapshots is not None:
+                    now, lives = self._now(self._snapshots, now_ms), self._attempts.current is not None
+                    self._carry_out(self._orders.snapshot_answered(effect, lives, now, now_ms), now_ms)
+                case TearDown(reason, lost):
+                    self._tear_down(reason, now_ms, lost)
+                case WriteResult():
+                    self._write_result(now_ms)
+                case _:  # the rest is for the runtime; a type checker sees that it is
+                    self._out.append(effect)
+
+    # what the runtime may look at
+
+    def status(self) -> m.JobStatus:
+        """What clients see; `leader_address` is left to the runtime."""
+        parts = (self._attempts, self._snapshots, self._restarts, self._ending)
+        return job_status(self._record, self._setting, self._life, *parts, self._writer.trouble)
+
+    def checkpoints(self) -> tuple[m.CompletedCheckpoint, ...] | None:
+        """Completed checkpoints and savepoints, newest first, `metadata` empty; None while they cannot be read."""
+        return self._snapshots.completed.all() if self._snapshots is not None else None
+
+    def preparation(self) -> m.PrepareJob | None:
+        """What task managers with free slots (their number is to be filled in) may prepare for; None unless it runs."""
+        attempt = self._attempts.current if self._life.state is m.JobState.RUNNING else None
+        return m.PrepareJob(attempt.id, self._attempts.graph) if attempt is not None else None
+
+    @property
+    def wants_spares(self) -> bool:
+        """Whether heartbeats have to report free slots."""
+        return self._attempts.stragglers.is_wanted
+
+    @property
+    def is_ending(self) -> bool:
+        """Its end is decided, and so may be the snapshots that outlive it."""
+        return self._ending is not None
+
+    # recovery
+
+    def _on_recovered(self, event: events.Recovered, now_ms: int) -> None:
+        if self._snapshots is not None:
+            return
+        completed = self._take_over(event, now_ms).completed
+        self._restarts.storage.over()
+        if event.attempt is not None:
+            restored_id = completed.restore_point.checkpoint_id if completed.restore_point is not None else 0
+            text = f"goes on from checkpoint {restored_id}" if restored_id else "starts from the beginning"
+            self._emit(m.JobEventKind.JOB_RECOVERED, text, restored_id)
+        if self._cancel_wanted:
+            self._cancel(now_ms)
+        elif problem := recovery_problem(self._record, self._attempts.graph, completed):
+            self._end(Ending(Outcome.FAILED, problem, keep_all=True), now_ms)
+        else:
+            self._attempts.count_from(completed.restore_point)
+            self._request_slots(now_ms, RECOVERY_GRACE_MS)
+
+    def _on_recovery_failed(self, event: events.RecoveryFailed, now_ms: int) -> None:
+        if self._snapshots is not None:
+            return
+        self._life.error = event.reason
+        if self._cancel_wanted:
+            self._take_over(event, now_ms)
+            self._cancel(now_ms, keep_all=True)
+        elif not event.retryable:
+            self._take_over(event, now_ms)
+            self._end(Ending(Outcome.FAILED, event.reason, keep_all=True), now_ms)
+        else:
+            pause_ms = self._restarts.storage.not_read(event.reason, now_ms)
+            self._life.message = f"the snapshot cannot be read, next try after {pause_ms} ms: {event.reason}"
+
+    def _take_over(self, event: events.Recovered | events.RecoveryFailed, now_ms: int) -> CheckpointCoordinator:
+        if event.attempt is not None:
+            self._attempts.recovered(event.attempt, now_ms)
+            self._restarts.recovered(event.attempt.failures)
+        if isinstance(event, events.Recovered):
+            self._attempts.graph = self._orders.recovered(event.orders, now_ms)
+        self._snapshots = taken_over(self._setting, event)
+        if self._life.is_suspended:
+            self._to_snapshots(events.Suspended(), now_ms)
+        return self._snapshots
+
+    # slots and deployment
+
+    def _request_slots(self, now_ms: int, grace_ms: int = 0) -> None:
+        request = self._attempts.request(now_ms, grace_ms)
+        self._life.message = f"needs {request.count} slots"
+        self._out.append(request)
+
+    def _on_slots_missing(self, event: events.SlotsMissing, now_ms: int) -> None:
+        if self._life.state is m.JobState.WAITING_FOR_SLOTS and self._attempts.awaits(event):
+            needed = slots_needed(self._attempts.graph)
+            self._life.message = f"needs {needed} slots, {event.free_slots} free in {event.task_managers} task managers"
+            self._life.note(self._life.message, now_ms)
+
+    def _on_slots(self, event: events.SlotsOffered, now_ms: int) -> None:
+        is_waiting = self._life.state is m.JobState.WAITING_FOR_SLOTS and self._ending is None
+        if is_waiting and self._attempts.begin(event):
+            self._move(m.JobState.DEPLOYING, now_ms)
+            self._life.message = "its attempt record is being written"
+            record = self._attempts.record(self._restarts.stored())
+            self._writer.want(effects.PersistAttempt(record), now_ms)
+
+    def _on_attempt_persisted(self, event: events.AttemptPersisted, now_ms: int) -> None:
+        if self._snapshots is not None and self._attempts.awaits_record(event):
+            self._writer.drop(now_ms)
+            restored = self._snapshots.completed.restore_point
+            self._carry_out(self._attempts.deploy(restored, self._setting.directory, now_ms), now_ms)
+
+    def _on_persist_failed(self, event: events.PersistFailed, now_ms: int) -> None:
+        if event.attempt in (0, self._attempts.number):
+            for writer in (self._writer, self._orders.writer):
+                writer.failed(event, now_ms)
+
+    # what task managers report
+
+    def _on_said(self, event: events.Said, now_ms: int) -> None:
+        """Only what comes from where it happens counts; of an attempt that was torn down, only its end."""
+        counts = self._attempts.believed(event)
+        if counts is not None:
+            self._on(counts, now_ms)
+        elif self._attempts.is_current(event):
+            name, kind = event.task_manager_id, type(event.report).__name__
+            self._life.note(f"{name} sent a {kind} of others: ignored", now_ms)
+
+    def _on_report(self, event: TaskManagerEvent, now_ms: int) -> None:
+        if self._ending is not None:
+            self._out += self._ending.handle(event, now_ms)
+        if self._snapshots is not None:  # else nothing is decided yet
+            self._carry_out(self._attempts.handle(event, now_ms), now_ms)
+
+    def _relocate(self, relocation: Relocation, now_ms: int) -> None:
+        """Restarts the job with some of its slots elsewhere, which is no failure; not while anything else goes on."""
+        snapshots, stragglers = self._snapshots, self._attempts.stragglers
+        if snapshots is None or self._ending is not None or self._life.is_suspended:
+            return
+        now = self._now(snapshots, now_ms)
+        is_busy = snapshots.settling or snapshots.has_request or not self._orders.is_idle
+        if is_busy or not stragglers.may_read_again(now.age_ms):
+            return
+        if problem := deploy_problem(self._attempts.graph, now.restore, relocation.places):
+            self._emit(m.JobEventKind.SUBTASK_STAYS, stragglers.impossible(relocation, problem).text)
+            return
+        stragglers.moved(relocation, now_ms)
+        self._emit(m.JobEventKind.SUBTASK_MOVED, relocation.text)
+        self._restart(relocation.text, now_ms, is_counted=False)
+        self._attempts.places = relocation.places
+
+    # clients and ZooKeeper
+
+    def _cancel(self, now_ms: int, *, keep_all: bool = False) -> None:
+        self._move(m.JobState.CANCELING, now_ms)
+        self._end(Ending(Outcome.CANCELED, keep_all=keep_all), now_ms)
+
+    def _on_request(self, event: Request, now_ms: int) -> None:
+        if self._snapshots is None or self._ending is not None:
+            is_savepoint = isinstance(event, events.SavepointRequested)
+            what = "A savepoint needs a running job" if is_savepoint else "The job is not ready for that"
+            self._refuse(event, f"{what}; ask again once it runs.")
+        elif isinstance(event, events.SavepointRequested):
+            self._to_snapshots(event, now_ms)
+        else:
+            self._carry_out(self._orders.requested(event, self._now(self._snapshots, now_ms), now_ms), now_ms)
+
+    def _refuse(self, event: Request, error: str) -> None:
+        """Of a job that does nothing more for clients. A savepoint that there is for the request is an answer, too."""
+        known = self._snapshots.completed.answer_to(event.request_id) if self._snapshots is not None else None
+        self._out.append(refused(event, error, known))
+
+    def _on_suspended(self, event: events.Suspended | events.Resumed, now_ms: int) -> None:
+        self._life.is_suspended = isinstance(event, events.Suspended)
+        for writer in (self._writer, self._orders.writer):
+            writer.suspend(self._life.is_suspended, now_ms)
+        self._to_snapshots(event, now_ms)
+
+    def _now(self, snapshots: CheckpointCoordinator, now_ms: int) -> JobSnapshot:
+        return JobSnapshot.of(self._life.state, snapshots, self._setting.options.mode, self._attempts.places, now_ms)
+
+    def _reshape(self, now_ms: int) -> None:
+        """The orders are durable. Whatever runs is replaced; what waits for slots asks for another number."""
+        self._attempts.graph = self._orders.graph
+        if self._ending is not None:
+            return
+        if self._attempts.current is not None:
+            self._restart("the job goes on at another parallelism", now_ms, is_counted=False)
+        elif self._life.state is m.JobState.WAITING_FOR_SLOTS:
+            self._request_slots(now_ms)
+
+    # checkpoints
+
+    def _to_snapshots(self, event: ce.CheckpointEvent, now_ms: int) -> None:
+        snapshots = self._snapshots
+        if snapshots is None:
+            return
+        if wanted := snapshots.handle(event, now_ms):
+            # What it gives up on comes last: that ends the attempt which the others are about.
+            self._carry_out(sorted(wanted, key=lambda effect: isinstance(effect, TooManyFailures)), now_ms)
+
+    # what is due now
+
+    def _proceed(self, now_ms: int) -> None:
+        """Everything that may go on because of what has just happened, or because time has passed."""
+        if self._restarts.storage.may_read(now_ms):
+            self._out.append(effects.Recover())
+        snapshots = self._snapshots
+        if snapshots is None:
+            return
+        if self._attempts.current is not None and self._ending is None:
+            self._proceed_attempt(self._attempts.current, snapshots, now_ms)
+        if self._ending is not None:
+            self._carry_out(self._ending.proceed(snapshots, self._attempts, now_ms), now_ms)
+        elif now_ms >= self._restart_at_ms and self._may_restart(snapshots):
+            self._move(m.JobState.WAITING_FOR_SLOTS, now_ms)
+            self._request_slots(now_ms)
+        self._out += [*self._writer.due(now_ms), *self._orders.writer.due(now_ms)]
+
+    def _may_restart(self, snapshots: CheckpointCoordinator) -> bool:
+        """Nothing is in doubt that the next attempt depends on."""
+        return self._life.state is m.JobState.RESTARTING and not snapshots.settling and not self._orders.reshapes
+
+    def _proceed_attempt(self, attempt: Attempt, snapshots: CheckpointCoordinator, now_ms: int) -> None:
+        starting = self._life.state is m.JobState.DEPLOYING and attempt.deployed_ms is not None
+        if starting and attempt.execution.all_started:
+            self._restarts.storage.over()
+            self._move(m.JobState.RUNNING, now_ms)
+            self._emit(m.JobEventKind.ATTEMPT_DEPLOYED, f"all {len(attempt.execution.subtasks)} subtasks run")
+            stopped_with = self._orders.carried_out_by(snapshots.completed)
+            self._to_snapshots(self._attempts.running(stopped_with, now_ms), now_ms)
+        if self._life.state is m.JobState.RUNNING and attempt.execution.all_exhausted:
+            self._move(m.JobState.FINISHING, now_ms)
+            self._to_snapshots(ce.InputExhausted(is_savepoint=self._orders.stop is not None), now_ms)
+        if self._ending is None:
+            self._carry_out(self._orders.proceed(self._now(snapshots, now_ms), now_ms), now_ms)
+        if self._attempts.current is attempt and self._ending is None:  # an order may have restarted the job
+            self._proceed_final(attempt, snapshots.final, now_ms)
+
+    def _proceed_final(self, attempt: Attempt, final: FinalCheckpoint, now_ms: int) -> None:
+        """Ends the job once every subtask has shown what the checkpoint that ends it holds."""
+        if not final.ends_job:
+            return
+        deadline_ms = now_ms + self._setting.options.timeout_ms
+        if not final.was_restored and not attempt.await_commits(final.checkpoint_id, deadline_ms):
+            return
+        stopped_with = self._orders.stopped_with(final)
+        if final.purpose is Purpose.STOP:  # its sources read on, and nothing of that will ever be shown
+            self._tear_down("the job is stopped", now_ms)
+        if self._life.state is m.JobState.RUNNING:
+            self._move(m.JobState.FINISHING, now_ms)
+        self._end(Ending(Outcome.FINISHED, stopped_with=stopped_with), now_ms)
+
+    def _next_wake_ms(self) -> int | None:
+        snapshots, alive = self._snapshots, self._ending or self._attempts.current
+        parts = (self._writer, self._orders.writer, self._restarts.storage, snapshots, alive)
+        times = [part.next_wake_ms() for part in parts if part is not None]
+        if snapshots is not None and alive is None and self._may_restart(snapshots):
+            times.append(self._restart_at_ms)
+        return min((at for at in times if at is not None), default=None)
+
+    # failures and the end
+
+    def _fail(self, failed: AttemptFailed, now_ms: int) -> None:
+        attempt = self._attempts.current
+        if self._ending is not None or attempt is None:
+            return
+        decided = self._restarts.failed(failed, attempt, now_ms)
+        if not failed.planned:
+            self._life.error = failed.text
+            self._emit(m.JobEventKind.ATTEMPT_FAILED, failed.text)
+        if isinstance(decided, GiveUp):
+            self._end(Ending(Outcome.FAILED, decided.reason, keep_all=decided.keep_all), now_ms, failed)
+        else:
+            self._restart(failed.text, now_ms, failed.lost, decided.delay_ms, is_counted=decided.is_counted)
+
+    def _restart(self, reason: str, now_ms: int, lost: str = "", delay_ms: int = 0, *, is_counted: bool = True) -> None:
+        """The next attempt comes as soon as nothing is in doubt and the delay is over. is_counted: as a restart."""
+        self._tear_down(reason, now_ms, lost)
+        self._attempts.is_counted = is_counted
+        self._move(m.JobState.RESTARTING, now_ms)
+        self._restart_at_ms = now_ms + delay_ms
+        self._life.message = f"{reason}; the next attempt comes {delay_ms} ms after that"
+
+    def _end(self, ending: Ending, now_ms: int, failed: AttemptFailed | None = None) -> None:
+        """How the job ends is decided. failed: what it ends by, if that is a failure of the attempt."""
+        self._ending, self._attempts.is_ending = ending, True
+        text = f"the job has ended: {ending.outcome.value.lower()}."
+        self._life.note(f"{text} {ending.error}", now_ms)
+        self._carry_out(self._orders.ended(text[0].upper() + text[1:]), now_ms)
+        self._to_snapshots(ce.NoneFollows(ending.error or text), now_ms)
+        if ending.outcome is Outcome.FINISHED:
+            return
+        attempt = self._attempts.current
+        if attempt is not None and attempt.deployed_ms is not None:
+            self._writer.drop(now_ms)
+            self._to_snapshots(ce.AttemptEnded(ending.reason), now_ms)
+            ending.show_last(attempt, failed, self._attempts.shown_id, now_ms)
+        else:
+            self._tear_down(ending.reason, now_ms)
+        self._out += self._attempts.cancel_stale(ending.reason)
+
+    def _tear_down(self, reason: str, now_ms: int, lost: str = "") -> None:
+        """Ends the current attempt everywhere: nothing it says counts any more."""
+        self._writer.drop(now_ms)
+        newest = self._snapshots.completed.restore_point if self._snapshots is not None else None
+        self._out += self._attempts.tear_down(reason, lost, newest)
+        self._to_snapshots(ce.AttemptEnded(reason), now_ms)
+
+    def _write_result(self, now_ms: int) -> None:
+        if self._ending is not None and self._snapshots is not None:
+            unix_ms, failure = now_ms + self._setting.unix_offset_ms, self._restarts.failure
+            result = self._ending.result(self._record, self._attempts, self._snapshots.completed, unix_ms, failure)
+            self._writer.want(effects.PersistResult(result), now_ms)
+
+    def _on_result_persisted(self, now_ms: int) -> None:
+        wanted = self._writer.wanted
+        if self._ending is None or not isinstance(wanted, effects.PersistResult):
+            return
+        self._writer.drop(now_ms)
+        if self._attempts.current is not None:
+            self._tear_down("the job has finished", now_ms)
+        self._move(self._ending.outcome.state, now_ms)
+        self._life.ended_ms = now_ms
+        self._out += [effects.ReleaseSlots(), effects.CleanUp(wanted.result.retained)]
+
+    def _move(self, state: m.JobState, now_ms: int) -> None:
+        self._life.move(state, now_ms)
+        self._emit(m.JobEventKind.STATE_CHANGED, state.name)
+
+    def _emit(self, kind: m.JobEventKind, text: str, checkpoint_id: int = 0) -> None:
+        self._out.append(self._attempts.event(kind, text, checkpoint_id))

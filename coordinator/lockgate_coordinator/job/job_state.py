@@ -1,0 +1,47 @@
+"""The states of a job under one leader.
+
+    WAITING_FOR_SLOTS --slots--> DEPLOYING --all run--> RUNNING --all exhausted--> FINISHING --committed--> FINISHED
+        ^                            |                     |                           |
+        |                            | fault               | fault                     | fault
+        |                            v                     v                           v
+        +------delay over------- RESTARTING <--------------+---------------------------+
+
+    any of these --CancelRequested--> CANCELING --> CANCELED
+    any of these --the job is wrong | restarts used up | snapshot unreadable--> FAILED
+
+FINISHED, FAILED and CANCELED are entered only when the result is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from lockgate_proto.messages import JobState
+
+_STOPS = frozenset({JobState.CANCELING, JobState.FAILED})
+
+ALLOWED: Mapping[JobState, frozenset[JobState]] = {
+    JobState.WAITING_FOR_SLOTS: _STOPS | {JobState.DEPLOYING},
+    JobState.DEPLOYING: _STOPS | {JobState.RUNNING, JobState.RESTARTING},
+    JobState.RUNNING: _STOPS | {JobState.FINISHING, JobState.RESTARTING},
+    JobState.FINISHING: _STOPS | {JobState.FINISHED, JobState.RESTARTING},
+    JobState.RESTARTING: _STOPS | {JobState.WAITING_FOR_SLOTS},
+    JobState.CANCELING: frozenset({JobState.CANCELED}),
+    JobState.FINISHED: frozenset(),
+    JobState.FAILED: frozenset(),
+    JobState.CANCELED: frozenset(),
+}
+
+
+class Outcome(Enum):
+    """How a job has ended. The value is JobResult.outcome."""
+
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    CANCELED = "CANCELED"
+
+    @property
+    def state(self) -> JobState:
+        """The state that it stands for."""
+        return JobState[self.name]

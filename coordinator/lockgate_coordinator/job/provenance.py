@@ -1,0 +1,110 @@
+"""What counts of a report: what its sender may say, and no more of it than can be kept.
+
+A task manager that is confused, or was taken over, may name any attempt. What it says of subtasks that run elsewhere
+must end no job, force no restart and complete no checkpoint.
+
+A report is kept, compared with later failures on the thread that decides, shown to every watcher, and becomes a part of
+the job's result. A result that is larger than a record of ZooKeeper may be could never be written: the job would not
+end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from lockgate_proto.messages import AcknowledgeCheckpoint, AttemptId, FailurePlace, SplitRange, SubtaskId
+
+from lockgate_coordinator.graph.execution_graph import ExecutionGraph
+from lockgate_coordinator.job.events import (
+    Acknowledged,
+    Committed,
+    CountersReported,
+    Declined,
+    FirstRecordSeen,
+    Gone,
+    Report,
+    Reported,
+    SplitsFound,
+)
+
+MAX_TEXT = 10_000
+"""Characters of an error or a reason; task managers cut theirs at a fifth of that."""
+MAX_RANGES = 100
+_MAX_NAME = 1_000
+
+
+def bounded(report: Report) -> Report:
+    """The report with its texts and lists cut where they are too long."""
+    match report:
+        case Reported(said) if len(said.error) > MAX_TEXT or said.place is not None:
+            return Reported(replace(said, error=_cut(said.error), place=_place(said.place)))
+        case Declined(said) if len(said.reason) > MAX_TEXT:
+            return Declined(replace(said, reason=_cut(said.reason)))
+        case SplitsFound(found) if len(found.error) > MAX_TEXT:
+            return SplitsFound(replace(found, error=_cut(found.error)))
+        case CountersReported(counters) if any(len(counter.at_work) > _MAX_NAME for counter in counters):
+            return replace(
+                report, counters=tuple(replace(counter, at_work=counter.at_work[:_MAX_NAME]) for counter in counters)
+            )
+    return report
+
+
+def _place(place: FailurePlace | None) -> FailurePlace | None:
+    if place is None:
+        return None
+    ranges = tuple(
+        SplitRange(range_.split[:_MAX_NAME], range_.start, range_.end) for range_ in place.ranges[:MAX_RANGES]
+    )
+    return FailurePlace(place.operator_id[:_MAX_NAME], place.column[:_MAX_NAME], ranges)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} ... ({len(text)} characters)"
+
+
+def believed(report: Report, task_manager_id: str, execution: ExecutionGraph) -> Report | None:
+    """What of the report counts when this task manager has said it; None when nothing does.
+
+    execution: of the attempt that runs now. What belongs to another attempt counts for nothing either.
+    """
+    report = bounded(report)
+    match report:
+        case Reported(said) | Declined(said) | Committed(said) | FirstRecordSeen(said):
+            return report if execution.runs_on(said.subtask, task_manager_id) else None
+        case Acknowledged(said):
+            return report if execution.runs_on(said.subtask, task_manager_id) and _is_its_own(said) else None
+        case SplitsFound(found):
+            lister = SubtaskId(attempt=found.attempt, vertex_id=found.vertex_id, subtask=0)
+            return report if execution.runs_on(lister, task_manager_id) else None
+        case Gone(gone=gone):
+            return report if gone.attempt == execution.attempt and execution.uses(task_manager_id) else None
+        case CountersReported(counters):
+            own = tuple(counter for counter in counters if execution.runs_on(counter.subtask, task_manager_id))
+            return replace(report, counters=own) if own else None
+        case _:
+            assert_never(report)
+
+
+def attempt_of(report: Report) -> AttemptId | None:
+    """The attempt that a report names; of counters, which come for one attempt at a time, that of the first."""
+    match report:
+        case SplitsFound(found):
+            return found.attempt
+        case Gone(gone=gone):
+            return gone.attempt
+        case CountersReported(counters):
+            subtask = counters[0].subtask if counters else None
+        case Reported(said) | Declined(said) | Committed(said) | FirstRecordSeen(said) | Acknowledged(said):
+            subtask = said.subtask
+        case _:
+            assert_never(report)
+    return subtask.attempt if subtask is not None else None
+
+
+def _is_its_own(ack: AcknowledgeCheckpoint) -> bool:
+    """The state in an acknowledgement is that of the subtask that acknowledges."""
+    subtask, state = ack.subtask, ack.state
+    if subtask is None or state is None:
+        return subtask is not None
+    return (state.vertex_id, state.subtask) == (subtask.vertex_id, subtask.subtask)

@@ -1,0 +1,141 @@
+"""What a new leader goes on from, and whether a snapshot fits a job graph. How it is spread: redistribute.py."""
+
+from __future__ import annotations
+
+from lockgate_proto.codec import MalformedMessage, decode
+from lockgate_proto.messages import (
+    CheckpointMetadata,
+    JobGraph,
+    JobRecord,
+    Operator,
+    OperatorState,
+    SinkState,
+    StateKind,
+    Vertex,
+)
+from lockgate_proto.operators import is_sink, is_source
+
+from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
+from lockgate_coordinator.checkpoint.content import FORMAT_VERSION, CheckpointSetting
+from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
+from lockgate_coordinator.job.events import Recovered, RecoveryFailed
+from lockgate_coordinator.job.in_flight import in_flight_misfits
+from lockgate_coordinator.job.redistribute import KEYED, Origin, SourceStateUnreadable, origins, source_state
+
+_WORDS = {
+    StateKind.SOURCE_STATE: "how far a source was read",
+    StateKind.KEYED_STATE: "keyed state",
+    StateKind.ROCKSDB_STATE: "keyed state in RocksDB",
+    StateKind.SINK_STATE: "output of a sink that is not committed yet",
+}
+_SPREADABLE = frozenset(_WORDS)
+
+
+def taken_over(setting: CheckpointSetting, event: Recovered | RecoveryFailed) -> CheckpointCoordinator:
+    """The job's checkpoints at the moment of the grant."""
+    metadata = event.metadata if isinstance(event, Recovered) else None
+    completed = CompletedCheckpoints(setting.options.retained, event.completed, metadata)
+    known = (metadata, *event.completed)
+    used = [event.next_checkpoint_id - 1, *(snapshot.checkpoint_id for snapshot in known if snapshot is not None)]
+    return CheckpointCoordinator(setting, completed, max(used) + 1)
+
+
+def recovery_problem(record: JobRecord, graph: JobGraph, completed: CompletedCheckpoints) -> str:
+    """Why the job must not go on from there, in sentences; "" when it may. A job with a snapshot never starts empty."""
+    metadata, newest = completed.restore_point, completed.newest
+    if metadata is None:
+        wanted = newest.pointer if newest is not None else record.restore_from
+        return f"The snapshot {wanted} was not read, and the job is not started empty." if wanted else ""
+    if newest is not None and metadata.checkpoint_id != newest.checkpoint_id:
+        return f"Snapshot {metadata.checkpoint_id} was read, but the newest completed is {newest.checkpoint_id}."
+    problems = misfits(graph, metadata, allow_unmatched=record.allow_unmatched_state)
+    return "\n".join(("The snapshot does not fit the job.", *problems)) if problems else ""
+
+
+def misfits(graph: JobGraph, metadata: CheckpointMetadata, *, allow_unmatched: bool = False) -> tuple[str, ...]:
+    """Every reason why `metadata` cannot be restored into `graph`, as sentences; empty when it can.
+
+    graph: normalized. State is matched by operator id, wherever the operator is now; operators without state in the
+    snapshot start empty. allow_unmatched: state that matches no operator is left behind.
+    """
+    if metadata.format_version != FORMAT_VERSION:
+        return (
+            f"The snapshot has format version {metadata.format_version}, this release reads version {FORMAT_VERSION}.",
+        )
+    problems = _gaps(metadata)
+    now = {operator.id: (operator, vertex) for vertex in graph.vertices for operator in vertex.operators}
+    for name, origin in origins(metadata).items():
+        if name in now:
+            problems += _operator_misfits(*now[name], origin)
+        elif not allow_unmatched and _holds_something(origin):
+            problems.append(_unmatched(name, origin))
+    problems += in_flight_misfits(graph, metadata)
+    return tuple(problems)
+
+
+def _gaps(metadata: CheckpointMetadata) -> list[str]:
+    there = {(state.vertex_id, state.subtask) for state in metadata.subtasks}
+    wanted = [(shape.vertex_id, index) for shape in metadata.vertices for index in range(shape.parallelism)]
+    return [f"The snapshot lacks the state of {key[0]}-{key[1]}." for key in wanted if key not in there]
+
+
+def _operator_misfits(operator: Operator, vertex: Vertex, origin: Origin) -> list[str]:
+    """The operator has this id now, and had a state of that kind then."""
+    problems: list[str] = []
+    for kind in sorted(origin.kinds):
+        expected = {StateKind.SOURCE_STATE: is_source(operator), StateKind.SINK_STATE: is_sink(operator)}
+        if not expected.get(kind, not is_source(operator) and not is_sink(operator)):
+            problems.append(
+                f"The snapshot's state of operator '{operator.id}' is {_named(kind)}, but '{operator.id}' is another "
+                "kind of operator now: give it another id."
+            )
+        elif kind not in _SPREADABLE and origin.parallelism != vertex.parallelism:
+            problems.append(
+                f"The state of operator '{operator.id}' ({_named(kind)}) was taken with parallelism "
+                f"{origin.parallelism} and cannot be spread over {vertex.parallelism}: submit it with "
+                f"{origin.parallelism}."
+            )
+        elif kind in KEYED and origin.max_parallelism != vertex.max_parallelism:
+            problems.append(
+                f"Vertex '{vertex.id}' has max_parallelism {vertex.max_parallelism}, the snapshot of operator "
+                f"'{operator.id}' has {origin.max_parallelism}, and that cannot change."
+            )
+    return problems or _unreadable(origin)
+
+
+def _unreadable(origin: Origin) -> list[str]:
+    try:
+        for then, states in origin.states.items():
+            for state in states:
+                if state.kind is StateKind.SOURCE_STATE:
+                    source_state(state, f"{origin.vertex_id}-{then}")
+    except SourceStateUnreadable as error:
+        return [str(error)]
+    return []
+
+
+def _unmatched(name: str, origin: Origin) -> str:
+    kinds = ", ".join(_named(kind) for kind in sorted(origin.kinds))
+    return (
+        f"The snapshot has state of operator '{name}' ({kinds}), and the job has no operator with that id: give the id "
+        f"to the operator that took its place, with .uid('{name}') in Python, or allow state to be left behind "
+        "(--allow-unmatched-state)."
+    )
+
+
+def _named(kind: StateKind) -> str:
+    return _WORDS.get(kind, kind.name)
+
+
+def _holds_something(origin: Origin) -> bool:
+    """A sink without pending output has no state that could be lost."""
+    return any(not _is_empty(state) for states in origin.states.values() for state in states)
+
+
+def _is_empty(state: OperatorState) -> bool:
+    if state.kind is not StateKind.SINK_STATE or state.handle is None or state.handle.path:
+        return False
+    try:
+        return not decode(SinkState, state.handle.inline).pending
+    except MalformedMessage:
+        return False

@@ -1,0 +1,234 @@
+"""Which subtask of a source reads which split.
+
+    fresh --discover--> DISCOVERING --found--> COMPLETE (bounded)
+                              ^ |
+                  poll interval \\--found--> POLLING (continuous)
+
+A split belongs to one subtask for the attempt and is in that subtask's snapshots from then on. After a restore the
+known splits are the union of what the subtasks' restored SourceStates hold: an assignment that came after the barrier
+is not in them, so its splits are found and assigned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from lockgate_common.story import Story
+from lockgate_proto.messages import (
+    AssignSplits,
+    AttemptId,
+    DiscoverSplits,
+    GeneratorSource,
+    SourceState,
+    SplitsDiscovered,
+    SplitState,
+    StateHandle,
+    StateKind,
+    SubtaskId,
+    SubtaskState,
+    Vertex,
+)
+from lockgate_proto.splits import UNBOUNDED
+
+from lockgate_coordinator.graph.bounds import MAX_PARALLELISM
+from lockgate_coordinator.graph.shape import poll_interval_ms
+from lockgate_coordinator.job.redistribute import by_size, rest, source_state
+
+DISCOVERY_TIMEOUT_MS = 60_000
+"""A task manager that has not listed a source's splits by then is stuck; another attempt may do better."""
+
+
+class SplitPhase(Enum):
+    """The states in the drawing above."""
+
+    FRESH = "FRESH"
+    DISCOVERING = "DISCOVERING"
+    POLLING = "POLLING"
+    COMPLETE = "COMPLETE"
+
+
+ALLOWED: Mapping[SplitPhase, frozenset[SplitPhase]] = {
+    SplitPhase.FRESH: frozenset({SplitPhase.DISCOVERING, SplitPhase.COMPLETE}),
+    SplitPhase.DISCOVERING: frozenset({SplitPhase.POLLING, SplitPhase.COMPLETE}),
+    SplitPhase.POLLING: frozenset({SplitPhase.DISCOVERING}),
+    SplitPhase.COMPLETE: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Discover:
+    """Send this to the task manager of subtask 0 of the vertex."""
+
+    body: DiscoverSplits
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Send this to the task manager of the vertex's subtask `subtask`."""
+
+    subtask: int
+    body: AssignSplits
+
+
+SplitEffect = Discover | Assign
+
+
+class TooManyPartitions(Exception):
+    """A generator of a job that was submitted before they were bounded; str() is for the job's author."""
+
+
+class SplitAssigner:
+    """The splits of one source vertex in one attempt."""
+
+    def __init__(self, vertex: Vertex, attempt: AttemptId, restored: Mapping[int, SubtaskState]) -> None:
+        """vertex: its first operator is the source. restored: subtask index to its part of the snapshot.
+
+        Raises SourceStateUnreadable.
+        """
+        self.vertex_id = vertex.id
+        self._vertex = vertex
+        self._attempt = attempt
+        self._phase = SplitPhase.FRESH
+        self._poll_at_ms: int | None = None
+        self._answer_by_ms = 0  # while DISCOVERING
+        self._round = 0  # of the last request
+        self._running: set[int] = set()
+        self._outbox: dict[int, list[AssignSplits]] = {index: [] for index in range(vertex.parallelism)}
+        self._known: set[str] = set()
+        self._files: list[StateHandle] = []
+        self._closed: set[int] = set()
+        self._told: set[int] = set()  # have splits, or know that there is none for them yet
+        self._load = dict.fromkeys(range(vertex.parallelism), 0)
+        self._count = dict.fromkeys(range(vertex.parallelism), 0)  # the final length of a watched file is unknown
+        self._story = Story(f"splits of {vertex.id}, attempt {attempt.attempt} of job {attempt.job_key}")
+        for index, state in restored.items():
+            self._restore(index, *_source_state(vertex.operators[0].id, state))
+
+    def _restore(self, index: int, state: SourceState, files: Sequence[StateHandle]) -> None:
+        """files: further splits, with nothing left to be read, that only task managers look into."""
+        self._files += files
+        self._known.update(split.split for split in state.splits)
+        self._load[index] = sum(rest(split) for split in state.splits)
+        self._count[index] = len(state.splits)
+        if state.splits or files:
+            self._told.add(index)
+        if state.complete:
+            self._closed.add(index)
+
+    def deployed(self, now_ms: int) -> list[SplitEffect]:
+        """The attempt has been sent out: find the splits, unless every subtask has all of its own already.
+
+        Raises TooManyPartitions.
+        """
+        if len(self._closed) == self._vertex.parallelism:
+            self._move(SplitPhase.COMPLETE, now_ms)
+            return []
+        source = self._vertex.operators[0].kind
+        if isinstance(source, GeneratorSource):
+            self._move(SplitPhase.COMPLETE, now_ms)
+            return self._generate(source)
+        return self._discover(now_ms)
+
+    def running(self, subtask: int) -> list[SplitEffect]:
+        """A subtask runs and can take splits. Repeated calls do nothing."""
+        self._running.add(subtask)
+        return self._send_to(subtask)  # not a look at all: each of them comes here once
+
+    def found(self, found: SplitsDiscovered, now_ms: int) -> list[SplitEffect]:
+        """An answer to Discover, without an error. Late and repeated ones are ignored."""
+        if self._phase is not SplitPhase.DISCOVERING or found.round not in (0, self._round):
+            return []
+        every_ms = poll_interval_ms(self._vertex.operators[0])
+        continuous = every_ms is not None and not found.complete
+        new = {split.split: split for split in found.splits if split.split not in self._known}
+        self._assign_by_size(tuple(new.values()), complete=not continuous)
+        if continuous and every_ms is not None:
+            self._move(SplitPhase.POLLING, now_ms)
+            self._poll_at_ms = now_ms + every_ms
+        else:
+            self._move(SplitPhase.COMPLETE, now_ms)
+        return self._flush()
+
+    def tick(self, now_ms: int) -> list[SplitEffect]:
+        """Time has passed: look for new splits when it is time."""
+        if self._phase is SplitPhase.POLLING and self._poll_at_ms is not None and now_ms >= self._poll_at_ms:
+            return self._discover(now_ms)
+        return []
+
+    def overdue(self, now_ms: int) -> bool:
+        """True when the answer to Discover has not come in time."""
+        return self._phase is SplitPhase.DISCOVERING and now_ms >= self._answer_by_ms
+
+    def next_wake_ms(self) -> int | None:
+        """When a tick, or a look at `overdue`, is wanted."""
+        if self._phase is SplitPhase.DISCOVERING:
+            return self._answer_by_ms
+        return self._poll_at_ms if self._phase is SplitPhase.POLLING else None
+
+    def _discover(self, now_ms: int) -> list[SplitEffect]:
+        self._move(SplitPhase.DISCOVERING, now_ms)
+        self._answer_by_ms = now_ms + DISCOVERY_TIMEOUT_MS
+        self._round += 1
+        known = tuple(sorted(self._known)) if self._round == 1 else ()  # the rest the task manager has found itself
+        files = tuple(self._files) if self._round == 1 else ()
+        return [Discover(DiscoverSplits(self._attempt, self.vertex_id, known, self._round, files))]
+
+    def _generate(self, source: GeneratorSource) -> list[SplitEffect]:
+        """Partition i goes to subtask i modulo parallelism: the same places in every attempt."""
+        if source.partitions > MAX_PARALLELISM:  # before the thread that decides counts them
+            raise TooManyPartitions(
+                f"Source '{self._vertex.operators[0].id}' generates {source.partitions} partitions: the limit is "
+                f"{MAX_PARALLELISM}."
+            )
+        end = source.rows_per_partition or UNBOUNDED
+        open_subtasks = self._open()
+        shares: dict[int, list[SplitState]] = {index: [] for index in open_subtasks}
+        for number in range(source.partitions or self._vertex.parallelism):
+            if str(number) in self._known:
+                continue
+            home = number % self._vertex.parallelism
+            index = home if home in shares else open_subtasks[number % len(open_subtasks)]
+            shares[index].append(SplitState(split=str(number), offset=0, end=end))
+        self._put(shares, complete=True)
+        return self._flush()
+
+    def _assign_by_size(self, splits: Sequence[SplitState], *, complete: bool) -> None:
+        load = {index: self._load[index] for index in self._open()}
+        shares = by_size(splits, load, self._count)
+        self._load |= load
+        self._put(shares, complete=complete)
+
+    def _put(self, shares: Mapping[int, Sequence[SplitState]], *, complete: bool) -> None:
+        """Who has no split is told so, and is idle then; not while nobody has one, or the first to read runs ahead."""
+        is_any = bool(self._known or self._files) or any(shares.values())
+        for index, share in shares.items():
+            self._known.update(split.split for split in share)
+            if not share and not complete and (index in self._told or not is_any):
+                continue
+            self._told.add(index)
+            if complete:
+                self._closed.add(index)
+            subtask = SubtaskId(attempt=self._attempt, vertex_id=self.vertex_id, subtask=index)
+            self._outbox[index].append(AssignSplits(subtask=subtask, splits=tuple(share), complete=complete))
+
+    def _open(self) -> tuple[int, ...]:
+        return tuple(index for index in range(self._vertex.parallelism) if index not in self._closed)
+
+    def _flush(self) -> list[SplitEffect]:
+        return [effect for index in sorted(self._running) for effect in self._send_to(index)]
+
+    def _send_to(self, index: int) -> list[SplitEffect]:
+        waiting, self._outbox[index] = self._outbox[index], []
+        return [Assign(index, body) for body in waiting]
+
+    def _move(self, phase: SplitPhase, now_ms: int) -> None:
+        self._phase = self._story.move(ALLOWED, self._phase, phase, now_ms)
+
+
+def _source_state(operator_id: str, state: SubtaskState) -> tuple[SourceState, tuple[StateHandle, ...]]:
+    for operator in state.operators:
+        if operator.kind is StateKind.SOURCE_STATE and operator.operator_id == operator_id:
+            return source_state(operator, f"{state.vertex_id}-{state.subtask}"), operator.files
+    return SourceState(), ()

@@ -1,0 +1,64 @@
+"""Which rpc asks for which role. Pure: one table, and how it is read."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from lockgate_common.roles import OWNER, Principal, Role
+from lockgate_proto.rpc import full_name
+
+
+class Access(Enum):
+    """What is not a matter of roles."""
+
+    FREE = "anybody"
+    LOCAL = "anybody on this machine, and beyond it who may read"
+    PROCESS = "a process of the cluster, which knows its secret"
+
+
+_JOBS, _CONTROL, _FOLLOW = (full_name(name) for name in ("JobService", "ControlService", "FollowService"))
+_HEALTH, _REFLECTION = "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"
+
+ACCESS: dict[str, Role | Access] = {
+    f"/{_JOBS}/GetLeader": Access.FREE,
+    f"/{_JOBS}/Get": Role.READ,
+    f"/{_JOBS}/List": Role.READ,
+    f"/{_JOBS}/Watch": Role.READ,
+    f"/{_JOBS}/ListCheckpoints": Role.READ,
+    f"/{_JOBS}/GetStory": Role.READ,
+    f"/{_JOBS}/GetCluster": Role.READ,
+    f"/{_JOBS}/Submit": Role.SUBMIT,  # and CODE where the graph has code in it
+    f"/{_JOBS}/Cancel": Role.OPERATE,
+    f"/{_JOBS}/Release": Role.OPERATE,
+    f"/{_JOBS}/TriggerSavepoint": Role.OPERATE,
+    f"/{_JOBS}/Stop": Role.OPERATE,
+    f"/{_JOBS}/Rescale": Role.OPERATE,
+    f"/{_JOBS}/DisposeSavepoint": Role.OPERATE,
+    f"/{_CONTROL}/Connect": Access.PROCESS,
+    f"/{_FOLLOW}/Follow": Access.PROCESS,
+    f"/{_HEALTH}/Check": Access.FREE,
+    f"/{_HEALTH}/Watch": Access.FREE,
+    f"/{_REFLECTION}/ServerReflectionInfo": Access.LOCAL,
+}
+
+
+def is_free(method: str, *, everything: bool) -> bool:
+    """everything: the port can be reached from other machines."""
+    access = ACCESS.get(method, Access.PROCESS)
+    return access is Access.FREE or (access is Access.LOCAL and not everything)
+
+
+def refusal(method: str, caller: Principal, *, is_free: bool) -> str:
+    """Why a caller may not call this; "" when it may. A method that is not in the table is for processes."""
+    access = ACCESS.get(method, Access.PROCESS)
+    if is_free or caller == OWNER:
+        return ""
+    if access is Access.PROCESS:
+        return "this is for the cluster's own processes, which know its secret"
+    role = access if isinstance(access, Role) else Role.READ
+    return "" if caller.may(role) else f"this needs the role {role.value}, which {caller.name} does not have"
+
+
+def changes(method: str) -> bool:
+    """True for what changes a job, and so belongs into the audit log."""
+    return ACCESS.get(method) in (Role.SUBMIT, Role.OPERATE)

@@ -1,0 +1,33 @@
+"""How much of one kind may be open at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from grpc import StatusCode
+
+from lockgate_coordinator.runtime.errors import Refused
+
+
+class Places:
+    """On the loop only. what: in the plural, as the refusal names it; setting: which raises the limit, "" for none."""
+
+    def __init__(self, limit: int, what: str, setting: str = "") -> None:
+        self._limit = limit
+        self._what = what
+        self._setting = setting
+        self.taken = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """A place for as long as the block runs. Raises Refused when all are taken."""
+        if self.taken >= self._limit:
+            hint = f" ({self._setting})" if self._setting else "; try again"
+            text = f"{self._limit} {self._what}, which is the most this coordinator serves{hint}"
+            raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)
+        self.taken += 1
+        try:
+            yield
+        finally:
+            self.taken -= 1

@@ -1,0 +1,32 @@
+"""What every term of leadership of this process uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lockgate_ha.store import CoordinationStore
+
+from lockgate_coordinator.runtime.actor import Actor
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.workers import KeyedWorkers
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorServices:
+    """address: `host:port` under which others reach this process.
+
+    step_down: (reason, token of the grant that it is about); report_token: (reason, a token that a peer names).
+    """
+
+    settings: CoordinatorSettings
+    address: str
+    actor: Actor
+    workers: KeyedWorkers  # by job key
+    deletions: KeyedWorkers  # of files, by job key
+    probes: KeyedWorkers  # by task manager id
+    store: CoordinationStore
+    files: MetadataFiles
+    step_down: Callable[[str, int], None]
+    report_token: Callable[[str, int], None]

@@ -1,0 +1,286 @@
+"""The actor that owns everything that decides in this process, and the way in for the threads around it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from typing import TypeVar
+
+from grpc import StatusCode
+from lockgate_ha.grant import LeadershipGrant
+from lockgate_ha.store import CoordinationStore
+from lockgate_proto.messages import LeaderRecord
+
+from lockgate_coordinator.runtime.actor import Actor
+from lockgate_coordinator.runtime.coordinator_services import CoordinatorServices
+from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped
+from lockgate_coordinator.runtime.event_loop import Bell, LoopThread, settled
+from lockgate_coordinator.runtime.job_runner import JobRunner
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.submissions import Submissions
+from lockgate_coordinator.runtime.term import LeaderTerm
+from lockgate_coordinator.runtime.term_fence import TermFence
+from lockgate_coordinator.runtime.watch import WatchEnd, Watcher
+from lockgate_coordinator.runtime.workers import KeyedWorkers
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+GRANT_WAIT_S = 0.5  # others see a new leader in ZooKeeper at the same moment as the leader itself
+RECOVERY_WAIT_S = 2.0
+_JOB_THREADS = 32
+_SLOW_S = 0.1  # a write to ZooKeeper takes milliseconds; who takes longer holds up nobody else
+_DELETION_THREADS = 8
+_HANGS_S = 10.0
+_WITHDRAWAL_S = 0.5
+_ANSWER_S = 10.0  # the actor answers in milliseconds; longer means that it is stuck
+
+
+class Dispatcher:
+    """One per process. Its methods may be called from any thread."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        address: str,
+        store: CoordinationStore,
+        files: MetadataFiles,
+        step_down: Callable[[str, int], None],
+        report_token: Callable[[str, int], None],
+        leader: Callable[[], LeaderRecord | None],
+    ) -> None:
+        """leader: who leads, as far as known; for the error that sends a client there."""
+        self._actor = Actor("dispatcher")
+        self._services = CoordinatorServices(
+            settings,
+            address,
+            self._actor,
+            KeyedWorkers("job-worker", _JOB_THREADS, patience_s=_SLOW_S),
+            KeyedWorkers("deletion", _DELETION_THREADS, patience_s=_HANGS_S),
+            KeyedWorkers("probe", threads=4),
+            store,
+            files,
+            step_down,
+            report_token,
+        )
+        self._leader = leader
+        self._changed = threading.Condition()
+        self._term: LeaderTerm | None = None
+        self._submissions: Submissions | None = None
+        self._bells: set[Bell] = set()  # of coroutines that wait for a term to begin or end
+
+    def start(self) -> None:
+        """Starts the actor."""
+        self._actor.start()
+
+    def stop(self) -> None:
+        """Ends the term, if there is one, and joins every thread."""
+        self.revoked("this coordinator is shutting down")
+        self._actor.stop()
+        self._services.workers.close()
+        self._services.deletions.close()
+        self._services.probes.close()
+
+    @property
+    def actor(self) -> Actor:
+        """For a watchdog."""
+        return self._actor
+
+    # -- what the election says; must return fast ---------------------------------------------------------------------
+
+    def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
+        """A term begins."""
+        fence = TermFence(grant, threading.Event(), lambda reason: self._services.step_down(reason, grant.token))
+        term = LeaderTerm(grant, detected_unix_us, self._services, fence)
+        self._replace(term, "a newer grant")
+        self._actor.tell(term.start)
+
+    def suspended(self) -> None:
+        """ZooKeeper is away."""
+        self._in_term(lambda term: term.suspend())
+
+    def resumed(self) -> None:
+        """ZooKeeper is back."""
+        self._in_term(lambda term: term.resume())
+
+    def revoked(self, reason: str) -> None:
+        """The term is over: its workers stop before their next write, its machines are dropped."""
+        self._replace(None, reason)
+
+    def withdraw(self) -> None:
+        """Before an end in order: no job that is just being recovered is to blame for it. Takes a second at most."""
+        term = self._term
+        if term is None:
+            return
+        try:
+            under_way = self._actor.ask(term.line.withdraw).result(_WITHDRAWAL_S)
+        except (FutureTimeout, Stopped):
+            return  # the actor is stuck: the marks stay, it may be at one of these jobs
+        wait(under_way, _WITHDRAWAL_S)
+
+    def _replace(self, term: LeaderTerm | None, reason: str) -> None:
+        with self._changed:
+            former, self._term = self._term, term
+            self._submissions = None if term is None else Submissions(term)
+            self._changed.notify_all()
+            for bell in self._bells:
+                bell.ring()
+        if former is not None:
+            former.fence.over.set()
+            self._actor.tell(lambda: former.close(reason))
+
+    def _in_term(self, call: Callable[[LeaderTerm], None]) -> None:
+        term = self._term
+        if term is not None:
+            self._actor.tell(lambda: call(term))
+
+    # -- for the services ---------------------------------------------------------------------------------------------
+
+    @property
+    def term(self) -> LeaderTerm | None:
+        """The present term; only its token and fence may be read from other threads."""
+        return self._term
+
+    def not_leading(self) -> NotLeading:
+        """The error that tells where the leader is."""
+        leader = self._leader()
+        address = leader.address if leader is not None and leader.address != self._services.address else ""
+        return NotLeading(address)
+
+    def wait_leading(self, timeout_s: float) -> LeaderTerm:
+        """The present term, waiting a moment for one that is about to begin. Raises NotLeading."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._term is not None, timeout_s)
+            if self._term is None:
+                raise self.not_leading()
+            return self._term
+
+    async def leading(self, thread: LoopThread, timeout_s: float = GRANT_WAIT_S) -> LeaderTerm:
+        """As `wait_leading`, for a coroutine."""
+        loop = thread.loop
+        deadline = loop.time() + timeout_s
+        bell = Bell(thread)
+        with self.changing(bell):
+            while (term := self._term) is None:
+                if not await bell.wait(deadline - loop.time()):
+                    raise self.not_leading()
+        return term
+
+    async def over(self, term: LeaderTerm, bell: Bell, timeout_s: float) -> bool:
+        """Waits for the end of a term; True when it is over. bell: one that is `changing`."""
+        if self._term is term:
+            await bell.wait(timeout_s)
+        return self._term is not term
+
+    @contextmanager
+    def changing(self, bell: Bell) -> Iterator[None]:
+        """Rings the bell at every beginning and end of a term, for as long as the block runs."""
+        with self._changed:
+            self._bells.add(bell)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._bells.discard(bell)
+
+    async def recovered(self, thread: LoopThread) -> None:
+        """As `wait_recovered`, for a coroutine."""
+        term = await self.leading(thread, self._grant_wait_s())
+        try:
+            await settled(term.jobs_known, thread, RECOVERY_WAIT_S)
+        except TimeoutError:
+            raise Busy("the new leader is still reading the jobs; try again") from None
+
+    async def called(self, call: Callable[[LeaderTerm], T], thread: LoopThread) -> T:
+        """As `call`, for a coroutine."""
+        answer = self._actor.ask(lambda: call(self._present()))
+        try:
+            return await settled(answer, thread, _ANSWER_S)
+        except TimeoutError:
+            answer.cancel()
+            raise _stuck() from None
+
+    def _grant_wait_s(self) -> float:
+        """A caller may have seen this process become the leader before it knows so itself; a standby sends him on."""
+        leader = self._leader()
+        return GRANT_WAIT_S if leader is None or leader.address == self._services.address else 0.0
+
+    def wait_recovered(self) -> None:
+        """Waits a moment for a new leader to have read its jobs. Raises NotLeading, Busy, Stopped."""
+        term = self.wait_leading(self._grant_wait_s())
+        try:
+            term.jobs_known.result(RECOVERY_WAIT_S)
+        except FutureTimeout:
+            raise Busy("the new leader is still reading the jobs; try again") from None
+
+    def refuse_token(self, who: str, token: int, term: LeaderTerm) -> Refused:
+        """What to answer `who`, a peer that names a token above the term's. ZooKeeper is asked who is right."""
+        log.warning("%s names token %s, above %s of this leader", who, token, term.token)
+        self._services.report_token(f"{who} has seen token {token}", token)
+        return Refused(
+            StatusCode.FAILED_PRECONDITION,
+            f"{who} names token {token}, above {term.token} of this leader, which asks ZooKeeper whether it was "
+            "replaced. If this goes on, that token was never granted: start the process that names it again",
+        )
+
+    def call(self, call: Callable[[LeaderTerm], T]) -> T:
+        """The outcome of `call` on the actor thread. Raises what it raises, NotLeading, Busy or Stopped."""
+        return _wait(self._actor.ask(lambda: call(self._present())))
+
+    def submissions(self, call: Callable[[Submissions], T]) -> T:
+        """As `call`, for writes of jobs. Raises Busy while nothing can be written."""
+
+        def run() -> T:
+            writable(self._present())
+            assert self._submissions is not None
+            return call(self._submissions)
+
+        return _wait(self._actor.ask(run))
+
+    def tell(self, term: LeaderTerm, call: Callable[[], None], too_late: Callable[[], None] | None = None) -> bool:
+        """Runs `call` on the actor thread, or `too_late` when the term is over by then. False: neither will run."""
+
+        def run() -> None:
+            if not term.fence.over.is_set():
+                call()
+            elif too_late is not None:
+                too_late()
+
+        return self._term is term and self._actor.tell(run)
+
+    def forget(self, runner: JobRunner, watcher: Watcher) -> None:
+        """A watcher has gone."""
+        watcher.finish(WatchEnd.CLOSED)
+        self._actor.tell(lambda: runner.hub.forget(watcher))
+
+    def _present(self) -> LeaderTerm:
+        term = self._term
+        if term is None:
+            raise self.not_leading()
+        return term
+
+
+def writable(term: LeaderTerm) -> None:
+    """Raises Busy while the term must not begin anything."""
+    if term.suspended:
+        raise Busy("ZooKeeper is not reachable from the leader at the moment; try again")
+    if term.recovering:
+        raise Busy("the new leader is still reading the jobs; try again")
+
+
+def _wait(answer: Future[T]) -> T:
+    try:
+        return answer.result(_ANSWER_S)
+    except FutureTimeout:
+        answer.cancel()
+        raise _stuck() from None
+
+
+def _stuck() -> Busy:
+    return Busy(f"the leader did not answer within {_ANSWER_S:.0f} s; try again")

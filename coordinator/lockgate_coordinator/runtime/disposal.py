@@ -1,0 +1,71 @@
+"""Deleting savepoints, and retained checkpoints of jobs that have ended. Actor thread only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+
+from grpc import StatusCode
+from lockgate_proto.messages import CheckpointKind, CompletedCheckpoint, JobResult
+
+from lockgate_coordinator.runtime.dispatcher import writable
+from lockgate_coordinator.runtime.errors import Busy, Refused
+from lockgate_coordinator.runtime.metadata_files import metadata_uri
+from lockgate_coordinator.runtime.term import LeaderTerm
+from lockgate_coordinator.runtime.views import not_read
+
+
+def dispose(
+    term: LeaderTerm, key: str, checkpoint_id: int, retained: Sequence[CompletedCheckpoint] | None
+) -> Future[None] | None:
+    """Begins it; None when there is nothing to delete. retained: of a job that has ended, None for one that ran.
+
+    Raises Refused when it is none of those that may be deleted, Busy.
+    """
+    writable(term)
+    runner = term.jobs.get(key)
+    if runner is None and retained is None:
+        raise Busy(f"job {key} has ended a moment ago; dispose of its savepoint again")
+    found = runner.checkpoints() if runner is not None else retained or ()
+    savepoint = next((checkpoint for checkpoint in found if checkpoint.checkpoint_id == checkpoint_id), None)
+    if savepoint is None:
+        return None
+    if runner is not None and savepoint.kind is not CheckpointKind.SAVEPOINT:
+        text = f"{checkpoint_id} of job {key} is a checkpoint: while the job runs it goes by itself"
+        raise Refused(StatusCode.INVALID_ARGUMENT, text)
+    _require_unused(term, savepoint)
+    if runner is None:
+        return _dispose_retained(term, key, savepoint)
+    if savepoint == found[0]:
+        text = f"savepoint {checkpoint_id} is the newest snapshot of job {key}, which would be restored after a failure"
+        raise Refused(StatusCode.FAILED_PRECONDITION, f"{text}; try again after its next checkpoint")
+    return runner.dispose(savepoint)
+
+
+def _require_unused(term: LeaderTerm, savepoint: CompletedCheckpoint) -> None:
+    """A job that started from it and has no snapshot of its own yet would be lost with it. Raises Refused, Busy."""
+    pointer = metadata_uri(savepoint.pointer)
+    for other in term.jobs.values():
+        if not other.is_read:  # it may start from there
+            raise not_read(other.key, other.trouble)
+        start = other.record.restore_from
+        if start and metadata_uri(start) == pointer and not other.checkpoints():
+            text = f"job {other.key} starts from this savepoint and has no checkpoint of its own yet; try again later"
+            raise Refused(StatusCode.FAILED_PRECONDITION, text)
+
+
+def _dispose_retained(term: LeaderTerm, key: str, savepoint: CompletedCheckpoint) -> Future[None]:
+    answer: Future[None] = Future()
+
+    def done(work: Future[JobResult]) -> None:
+        error = work.exception()
+        if error is not None:
+            answer.set_exception(error)
+            return
+        term.services.actor.tell(partial(term.results.__setitem__, key, work.result()))
+        answer.set_result(None)
+
+    work = term.deletions.submit(key, partial(term.removals.dispose_retained, key, savepoint))
+    work.add_done_callback(done)
+    return answer

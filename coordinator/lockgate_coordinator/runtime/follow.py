@@ -1,0 +1,275 @@
+"""Standbys hold a stream to the leader: it breaks within milliseconds when the leader's process dies."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from lockgate_common.addresses import ProbeAnswer
+from lockgate_common.ports import probe_tcp
+from lockgate_common.proof import Introduction, Peer, UnprovenPeer
+from lockgate_common.security import Credentials
+from lockgate_proto.messages import FollowRequest, LeaderBeat, LeaderRecord
+from lockgate_proto.rpc import call, path
+
+from lockgate_coordinator.runtime.dispatcher import Dispatcher
+from lockgate_coordinator.runtime.event_loop import Bell
+from lockgate_coordinator.runtime.rpc_server import Stream
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+
+log = logging.getLogger(__name__)
+
+_SILENT_BEATS = 3  # a doubt, no more: the leader is asked by way of ZooKeeper before it loses its place
+_PAUSE_S = 0.1  # between two looks at a leader that does not answer
+ANSWER_S = 2.0  # for one question to a leader that does not beat
+SILENT_S = 10.0  # without any answer, after which it is replaced; its own watchdog takes as long
+_LOOK_S = 3.0  # what one look without an answer may count for
+_NO_ANSWER = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+_TELL_S = 1.0  # for one try to tell a leader that it was replaced
+_TELL_AGAIN_S = 2.0
+_TELLS = 60  # it may be cut off from this process, too, for a while
+
+
+class FollowService:
+    """The leader's side. See control.proto."""
+
+    def __init__(self, dispatcher: Dispatcher, coordinator_id: str, heartbeat_ms: int) -> None:
+        self._dispatcher = dispatcher
+        self._coordinator_id = coordinator_id
+        self._heartbeat_s = heartbeat_ms / 1000
+
+    async def Follow(self, request: FollowRequest, stream: Stream) -> None:
+        """Beats until the term or the stream ends; the last one says that it is over."""
+        term = await self._dispatcher.leading(stream.thread)
+        if request.token > term.token:
+            raise self._dispatcher.refuse_token(f"coordinator {request.coordinator_id}", request.token, term)
+        log.info("%s follows this leader", request.coordinator_id)
+        bell = Bell(stream.thread)
+        with self._dispatcher.changing(bell):
+            await stream.send(LeaderBeat(term.token, True, self._coordinator_id))
+            while not await self._dispatcher.over(term, bell, self._heartbeat_s):
+                await stream.send(LeaderBeat(term.token, True, self._coordinator_id))
+        await stream.send(LeaderBeat(term.token, False, self._coordinator_id))
+
+
+class Follower:
+    """The standby's side: reports what speaks against the leader. It only gathers evidence, the elector decides."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        coordinator_id: str,
+        gone: Callable[[int], None],
+        not_leading: Callable[[int], None],
+        unanswering: Callable[[int], None],
+    ) -> None:
+        """gone, not_leading, unanswering: Elector's report_leader_gone and so on; all take the leader's token."""
+        self._credentials: Credentials = settings.credentials
+        self._silence_s = _SILENT_BEATS * settings.heartbeat_ms / 1000
+        self._coordinator_id = coordinator_id
+        self._gone = gone
+        self._not_leading = not_leading
+        self._unanswering = unanswering
+        self._silence = (0, 0.0, 0.0)  # token of the leader, seconds for which it gave no answer, when that was counted
+        self._changed = threading.Condition()
+        self._leader: LeaderRecord | None = None
+        self._last: LeaderRecord | None = None  # the leader that was followed last
+        self._ended = threading.Event()
+        self._telling: list[threading.Thread] = []
+        self._refused_by = 0  # token of the leader about whom that was logged
+        self._stopped = False
+        self._stream: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, name="follower")
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def follow(self, leader: LeaderRecord | None, token: int) -> None:
+        """From now on watches this leader; None: nobody (there is none, or it is this process).
+
+        token: of whoever leads, this process too; 0 for nobody. The leader before is told of it.
+        """
+        with self._changed:
+            self._leader = leader
+            if self._last is not None and token > self._last.token:
+                self._tell_former(self._last, token)
+            if token:
+                self._last = leader
+            self._stream.put(None)  # look up from the present stream
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Joins the thread."""
+        with self._changed:
+            self._stopped = True
+            self._ended.set()
+            self._leader = None
+            self._stream.put(None)
+            self._changed.notify_all()
+        for thread in (self._thread, *self._telling):
+            if thread.is_alive():
+                thread.join()
+
+    def _run(self) -> None:
+        while (leader := self._next()) is not None:
+            with self._credentials.channel(leader.address) as channel:
+                self._watch(leader, channel)
+            with self._changed:
+                if self._leader is leader:
+                    self._changed.wait(_PAUSE_S)
+
+    def _next(self) -> LeaderRecord | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._leader is not None)
+            return None if self._stopped else self._leader
+
+    def _watch(self, leader: LeaderRecord, channel: grpc.Channel) -> None:
+        """One stream, from its start to its end or to another leader."""
+        inbox: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
+        with self._changed:
+            if self._leader is not leader:
+                return
+            self._stream = inbox
+        request = FollowRequest(self._coordinator_id, leader.token)
+        introduction = self._introduction(leader)
+        beats = call(channel, "FollowService", "Follow")(request, metadata=introduction.metadata)
+        reader = threading.Thread(target=_read, args=(beats, introduction, inbox), name="follower-stream")
+        reader.start()
+        try:
+            while self._heard(leader, inbox, channel):
+                pass
+        finally:
+            beats.cancel()
+            reader.join()
+
+    def _introduction(self, leader: LeaderRecord) -> Introduction:
+        peer = Peer(leader.address, leader.instance)
+        return self._credentials.introduction(peer, path("FollowService", "Follow"))
+
+    def _tell_former(self, former: LeaderRecord, token: int) -> None:
+        """One that was cut off from ZooKeeper cannot know that it was replaced: it would go on as if it led.
+
+        On a thread of its own, because the leader that counts is to be followed at once.
+        """
+        thread = threading.Thread(target=self._tell, args=(former, token), name="follower-farewell")
+        self._telling = [thread for thread in self._telling if thread.is_alive()] + [thread]
+        thread.start()
+
+    def _tell(self, former: LeaderRecord, token: int) -> None:
+        request = FollowRequest(self._coordinator_id, token)
+        for _ in range(_TELLS):
+            with self._credentials.channel(former.address) as channel:
+                follow = call(channel, "FollowService", "Follow")
+                try:
+                    beats = follow(request, timeout=_TELL_S, metadata=self._introduction(former).metadata)
+                    next(iter(beats), None)
+                    beats.cancel()
+                    return  # it has heard
+                except grpc.RpcError as error:
+                    if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                        return  # it knows, or it does not listen to this process
+            if self._ended.wait(_TELL_AGAIN_S):
+                return
+
+    def _heard(
+        self, leader: LeaderRecord, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None], channel: grpc.Channel
+    ) -> bool:
+        """Takes the next message, or its absence. False when this stream is of no more use."""
+        try:
+            message = inbox.get(timeout=self._silence_s)
+        except queue.Empty:
+            log.warning("the leader %s is silent for %s s", leader.address, self._silence_s)
+            self._gone(leader.token)
+            if self._answers(leader, channel):
+                self._answered(leader)
+            else:
+                self._missed(leader)
+            return self._leader is leader
+        if self._leader is not leader:
+            return False
+        if isinstance(message, LeaderBeat):
+            if message.leading and message.token == leader.token:
+                self._answered(leader)
+                return True
+            self._not_leading(leader.token)
+            return False
+        if isinstance(message, grpc.RpcError):
+            self._judge(leader, message)
+            return False
+        return True
+
+    def _missed(self, leader: LeaderRecord) -> None:
+        """It gave no answer once more: that its port is open only says that there is a process, which may be stuck.
+
+        Counted from the first look, whether or not it has ever beaten. Each look counts for a moment at most: a process
+        that was itself frozen for a while has seen no silence.
+        """
+        now = time.monotonic()
+        token, silent_s, looked_at = self._silence
+        if token != leader.token:
+            silent_s, looked_at = 0.0, now
+        silent_s += min(now - looked_at, _LOOK_S)
+        self._silence = (leader.token, silent_s, now)
+        if silent_s >= SILENT_S and probe_tcp(leader.address) is ProbeAnswer.ACCEPTED:
+            log.warning("the leader %s takes connections, and answers none for %.0f s", leader.address, silent_s)
+            self._unanswering(leader.token)
+
+    def _answered(self, leader: LeaderRecord) -> None:
+        self._silence = (leader.token, 0.0, time.monotonic())
+
+    def _answers(self, leader: LeaderRecord, channel: grpc.Channel) -> bool:
+        """Whether it answers a health check in time, whatever it says; or is not followed any more meanwhile."""
+        asked = health_pb2_grpc.HealthStub(channel).Check.future(health_pb2.HealthCheckRequest(), timeout=ANSWER_S)
+        asked.add_done_callback(self._look_up)
+        with self._changed:
+            self._changed.wait_for(lambda: asked.done() or self._leader is not leader)
+        if not asked.done():
+            asked.cancel()
+            return True
+        return asked.code() not in _NO_ANSWER
+
+    def _look_up(self, _answer: object) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _judge(self, leader: LeaderRecord, error: grpc.RpcError) -> None:
+        if isinstance(error, UnprovenPeer):  # whoever that is, it is no answer of the leader
+            self._log_refusal(leader, str(error))
+            self._gone(leader.token)
+            self._missed(leader)
+            return
+        code = error.code()
+        if code is grpc.StatusCode.FAILED_PRECONDITION:
+            self._not_leading(leader.token)
+        elif code is grpc.StatusCode.UNAUTHENTICATED:
+            self._log_refusal(leader, str(error.details()))
+        else:
+            self._gone(leader.token)
+        if code in _NO_ANSWER:
+            self._missed(leader)
+        else:
+            self._answered(leader)
+
+    def _log_refusal(self, leader: LeaderRecord, why: str) -> None:
+        if self._refused_by != leader.token:
+            log.error("the leader %s cannot be followed: %s", leader.address, why)
+        self._refused_by = leader.token
+
+
+def _read(
+    beats: Iterator[LeaderBeat], introduction: Introduction, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None]
+) -> None:
+    try:
+        introduction.wait_proven(beats)
+        for beat in beats:
+            inbox.put(beat)
+    except grpc.RpcError as error:
+        inbox.put(error)
+    else:
+        inbox.put(LeaderBeat())  # ended without a word: it does not lead

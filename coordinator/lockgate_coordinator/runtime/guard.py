@@ -1,0 +1,117 @@
+"""What stands before every rpc: who may call, requests that cannot be read, and exceptions as gRPC statuses."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from grpc import StatusCode
+from lockgate_common.masking import masked
+from lockgate_common.proof import Peer
+from lockgate_common.roles import ANONYMOUS, OWNER, Principal
+from lockgate_common.security import Credentials, Metadata
+from lockgate_common.token import authorization_of, shown_token
+from lockgate_common.token_book import TokenBook
+from lockgate_ha.errors import CorruptRecord, RecordTooLarge, StoreError
+from lockgate_proto.codec import MalformedMessage
+
+from lockgate_coordinator.runtime.access import is_free
+from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped, StorageError
+from lockgate_coordinator.runtime.job_keys import check_named
+
+log = logging.getLogger(__name__)
+
+LEADER_METADATA = "lockgate-leader"
+INSTANCE_METADATA = "lockgate-instance"
+_MAX_DETAILS = 6_000  # as it is sent: each byte that is not printable ASCII takes three
+WRITING = ("Submit", "Cancel", "TriggerSavepoint", "Stop", "DisposeSavepoint", "Rescale", "Release")
+"""A job runs code as the cluster's user (SQL can, too), reads and writes that user's files, and can be lost."""
+UNKNOWN_CALLER = "the credentials of this call are missing, wrong or no longer valid"
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Who calls. greeting: initial metadata of the answer."""
+
+    caller: Principal = ANONYMOUS
+    greeting: tuple[tuple[str, str], ...] = ()
+
+
+class Guard:
+    """Finds out who calls, before anything of the request is read."""
+
+    def __init__(self, credentials: Credentials, me: Peer, tokens: TokenBook | None, *, everything: bool) -> None:
+        """everything: the port can be reached from other machines, which are not told what can be called."""
+        self._credentials = credentials
+        self._me = me
+        self._tokens = tokens
+        self._everything = everything
+
+    def at_once(self, method: str, metadata: Metadata) -> Admission | None:
+        """The admission of a caller that knows the secret, or shows nothing where nothing is needed; else None."""
+        answer = self._credentials.answer(self._me, method, metadata)
+        if answer is not None:
+            return Admission(OWNER, answer)
+        return Admission() if self.is_free(method) and not authorization_of(metadata) else None
+
+    def admit(self, method: str, metadata: Metadata) -> Admission:
+        """The admission of any caller. Blocks. Raises Refused for one that is unknown and may not be."""
+        known = self.at_once(method, metadata) or self._holder(method, metadata)
+        if known is None and not self.is_free(method):
+            raise Refused(StatusCode.UNAUTHENTICATED, UNKNOWN_CALLER)
+        return known or Admission()
+
+    def is_free(self, method: str) -> bool:
+        """True for what anybody may call: who leads, who is alive, and on this machine which methods there are."""
+        return is_free(method, everything=self._everything)
+
+    def _holder(self, method: str, metadata: Metadata) -> Admission | None:
+        """Of a token."""
+        if self._tokens is None:
+            return None
+        shown = shown_token(self._credentials.secret, self._me, method, authorization_of(metadata))
+        caller = self._tokens.principal(shown.token) if shown is not None else None
+        return Admission(caller, shown.greeting) if shown is not None and caller is not None else None
+
+
+def check_request(request: Any) -> None:
+    """What is asked of every request before it is looked at. Raises Refused."""
+    key = getattr(request, "job_key", "")
+    check_named(key)
+
+
+def _short(details: str) -> str:
+    """A status travels in headers, of which peers take 8 KiB: one that is longer would break the call instead."""
+    details, room = masked(details), _MAX_DETAILS
+    for at, character in enumerate(details):
+        room -= 1 if " " <= character <= "~" else 3 * len(character.encode(errors="replace"))
+        if room < 0:
+            return f"{details[:at]} ... (there is more)"
+    return details
+
+
+def status(error: Exception, method: str) -> tuple[StatusCode, str, tuple[tuple[str, str], ...]]:
+    """Code, details and trailing metadata of a call that ends by what was raised. Faults of our own are logged."""
+    trailing: tuple[tuple[str, str], ...] = ()
+    match error:
+        case NotLeading(leader=leader):
+            if leader:
+                trailing = ((LEADER_METADATA, leader),)
+            code = StatusCode.FAILED_PRECONDITION
+        case Refused(code=code):
+            pass
+        case Busy() | Stopped():
+            code = StatusCode.UNAVAILABLE
+        case MalformedMessage() | RecordTooLarge():
+            code = StatusCode.INVALID_ARGUMENT
+        case CorruptRecord():
+            code = StatusCode.DATA_LOSS
+        case StoreError():
+            code = StatusCode.UNAVAILABLE
+        case StorageError():
+            code = StatusCode.UNAVAILABLE if error.retryable else StatusCode.DATA_LOSS
+        case _:
+            log.error("%s failed", method, exc_info=error)
+            code, error = StatusCode.INTERNAL, Exception(f"internal fault: {type(error).__name__}: {error}")
+    return code, _short(str(error)), trailing

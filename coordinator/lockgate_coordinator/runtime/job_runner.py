@@ -1,0 +1,496 @@
+"""One job under this leader: feeds its JobMaster and carries out what that asks for. Actor thread only.
+
+LOADING --records read--> RUNNING --CleanUp--> ENDED
+   |                         |
+   +---cannot be read--------+---fault of the machine--> BROKEN --cancelled by a client--> ENDED
+   +---storage away: tries again                         (no file is ever deleted)
+   +---held back until it is released (see recovery_line.py)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar, assert_never
+
+from grpc import StatusCode
+from lockgate_common.clock import monotonic_ms, unix_us
+from lockgate_common.story_log import Outside
+from lockgate_ha.errors import CorruptRecord
+from lockgate_proto.messages import (
+    AttemptId,
+    CancelAttempt,
+    CompletedCheckpoint,
+    Deploy,
+    JobEvent,
+    JobEventKind,
+    JobGraph,
+    JobRecord,
+    JobResult,
+    JobState,
+    JobStatus,
+    PrepareJob,
+    RescaleResponse,
+    VertexParallelism,
+)
+
+from lockgate_coordinator.graph.destinations import Destination, destinations
+from lockgate_coordinator.graph.slots import SlotsReleased, SlotsRequested
+from lockgate_coordinator.job import effects as do
+from lockgate_coordinator.job import events as ev
+from lockgate_coordinator.job.backoff import Backoff
+from lockgate_coordinator.job.job_master import JobMaster
+from lockgate_coordinator.job.job_state import Outcome
+from lockgate_coordinator.runtime.actor import Timer
+from lockgate_coordinator.runtime.deletions import Deletions
+from lockgate_coordinator.runtime.early_events import EarlyEvents
+from lockgate_coordinator.runtime.errors import Busy, Refused, Stopped, StorageError
+from lockgate_coordinator.runtime.job_story import JobStory, caused
+from lockgate_coordinator.runtime.job_work import JobWork
+from lockgate_coordinator.runtime.metadata_files import run_of
+from lockgate_coordinator.runtime.requests import Requests, settle
+from lockgate_coordinator.runtime.runner_services import RunnerServices
+from lockgate_coordinator.runtime.shown import Shown
+from lockgate_coordinator.runtime.stage import Stage
+from lockgate_coordinator.runtime.views import given_up, not_read, status_without_master
+from lockgate_coordinator.runtime.watch import WatchEnd, Watcher
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class JobRunner:
+    """See the module."""
+
+    def __init__(self, record: JobRecord, services: RunnerServices) -> None:
+        self.record = record
+        self.key = record.job_key
+        self.result: JobResult | None = None
+        self.stage = Stage.LOADING
+        self._services = services
+        self._master: JobMaster | None = None
+        self.story: JobStory | None = None  # kept when the job has ended
+        self.is_fresh = False  # there is no checkpoint yet
+        self.is_read = True  # False: only the key is known so far
+        self._early = EarlyEvents()
+        self._requests = Requests()
+        self._wake: Timer | None = None
+        self._work = JobWork(self.key, services, self._guarded, self._write_failed)
+        self._deletions = Deletions(self.key, lambda: run_of(self.record), services)
+        self._backoff = Backoff()
+        self.is_held = False  # LOADING, and told to wait for a client
+        self.trouble = ""  # why the records cannot be read for now
+        self._given_up: Future[JobState] | None = None
+        self.destinations: tuple[Destination, ...] | None = None  # where its sinks write; None: not known yet
+        self.attempt: AttemptId | None = None
+        self._placed_on: set[str] = set()
+        self._error = ""
+        self._closed = False
+        first = JobStatus(job_key=self.key, run_id=record.run_id, state=JobState.WAITING_FOR_SLOTS)
+        self._shown = Shown(services.actor, self._view, first)
+        self.hub = self._shown.hub
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def wait(self, trouble: str) -> None:
+        """Its record cannot be read for now, and why."""
+        self.trouble = trouble
+        self._shown.changed(at_once=True)
+
+    def read(self, record: JobRecord) -> None:
+        """Its record is read at last; the caller loads it."""
+        self.record, self.is_read, self.trouble = record, True, ""
+
+    def had_ended(self, status: JobStatus) -> None:
+        """There is a result of it already."""
+        self._ended(**{field.name: getattr(status, field.name) for field in dataclasses.fields(status)})
+        self._take_early()
+        self._shown.changed(at_once=True)
+
+    def _take_early(self) -> list[ev.Event]:
+        events, others = self._early.take(self.record.run_id)
+        for other in others:
+            self._services.send(other.task_manager_id, CancelAttempt(other.attempt, "its run has ended"))
+        return events
+
+    def load(self, *, fresh: bool) -> None:
+        """Reads the job's records and starts its JobMaster. fresh: it was submitted a moment ago."""
+        if self.stage is not Stage.LOADING:
+            return  # it was given up meanwhile
+        self.is_fresh, self.is_held = fresh, False
+        read = partial(self._services.persistence.start, self.record, fresh=fresh)
+        self._work.do(read, lambda found: self._start(*found), lambda error: self._load_failed(error, fresh=fresh))
+
+    def _start(self, graph: JobGraph, event: ev.Recovered | ev.RecoveryFailed) -> None:
+        if self.stage is not Stage.LOADING:
+            return  # it was given up meanwhile
+        self.destinations = destinations(graph)
+        self._master = JobMaster(
+            self.record,
+            graph,
+            token=self._services.context.token,
+            checkpoint_directory=self._services.directory(run_of(self.record)),
+            unix_offset_ms=unix_us() // 1_000 - monotonic_ms(),
+        )
+        self.story = self._services.new_story()
+        self.stage, self.trouble = Stage.RUNNING, ""
+        self.handle(event, Outside.CLIENT if self.is_fresh else Outside.LEADERSHIP)
+        for early in self._take_early():
+            self.handle(early)
+
+    def hold_back(self, reason: str) -> None:
+        """Nothing of the job is looked at until `load`, which comes when a client releases it. It can be cancelled."""
+        self.is_held, self.trouble = True, reason
+        self._stop_tasks()
+        self.hub.status(self.status())
+        if self.record.cancel_requested:
+            self._give_up()
+
+    def _load_failed(self, error: BaseException, *, fresh: bool) -> None:
+        if self.stage is not Stage.LOADING:
+            return
+        if isinstance(error, StorageError) and error.retryable:
+            now_ms = monotonic_ms()
+            pause_ms = self._backoff.failed(now_ms)
+            self.trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
+            log.warning("job %s: %s", self.key, self.trouble)
+            self._wake = self._services.actor.at(now_ms + pause_ms, lambda: self.load(fresh=fresh))
+            return
+        self.quarantine(f"The job cannot be recovered: {error}")
+
+    def quarantine(self, reason: str) -> None:
+        """Ends the job under this leader without touching its records: they may be all that is left of it."""
+        if self.stage is Stage.ENDED:  # its result stands, whatever failed after
+            self._shown.changed(at_once=True)
+            return
+        log.error("job %s is quarantined; its files are kept, and a new leader retries it: %s", self.key, reason)
+        self.stage, self._error = Stage.BROKEN, reason
+        self._deletions.close()
+        self.is_read = True  # as far as it can be
+        self._requests.fail_all(Refused(StatusCode.ABORTED, f"the job failed: {reason}"))
+        self._stop_tasks()
+        self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))
+        self.hub.status(self.status())
+        self.hub.finish(WatchEnd.JOB_ENDED)
+        self._finish_requested_cancel()
+
+    def _stop_tasks(self) -> None:
+        """What this leader has deployed, and what task managers have said that they run from before."""
+        for name in self._placed_on:
+            self._services.send(name, CancelAttempt(self.attempt, "the job failed"))
+        for early in self._take_early():
+            self.handle(early)
+        self._services.context.slots(SlotsReleased(self.key))
+
+    def cancel(self) -> Future[JobState]:
+        """Ends the job; answers with its state when that is certain. Fails with StoreError, Stopped. Raises Busy."""
+        if not self.is_read:
+            raise not_read(self.key, self.trouble)
+        if self.stage is Stage.BROKEN or self.trouble:
+            return self._give_up()
+        answer: Future[JobState] = Future()
+        mark = partial(self._services.persistence.request_cancel, self.record)
+        written = self._services.workers.submit(f"(cancel) {self.key}", mark)  # not behind a file that hangs
+        self.handle(ev.CancelRequested())
+        state = JobState.CANCELING if self.stage is Stage.LOADING else self.status().state
+
+        def marked(done: Future[None]) -> None:
+            if done.exception() is None:
+                self._services.actor.tell(self._cancel_is_durable)  # before the answer: who got it can rely on it
+            settle(answer, done, state)
+
+        written.add_done_callback(marked)
+        return answer
+
+    def _cancel_is_durable(self) -> None:
+        if not self._closed:
+            self.record = dataclasses.replace(self.record, cancel_requested=True)
+            self._finish_requested_cancel()  # it may have been broken off while the mark was written
+
+    def _finish_requested_cancel(self) -> None:
+        """Gives up a job that is broken off and was cancelled: its JobMaster will not end it any more."""
+        other = self.result is not None and self.result.outcome != JobState.CANCELED.name  # may be durable: it stands
+        if self.stage is Stage.BROKEN and self.record.cancel_requested and not other:
+            self._give_up()
+
+    def _give_up(self) -> Future[JobState]:
+        """A client cancels a job that cannot be run: the result is written, the records go, every file stays."""
+        if self._given_up is not None:
+            return self._given_up
+        answer = self._given_up = Future[JobState]()
+        if self.stage is Stage.LOADING:
+            self._error = self.trouble if self.is_held else f"cancelled while {self.trouble}"
+            self.stage, self.is_held = Stage.BROKEN, False
+            self._stop_tasks()
+        result = given_up(self.record, self._error, unix_us() // 1_000, self._token)
+
+        def written(done: Future[JobResult]) -> None:
+            self._services.actor.tell(lambda: self._gave_up(done))  # before the answer, so that who got it sees the end
+            settle(answer, done, JobState.CANCELED)
+
+        give_up = partial(self._services.persistence.give_up, result)
+        self._services.workers.submit(self.key, give_up).add_done_callback(written)
+        return answer
+
+    def _gave_up(self, done: Future[JobResult]) -> None:
+        if self._closed:
+            return
+        error = done.exception()
+        if error is not None:
+            log.warning("job %s could not be cancelled: %s", self.key, error)
+            self._given_up = None
+            return
+        self.result = done.result()
+        ended_ms = self.result.ended_unix_ms
+        self._ended(state=JobState.CANCELED, ended_unix_ms=ended_ms)
+        self._shown.changed(at_once=True)
+        self._services.context.ended_job(self.key)
+
+    def _ended(self, **changes: Any) -> None:
+        """What is kept from now on is small, however large the job's graph and snapshots were. changes: see Shown."""
+        self._shown.end(**changes)
+        self.stage, self.is_read = Stage.ENDED, True
+        self.record, self._master = dataclasses.replace(self.record, graph=b""), None
+        if self.story is not None:
+            self.story.end()
+        self._deletions.close()
+
+    def close(self, end: WatchEnd) -> None:
+        """Drops everything: the term is over. Nothing is sent or written any more."""
+        self._closed = True
+        self._work.close()
+        self._deletions.close()
+        self._requests.fail_all(Stopped("this coordinator no longer leads; ask the new leader"))
+        if self._wake is not None:
+            self._wake.cancel()
+        self._shown.close(end)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def handle(self, event: ev.Event, cause_id: str = "") -> None:
+        """Gives the event to the JobMaster and does what it wants. A fault in there ends this job, no other.
+
+        cause_id: the event of this job that has led to it, where there is one; see JobStory.
+        """
+        if self._closed or self.stage is Stage.ENDED:
+            return
+        if self.stage is Stage.BROKEN or self.is_held:
+            if isinstance(event, ev.StillRunning):
+                body = CancelAttempt(event.attempt, "the job failed")
+                self._services.send(event.task_manager_id, body)
+            return
+        if self.stage is Stage.LOADING or self._master is None or self.story is None:
+            self._early.add(event)
+            return
+        decide = partial(self._decide, self._master, self.story, event, cause_id)
+        self._guarded(f"handling {type(event).__name__}", decide)
+
+    def _decide(self, master: JobMaster, story: JobStory, event: ev.Event, cause_id: str) -> None:
+        try:
+            wanted = master.handle(event, monotonic_ms())
+        except Exception as error:
+            story.failed(event, cause_id, error)
+            raise
+        event_id = story.handled(event, cause_id, wanted)
+        for effect in wanted:
+            self._do(effect, event_id)
+        self._shown.changed(at_once=any(isinstance(emit, do.Emit) for emit in wanted))
+
+    def _guarded(self, what: str, call: Callable[[], None]) -> None:
+        """Everything that is done for this job alone: a mistake in there ends it, and cuts short no other's turn."""
+        try:
+            call()
+        except Exception as error:
+            self._mistake(what, error)
+
+    def _mistake(self, what: str, error: BaseException) -> None:
+        log.error("job %s: internal error while %s", self.key, what, exc_info=error)
+        self.quarantine(f"An internal error of the coordinator, see its log: {type(error).__name__}: {error}")
+
+    def handle_of(self, run_id: str, event: ev.Event) -> None:
+        """`handle`, unless the event is of another run of this key."""
+        if not self.is_read:
+            self._early.add(event, run_id)
+        elif run_id == self.record.run_id:
+            self.handle(event)
+
+    def tell(self, event: ev.Event, cause_id: str = "") -> None:
+        """`handle`, behind what is queued already."""
+        self._services.actor.tell(lambda: self.handle(event, cause_id))
+
+    def _do(self, effect: do.Effect, event_id: str) -> None:
+        """event_id: of the event that has made the effect."""
+        services, key = self._services, self.key
+        match effect:
+            case do.Send(task_manager_id, body):
+                if isinstance(body, Deploy):
+                    self._note_deploy(task_manager_id, body)
+                if not services.send(task_manager_id, caused(body, event_id)):
+                    self.tell(ev.TaskManagerLost(task_manager_id, "it is not connected", planned=True), event_id)
+            case do.Emit(event):
+                self._emit(event)
+            case do.WakeAt(at_ms):
+                if self._wake is not None:
+                    self._wake.cancel()
+                self._wake = services.actor.at(at_ms, lambda: self.handle(ev.Tick()))
+            case do.RequestSlots(request, count, preferred, grace_ms, avoided):
+                services.context.slots(SlotsRequested(key, request, count, preferred, grace_ms, avoided))
+            case do.ReleaseSlots():
+                services.context.slots(SlotsReleased(key))
+            case do.AnswerSavepoint():
+                self._requests.savepoint(effect)
+            case do.AnswerRescale():
+                self._requests.rescale(effect)
+            case _:
+                self._persist(effect, event_id)
+
+    def _note_deploy(self, task_manager_id: str, deploy: Deploy) -> None:
+        if deploy.attempt != self.attempt:
+            self.attempt, self._placed_on = deploy.attempt, set()
+        self._placed_on.add(task_manager_id)
+
+    def _persist(self, effect: do.Durable, event_id: str) -> None:
+        """What needs ZooKeeper or files: on the job's worker, in order; what is deleted on another."""
+        key, store, answered = self.key, self._services.persistence, partial(self.handle, cause_id=event_id)
+        match effect:
+            case do.PersistAttempt(record):
+                self._work.do(lambda: store.write_attempt(key, record), answered)
+            case do.PersistOrders(orders):
+                self._work.do(lambda: store.write_orders(key, orders), answered)
+            case do.PersistCheckpointId(number):
+                self._work.do(lambda: store.write_checkpoint_id(key, number), answered)
+            case do.PersistCheckpoint():
+                self._work.do(lambda: store.write_checkpoint(run_of(self.record), effect), answered)
+            case do.PersistResult(result):
+                self.result = dataclasses.replace(
+                    result, graph_checksum=result.graph_checksum or self.record.graph_checksum
+                )
+                self._work.do(lambda: store.write_result(self.result or result), answered)
+            case do.DiscardCheckpoint():
+                self._deletions.discard(effect)
+            case do.DiscardPending(number):
+                self._deletions.discard_pending(number)
+            case do.Recover():
+                self._work.do(lambda: store.recover(self.record), answered)
+            case do.CleanUp():
+                self._end()
+            case _:
+                assert_never(effect)
+
+    def _end(self) -> None:
+        ended = {"state": Outcome(self.result.outcome).state} if self.result is not None else {}
+        self._ended(**ended)
+        self._requests.fail_all(Refused(StatusCode.FAILED_PRECONDITION, "the job has ended"))
+        if self._wake is not None:
+            self._wake.cancel()
+        self._services.context.ended_job(self.key)
+
+    def _write_failed(self, error: BaseException) -> None:
+        if isinstance(error, CorruptRecord):
+            self.quarantine(f"A record in ZooKeeper is corrupt: {error}")
+        else:
+            self._mistake("writing", error)
+
+    def preparation(self) -> PrepareJob | None:
+        """What task managers with free slots may prepare for, while the job runs."""
+        return self._asked(lambda master: master.preparation()) if self.stage is Stage.RUNNING else None
+
+    @property
+    def wants_spares(self) -> bool:
+        return bool(self._asked(lambda master: master.wants_spares))
+
+    def _asked(self, ask: Callable[[JobMaster], T]) -> T | None:
+        """What the JobMaster answers, None without one, and when it cannot: the job does not depend on it."""
+        try:
+            return ask(self._master) if self._master is not None else None
+        except Exception:
+            log.exception("job %s: internal error while looking at it", self.key)
+            return None
+
+    # -- what clients ask ---------------------------------------------------------------------------------------------
+
+    def status(self) -> JobStatus:
+        """What clients see now."""
+        return self._shown.status()
+
+    def _view(self) -> JobStatus:
+        if self.stage is Stage.BROKEN or self._master is None:
+            loading = JobState.HELD_BACK if self.is_held else JobState.WAITING_FOR_SLOTS
+            state = JobState.FAILED if self.stage is Stage.BROKEN else loading
+            status = status_without_master(self.record, state, self.attempt, self._token, self._error, self.trouble)
+        else:
+            status = self._master.status()
+        return dataclasses.replace(status, leader_address=self._services.leader_address)
+
+    def checkpoints(self) -> tuple[CompletedCheckpoint, ...]:
+        """Completed ones, newest first. Raises Busy while they are being read, Refused when they cannot be."""
+        if self._master is not None and (known := self._master.checkpoints()) is not None:
+            return known
+        if self.is_fresh:
+            return ()
+        if self.stage in (Stage.LOADING, Stage.RUNNING) and not self.is_held:
+            raise Busy(f"the records of job {self.key} are being read; try again")
+        text = f"the checkpoints of job {self.key} cannot be read: {self._error or self.trouble}"
+        raise Refused(StatusCode.FAILED_PRECONDITION, text)
+
+    def watch(self) -> Watcher:
+        """A new watcher; of a job that has ended it is over after the status and the kept events."""
+        watcher = self.hub.watch(self.status())
+        if self.stage in (Stage.ENDED, Stage.BROKEN):
+            self.hub.finish(WatchEnd.JOB_ENDED)
+        return watcher
+
+    def savepoint(self, timeout_ms: int, request_id: str = "") -> Future[CompletedCheckpoint]:
+        """Asks for a savepoint; the same request id again is the same one. Fails with Refused, Busy or Stopped."""
+        return self._request(lambda name: ev.SavepointRequested(name, timeout_ms), request_id)
+
+    def stop(self, drain: bool, timeout_ms: int) -> Future[CompletedCheckpoint]:
+        """Asks for the end of the job with a savepoint. Fails as `savepoint`."""
+        return self._request(lambda name: ev.StopRequested(name, drain, timeout_ms))
+
+    def rescale(self, wanted: tuple[VertexParallelism, ...], timeout_ms: int) -> Future[RescaleResponse]:
+        """Asks for another parallelism. Fails as `savepoint`."""
+        slots = self._services.context.available_slots(self.key)
+        return self._request(lambda name: ev.RescaleRequested(name, wanted, slots, timeout_ms))
+
+    def _request(self, event: Callable[[str], ev.Event], request_id: str = "") -> Future[Any]:
+        answer: Future[Any] = Future()
+        if self.is_held:
+            answer.set_exception(Refused(StatusCode.FAILED_PRECONDITION, self.trouble))
+        elif self.stage is Stage.LOADING:
+            answer.set_exception(Busy("the job's records are being read; try again"))
+        elif self.stage is not Stage.RUNNING:
+            answer.set_exception(Refused(StatusCode.FAILED_PRECONDITION, f"job {self.key} has ended"))
+        else:
+            self.handle(event(self._requests.add(answer, request_id)))
+        return answer
+
+    def dispose(self, savepoint: CompletedCheckpoint) -> Future[None]:
+        """Deletes a savepoint that is not what the job would restart from. Fails with StoreError or StorageError.
+
+        Raises Refused when the job is broken off: then no file is ever deleted. Raises Busy while the job ends.
+        """
+        if self.stage is Stage.BROKEN:
+            text = f"job {self.key} is quarantined and its files are kept; cancel it, then dispose of the savepoint"
+            raise Refused(StatusCode.FAILED_PRECONDITION, text)
+        if self._asked(lambda master: master.is_ending):
+            raise Busy(f"job {self.key} is about to end; dispose of the savepoint when it has")
+        self.handle(ev.DisposalBegun(savepoint.checkpoint_id))
+        return self._deletions.dispose(savepoint, lambda: self.tell(ev.SavepointDisposed(savepoint.checkpoint_id)))
+
+    # -- watchers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _token(self) -> int:
+        return self._services.context.token
+
+    def _emit(self, event: JobEvent) -> None:
+        self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us(), token=event.token or self._token))
+        if event.kind is JobEventKind.ATTEMPT_DEPLOYED:
+            self._services.context.runs(self.key)
+        if event.kind is JobEventKind.CHECKPOINT_COMPLETED:
+            self._deletions.completed(event.checkpoint_id)

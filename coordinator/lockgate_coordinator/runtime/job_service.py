@@ -1,0 +1,427 @@
+"""The job API. Its methods raise the errors of `runtime.errors`; the Guard turns them into statuses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, cast
+
+import grpc
+from grpc import StatusCode
+from lockgate_common.proof import Peer
+from lockgate_common.roles import Role
+from lockgate_common.security import Credentials
+from lockgate_proto import messages as m
+from lockgate_proto.codec import encode
+from lockgate_proto.rpc import call, path
+
+from lockgate_coordinator.graph.bounds import MAX_DURATION_MS, MAX_PATH, text_problem
+from lockgate_coordinator.graph.code import brings_code
+from lockgate_coordinator.graph.destinations import destinations
+from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.slots import slot_shortage
+from lockgate_coordinator.graph.validate import validate
+from lockgate_coordinator.graph.warnings import warnings
+from lockgate_coordinator.job.deploy_size import start_problem
+from lockgate_coordinator.job.merged_story import merged
+from lockgate_coordinator.job.restore import misfits
+from lockgate_coordinator.runtime.dispatcher import Dispatcher, writable
+from lockgate_coordinator.runtime.disposal import dispose
+from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
+from lockgate_coordinator.runtime.event_loop import Bell
+from lockgate_coordinator.runtime.job_keys import check_new, check_request_id
+from lockgate_coordinator.runtime.job_runner import JobRunner
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, graph_checksum, storage_uri
+from lockgate_coordinator.runtime.rpc_server import Later, Stream, UnaryCall
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.story_requests import StoryParts
+from lockgate_coordinator.runtime.term import LeaderTerm
+from lockgate_coordinator.runtime.views import no_such_job, status_of
+from lockgate_coordinator.runtime.watch import WatchEnd, Watcher
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_WRITE_WAIT_S = 60.0
+_FORWARD_WAIT_S = 2.0
+_FORWARDED = "lockgate-forwarded"
+COORDINATOR_METADATA = "lockgate-coordinator"
+
+
+class Cluster(Protocol):
+    """Who takes part, as ZooKeeper tells it; Elector has this shape."""
+
+    @property
+    def leader(self) -> m.LeaderRecord | None:
+        """The leader as last heard."""
+        ...
+
+    def contenders(self) -> tuple[m.LeaderRecord, ...]:
+        """Every coordinator present."""
+        ...
+
+
+class JobService:
+    """The job API of job.proto."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        address: str,
+        dispatcher: Dispatcher,
+        files: MetadataFiles,
+        cluster: Cluster,
+    ) -> None:
+        self._credentials: Credentials = settings.credentials
+        self._address = address
+        self._dispatcher = dispatcher
+        self._files = files
+        self._cluster = cluster
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    def Submit(self, request: m.SubmitRequest, call: UnaryCall) -> m.SubmitResponse | Later[m.SubmitResponse]:
+        """Durable when it returns. The same key with the same graph is the same job, unless its start differs."""
+        key, graph = request.job_key, request.graph
+        check_new(key)
+        if graph is None:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "the request has no job graph")
+        if not call.caller.may(Role.CODE) and (what := brings_code(graph)):
+            text = f"{what} needs the role code, which {call.caller.name} does not have"
+            raise Refused(StatusCode.PERMISSION_DENIED, text)
+        self._dispatcher.wait_recovered()
+        data = encode(graph)
+        record = m.JobRecord(
+            job_key=key,
+            run_id=f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}",
+            graph_checksum=graph_checksum(data),
+            submitted_unix_ms=time.time_ns() // 1_000_000,
+            restore_from=request.restore_from,
+            allow_unmatched_state=request.allow_unmatched_state,
+            storage=_own_storage(graph),
+        )
+        known = self._dispatcher.submissions(lambda submissions: submissions.known(record))
+        if known is not None:
+            return replace(known, warnings=warnings(graph))
+        check, writes = self._check(graph, request), destinations(graph)
+        answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data, check, writes))
+        late = "it is not known yet whether the job was submitted; submit it again unchanged"
+        return _outcome(answer, late, lambda done: replace(done, warnings=warnings(graph)))
+
+    def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> Callable[[], None]:
+        """What can be said at once; returns what takes a look at the storage. Both raise Refused."""
+        problems = list(validate(graph))
+        if unfit := text_problem(request.restore_from, MAX_PATH):
+            problems.append(f"The request has a restore_from {unfit}.")
+        if problems:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "\n".join(problems))
+        full = normalize(graph)
+        needed = max(vertex.parallelism for vertex in full.vertices)
+        slots = self._dispatcher.call(lambda term: term.slot_counts())
+        shortage = slot_shortage(needed, slots)
+        if shortage:
+            raise Refused(StatusCode.INVALID_ARGUMENT, shortage)
+        storage = _own_storage(graph)
+
+        def check() -> None:
+            if storage:
+                try:
+                    self._files.prepare(storage)
+                except StorageError as error:
+                    text = f"the job's filesystem backend cannot be used: {error}"
+                    raise Refused(StatusCode.INVALID_ARGUMENT, text) from error
+            if request.restore_from:
+                self._check_start(full, request.restore_from, request.allow_unmatched_state, slots)
+
+        return check
+
+    def _check_start(self, full: m.JobGraph, restore_from: str, allow: bool, slots: tuple[int, ...]) -> None:
+        """full: normalized. allow: state that matches no operator is left behind."""
+        try:
+            metadata = self._files.read(restore_from)
+        except StorageError as error:
+            raise Refused(StatusCode.INVALID_ARGUMENT, f"cannot start from {restore_from}: {error}") from error
+        unfit = misfits(full, metadata, allow_unmatched=allow)
+        if unfit:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "\n".join(unfit))
+        problem = start_problem(full, metadata, slots)
+        if problem:
+            raise Refused(StatusCode.INVALID_ARGUMENT, f"cannot start from {restore_from} on this cluster: {problem}")
+
+    def Cancel(self, request: m.CancelRequest, _call: UnaryCall) -> m.CancelResponse | Later[m.JobState]:
+        """Begins the end of the job, which is certain when this returns. One that has ended keeps its final state."""
+
+        def cancel(term: LeaderTerm) -> Future[m.JobState] | None:
+            writable(term)
+            runner = term.jobs.get(request.job_key)
+            return None if runner is None else runner.cancel()
+
+        self._dispatcher.wait_recovered()
+        answer = self._dispatcher.call(cancel)
+        if answer is None:
+            return m.CancelResponse(self._ended(request.job_key).state)
+        return _outcome(answer, "the cancel is not certain yet; cancel again", m.CancelResponse)
+
+    def Release(self, request: m.ReleaseRequest, _call: UnaryCall) -> m.ReleaseResponse | Later[m.JobState]:
+        """Tries a job again that is held back; durable when this returns. Any other job stays as it is."""
+
+        def release(term: LeaderTerm) -> Future[m.JobState] | None:
+            writable(term)
+            runner = term.jobs.get(request.job_key)
+            return None if runner is None else term.line.release(runner)
+
+        self._dispatcher.wait_recovered()
+        answer = self._dispatcher.call(release)
+        if answer is None:
+            return m.ReleaseResponse(self._ended(request.job_key).state)
+        return _outcome(answer, "it is not known yet whether the job is released; release it again", m.ReleaseResponse)
+
+    def TriggerSavepoint(
+        self, request: m.TriggerSavepointRequest, _call: UnaryCall
+    ) -> m.TriggerSavepointResponse | Later[m.CompletedCheckpoint]:
+        """Returns when the savepoint is complete. The same request id again is the same savepoint, whoever leads."""
+        _check_timeout(request.timeout_ms)
+        name = request.request_id
+        check_request_id(name)
+        answer = self._order(request.job_key, lambda runner: runner.savepoint(request.timeout_ms, name))
+        if answer is None:
+            for checkpoint in self._result(request.job_key).retained:
+                if name in checkpoint.request_ids:
+                    return m.TriggerSavepointResponse(checkpoint)
+            raise Refused(StatusCode.FAILED_PRECONDITION, f"job {request.job_key} has ended")
+        return _outcome(answer, "the savepoint did not complete in time", m.TriggerSavepointResponse, None)
+
+    def Stop(self, request: m.StopRequest, _call: UnaryCall) -> m.StopResponse | Later[m.CompletedCheckpoint]:
+        """Returns when the savepoint is complete; the job's end is certain then, whoever leads next."""
+        _check_timeout(request.timeout_ms)
+        answer = self._order(request.job_key, lambda runner: runner.stop(request.drain, request.timeout_ms))
+        if answer is not None:
+            late = "the savepoint is not complete yet; stop again to wait for it"
+            return _outcome(answer, late, m.StopResponse, None)
+        result = self._result(request.job_key)
+        for checkpoint in result.retained:
+            if checkpoint.checkpoint_id == result.stopped_with:
+                return m.StopResponse(checkpoint)  # asked again, after a failover perhaps
+        raise Refused(StatusCode.FAILED_PRECONDITION, f"job {request.job_key} has ended")
+
+    def Rescale(self, request: m.RescaleRequest, _call: UnaryCall) -> Later[m.RescaleResponse]:
+        """Returns when the new parallelism is durable; the job restarts at it, whoever leads next."""
+        _check_timeout(request.timeout_ms)
+        answer = self._order(request.job_key, lambda runner: runner.rescale(request.parallelism, request.timeout_ms))
+        if answer is None:
+            self._ended(request.job_key)
+            raise Refused(StatusCode.FAILED_PRECONDITION, f"job {request.job_key} has ended")
+        return _outcome(answer, "it is not known yet whether the job is rescaled; ask again", lambda done: done, None)
+
+    def _order(self, job_key: str, give: Callable[[JobRunner], Future[T]]) -> Future[T] | None:
+        """Gives an order to a job that runs; None where it does not."""
+
+        def to_runner(term: LeaderTerm) -> Future[T] | None:
+            writable(term)
+            runner = term.jobs.get(job_key)
+            return None if runner is None else give(runner)
+
+        self._dispatcher.wait_recovered()
+        return self._dispatcher.call(to_runner)
+
+    def DisposeSavepoint(
+        self, request: m.DisposeSavepointRequest, _call: UnaryCall
+    ) -> m.DisposeSavepointResponse | Later[None]:
+        """Returns when the savepoint is deleted. One that is gone already is fine."""
+        self._dispatcher.wait_recovered()
+        key, number = request.job_key, request.checkpoint_id
+        retained = None if self._dispatcher.call(lambda term: key in term.jobs) else self._result(key).retained
+        answer = self._dispatcher.call(lambda term: dispose(term, key, number, retained))
+        if answer is None:
+            return m.DisposeSavepointResponse()
+        late = "the savepoint may not be deleted yet; dispose of it again"
+        return _outcome(answer, late, lambda _: m.DisposeSavepointResponse())
+
+    # -- reads --------------------------------------------------------------------------------------------------------
+
+    def Get(self, request: m.GetRequest, _call: UnaryCall) -> m.JobStatus:
+        """The status of one job, running or ended."""
+        self._dispatcher.wait_recovered()
+        status = self._dispatcher.call(lambda term: _status(term, request.job_key))
+        return self._ended(request.job_key) if status is None else status
+
+    def List(self, _request: m.ListRequest, _call: UnaryCall) -> Later[None]:
+        """Every job, oldest submission first."""
+        self._dispatcher.wait_recovered()
+        known = self._dispatcher.call(lambda term: term.results_known)
+
+        def statuses(term: LeaderTerm) -> list[m.JobStatus]:
+            found = {key: status_of(result, self._address) for key, result in term.results.items()}
+            found |= {key: runner.status() for key, runner in [*term.ended.items(), *term.jobs.items()]}
+            return sorted(found.values(), key=lambda job: (job.submitted_unix_ms, job.job_key))
+
+        late = "the results are still being read"
+        return _outcome(known, late, lambda _: m.ListResponse(tuple(self._dispatcher.call(statuses))))
+
+    def ListCheckpoints(self, request: m.ListCheckpointsRequest, _call: UnaryCall) -> m.ListCheckpointsResponse:
+        """Completed checkpoints and savepoints that still exist, newest first."""
+
+        def checkpoints(term: LeaderTerm) -> tuple[m.CompletedCheckpoint, ...] | None:
+            runner = term.jobs.get(request.job_key)
+            return None if runner is None else runner.checkpoints()
+
+        self._dispatcher.wait_recovered()
+        found = self._dispatcher.call(checkpoints)
+        if found is None:
+            found = self._result(request.job_key).retained
+        return m.ListCheckpointsResponse(found)
+
+    def GetStory(self, request: m.GetStoryRequest, _call: UnaryCall) -> Later[StoryParts]:
+        """What happened to a job, as far as this leader and its task managers remember, and what caused what."""
+        key = request.job_key
+        self._dispatcher.wait_recovered()
+        answer = self._dispatcher.call(lambda term: term.story(key))
+        if answer is None:
+            run_id = self._result(key).run_id
+            answer = self._dispatcher.call(lambda term: term.story(key, run_id))
+        if answer is None:
+            raise no_such_job(key)
+        late = "the job's story is still being collected; ask again"
+        return _outcome(answer, late, lambda story: m.JobStory(merged(story.parts), story.remarks))
+
+    async def Watch(self, request: m.WatchRequest, stream: Stream) -> None:
+        """The status, the kept events, then everything new until the job has ended."""
+        key, thread = request.job_key, stream.thread
+        await self._dispatcher.recovered(thread)
+        found = await self._dispatcher.called(lambda term: _watch(term, key), thread)
+        if found is None:
+            ended = await stream.work(lambda: self._ended(key))
+            await stream.send(m.JobUpdate(update=ended), large=True)
+            return
+        runner, watcher = found
+        try:
+            await _tell(watcher, stream)
+        finally:
+            self._dispatcher.forget(runner, watcher)
+        if watcher.end is WatchEnd.LEADERSHIP_LOST:
+            leader = self._cluster.leader
+            told = f"; watch on at {leader.address}" if leader is not None and leader.address != self._address else ""
+            raise Busy(f"this coordinator no longer leads{told}")
+        if watcher.end is WatchEnd.TOO_SLOW:
+            raise Refused(
+                StatusCode.RESOURCE_EXHAUSTED, "this client reads too slowly; watch again to see the present state"
+            )
+
+    def _ended(self, key: str) -> m.JobStatus:
+        return status_of(self._result(key), self._address)
+
+    def _result(self, key: str) -> m.JobResult:
+        """The result of a job that the term does not know. Raises Refused NOT_FOUND."""
+        result, persistence, suspended = self._dispatcher.call(
+            lambda term: (term.results.get(key), term.persistence, term.suspended)
+        )
+        if result is None and key:
+            if suspended:  # it would wait, and hold its thread, until ZooKeeper is back
+                raise Busy("ZooKeeper is not reachable from the leader at the moment; try again")
+            result = persistence.result(key)
+        if result is None:
+            raise no_such_job(key)
+        return result
+
+    # -- answered by every coordinator --------------------------------------------------------------------------------
+
+    def GetLeader(self, _request: m.GetLeaderRequest, call: UnaryCall) -> m.LeaderRecord:
+        """Who leads. The answer's metadata tells who gave it: a client may know this coordinator by another address."""
+        call.trailing = ((COORDINATOR_METADATA, self._address),)
+        leader = self._cluster.leader
+        if leader is None:
+            raise Refused(StatusCode.UNAVAILABLE, "there is no leader at the moment; try again")
+        return leader
+
+    def GetCluster(self, _request: m.GetClusterRequest, known: UnaryCall) -> m.ClusterStatus:
+        """Coordinators and task managers. A standby asks the leader for the task managers."""
+        leader = self._cluster.leader
+        coordinators = tuple(
+            m.CoordinatorStatus(
+                contender.coordinator_id,
+                contender.address,
+                contender.pid,
+                leader is not None and contender.coordinator_id == leader.coordinator_id,
+            )
+            for contender in self._cluster.contenders()
+        )
+        try:
+            task_managers = self._dispatcher.call(lambda term: term.task_manager_statuses())
+        except NotLeading:
+            task_managers = self._ask_leader(leader, known)
+        return m.ClusterStatus(leader, task_managers, coordinators)
+
+    def _ask_leader(self, leader: m.LeaderRecord | None, known: UnaryCall) -> tuple[m.TaskManagerStatus, ...]:
+        forwarded = any(name == _FORWARDED for name, _ in known.metadata)
+        if leader is None or leader.address == self._address or forwarded:
+            return ()
+        try:
+            introduction = self._credentials.introduction(
+                Peer(leader.address, leader.instance), path("JobService", "GetCluster")
+            )
+            with self._credentials.channel(leader.address) as channel:
+                ask: Any = call(channel, "JobService", "GetCluster")
+                answer, ended = ask.with_call(
+                    m.GetClusterRequest(),
+                    timeout=_FORWARD_WAIT_S,
+                    metadata=(*introduction.metadata, (_FORWARDED, "1")),
+                )
+                introduction.check(ended.initial_metadata())
+                return cast(m.ClusterStatus, answer).task_managers
+        except grpc.RpcError as error:
+            log.info("the leader %s did not tell its task managers: %s", leader.address, error)
+            return ()
+
+
+def _check_timeout(timeout_ms: int) -> None:
+    """Raises Refused for a time that no timer takes."""
+    if not 0 <= timeout_ms <= MAX_DURATION_MS:
+        text = f"timeout_ms is {timeout_ms}: it must be between 0 and {MAX_DURATION_MS}; 0 means the checkpoint timeout"
+        raise Refused(StatusCode.INVALID_ARGUMENT, text)
+
+
+def _own_storage(graph: m.JobGraph) -> str:
+    """The URI that the job keeps its run's folder under, "" for the cluster's storage."""
+    backend = (graph.state_backend or m.StateBackend()).backend
+    return (
+        storage_uri(backend.uri) if isinstance(backend, m.FilesystemBackend | m.RocksdbBackend) and backend.uri else ""
+    )
+
+
+def _status(term: LeaderTerm, key: str) -> m.JobStatus | None:
+    runner = term.jobs.get(key) or term.ended.get(key)
+    return None if runner is None else runner.status()
+
+
+def _watch(term: LeaderTerm, key: str) -> tuple[JobRunner, Watcher] | None:
+    runner = term.jobs.get(key) or term.ended.get(key)
+    return None if runner is None else (runner, runner.watch())
+
+
+def _outcome(
+    answer: Future[T], late: str, then: Callable[[T], object], limit_s: float | None = _WRITE_WAIT_S
+) -> Later[T]:
+    """Waits as long as the client does, and not beyond `limit_s`."""
+    return Later(answer, late, limit_s, then)
+
+
+async def _tell(watcher: Watcher, stream: Stream) -> None:
+    """Everything that the watcher is given, until it is over. What goes to many is encoded once."""
+    bell = Bell(stream.thread)
+    watcher.on_change = bell.ring
+    while True:
+        end, told = watcher.end, watcher.take()
+        if told is not None:
+            if told.sent is None:
+                told.sent = asyncio.ensure_future(stream.encoded(told.update))
+            await stream.send_bytes(await asyncio.shield(told.sent))
+        elif end is None:
+            await bell.wait()
+        else:
+            return

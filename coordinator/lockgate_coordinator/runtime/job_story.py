@@ -1,0 +1,93 @@
+"""JobStory: what this leader remembers of one job. Actor thread only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from lockgate_common.clock import unix_us
+from lockgate_common.story_log import StoryLog
+from lockgate_proto.messages import JobEventKind, PrepareJob, StoryLine
+
+from lockgate_coordinator.job import effects as do
+from lockgate_coordinator.job import events as ev
+from lockgate_coordinator.job.words import cause_of, effects_of, reported_cause, said_of
+
+KEPT_AFTER_END = 50
+
+
+class JobStory:
+    """Gives every event that its JobMaster handled an id, once the JobMaster has decided."""
+
+    def __init__(self, coordinator_id: str, token: int, numbers: Iterator[int]) -> None:
+        """token: of the grant. numbers: of this term's events, of whichever job."""
+        self._log = StoryLog(coordinator_id, f"c{token}", numbers)
+        self._state = ""
+        self._has_ended = False
+        self._requested_by = ""  # the event that requested slots last
+        self._timer_set_by = ""
+
+    def handled(self, event: ev.Event, cause_id: str, effects: Sequence[do.Effect]) -> str:
+        """The event's id, the cause of its effects. cause_id: empty where no event of this job has caused it.
+
+        Counters and timers from which nothing follows get none: they come all the time, and cause nothing.
+        """
+        if _is_routine(event) and all(isinstance(effect, do.WakeAt) for effect in effects):
+            return self._timer_set_by
+        cause_id, text = self._origin(event, cause_id)
+        event_id = self._log.add(text, cause_id, effects_of(effects), unix_us=unix_us(), change=self._change(effects))
+        for effect in effects:
+            if isinstance(effect, do.RequestSlots):
+                self._requested_by = event_id
+            elif isinstance(effect, do.WakeAt):
+                self._timer_set_by = event_id
+        return event_id
+
+    def _change(self, effects: Sequence[do.Effect]) -> str:
+        """The job's states from before the event to after it; empty when it stays as it was."""
+        passed = [
+            effect.event.text
+            for effect in effects
+            if isinstance(effect, do.Emit) and effect.event.kind is JobEventKind.STATE_CHANGED
+        ]
+        if not passed:
+            return ""
+        before, self._state = self._state, passed[-1]
+        return " -> ".join([before, *passed] if before else passed)
+
+    def failed(self, event: ev.Event, cause_id: str, error: BaseException) -> str:
+        """The JobMaster could not handle the event. Returns its id."""
+        cause_id, text = self._origin(event, cause_id)
+        failure = f"internal error: {type(error).__name__}: {error}"
+        return self._log.add(text, cause_id, (failure,), unix_us=unix_us())
+
+    def lines(self) -> tuple[tuple[StoryLine, ...], tuple[str, ...]]:
+        """What is remembered, in order; and what is missing, as sentences."""
+        lines = self._log.lines()
+        if not self._log.is_cut(len(lines)):
+            return lines, ()
+        kept = "The job has ended: of the leader's lines" if self._has_ended else "Of the leader's lines"
+        return lines, (f"{kept} the newest {len(lines)} are kept.",)
+
+    def end(self) -> None:
+        """The job has ended: only its last events are kept."""
+        self._has_ended = True
+        self._log.shrink(KEPT_AFTER_END)
+
+    def _origin(self, event: ev.Event, cause_id: str) -> tuple[str, str]:
+        """The event's cause, and the event in words."""
+        text = said_of(event)
+        if isinstance(event, ev.SlotsOffered | ev.SlotsMissing):
+            return self._requested_by or cause_of(event).value, text
+        if isinstance(event, ev.Tick) and not cause_id and self._timer_set_by:
+            return cause_of(event).value, f"{text}, set by {self._timer_set_by}"
+        return cause_id or reported_cause(event) or cause_of(event).value, text
+
+
+def caused(body: do.ControlBody, cause_id: str) -> do.ControlBody:
+    """The message with the id of the event that made it. Advice is not followed up, and names none."""
+    return body if isinstance(body, PrepareJob) else replace(body, cause_id=cause_id)
+
+
+def _is_routine(event: ev.Event) -> bool:
+    return isinstance(event, ev.Tick) or (isinstance(event, ev.Said) and isinstance(event.report, ev.CountersReported))

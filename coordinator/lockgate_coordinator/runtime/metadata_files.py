@@ -1,0 +1,275 @@
+"""Checkpoint metadata and large job graphs in the HA storage, over any filesystem pyarrow.fs speaks.
+
+A file is published whole or not at all: on a local disk through a temporary file, fsync and rename; object stores
+publish on close; anything else through a temporary file and a move. Every read is checked against its checksum.
+Where a URI has options, every pointer carries them: it is all that a task manager, or the next leader, has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+from lockgate_common import private_folder
+from lockgate_common import storage as storages
+from lockgate_common.storage import Location
+from lockgate_proto.codec import MalformedMessage, decode
+from lockgate_proto.messages import CheckpointMetadata, CompletedCheckpoint, JobRecord, JobResult
+from pyarrow import fs
+
+from lockgate_coordinator.runtime.errors import StorageError
+
+METADATA_FILE = "_metadata"
+SHARED_FOLDER = "shared"
+FORMAT_VERSION = 1
+_ERRORS = (OSError, pa.ArrowException)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """Where a published file is: its URI, the checksum of its bytes and their number."""
+
+    pointer: str
+    checksum: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Whose files are meant. storage: the URI that the run's folder lies under, "" for the cluster's own storage."""
+
+    job_key: str
+    run_id: str
+    storage: str = ""
+
+
+def run_of(record: JobRecord | JobResult) -> Run:
+    """The run that a record is of."""
+    return Run(record.job_key, record.run_id, record.storage)
+
+
+def crc32(data: bytes) -> str:
+    """`crc32:<8 hex digits>` of the bytes."""
+    return f"crc32:{zlib.crc32(data):08x}"
+
+
+def graph_checksum(data: bytes) -> str:
+    """`sha256:<64 hex digits>` of a serialized JobGraph: names the job, so it must not collide by accident."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+class MetadataFiles:
+    """The folder trees `<storage>/<cluster>/<job key>/<run id>/{chk-<id>,shared}/` as the coordinator uses them.
+
+    Most runs lie under the cluster's storage, one with a storage of its own under that.
+    """
+
+    def __init__(self, storage: str, cluster: str) -> None:
+        """storage: a local path or URI. Raises StorageError when nothing can be reached there."""
+        self._storage = storage
+        self._cluster = cluster
+        self.prepare()
+
+    def prepare(self, storage: str = "") -> None:
+        """Makes sure that a job's own storage, or the cluster's, can be reached. Raises StorageError."""
+        base = self._base(storage)
+        try:
+            if base.is_local:
+                private_folder.make(Path(base.path))
+            else:
+                storages.prepare_folder(base)
+        except _ERRORS as error:
+            raise _failed("make the storage folder", base, error) from error
+
+    def _base(self, storage: str) -> Location:
+        return _locate(storage or self._storage).child(self._cluster)
+
+    def _folder(self, run: Run) -> Location:
+        return self._base(run.storage).child(f"{run.job_key}/{run.run_id}")
+
+    def run_directory(self, run: Run) -> str:
+        """URI of the folder of one run; task managers make `chk-<id>/` folders in it."""
+        return self._folder(run).uri
+
+    def write(self, run: Run, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
+        """Publishes `data`, the encoded metadata, as `chk-<id>/_metadata`; durable when this returns.
+
+        Raises StorageError.
+        """
+        return _publish(self._folder(run).child(f"chk-{metadata.checkpoint_id}/{METADATA_FILE}"), data)
+
+    def read(self, pointer: str, checksum: str = "") -> CheckpointMetadata:
+        """The metadata in the file at `pointer`: a URI or local path of the file or of its folder.
+
+        Raises StorageError naming the file when it is missing, differs from `checksum` or cannot be understood.
+        """
+        location = _metadata_location(pointer)
+        return parse_metadata(self._read(location, checksum), location.shown)
+
+    def write_graph(self, run: Run, graph: bytes) -> StoredFile:
+        """Publishes a serialized JobGraph that is too large for ZooKeeper. Raises StorageError."""
+        return _publish(self._folder(run).child("graph"), graph, graph_checksum)
+
+    def read_graph(self, pointer: str, checksum: str) -> bytes:
+        """The serialized JobGraph at `pointer`. Raises StorageError."""
+        return self._read(_locate(pointer), checksum)
+
+    def _read(self, file: Location, checksum: str) -> bytes:
+        try:
+            return _read(file, checksum)
+        except FileNotFoundError as error:
+            base = self._base("")
+            if base.is_local and file.path.startswith(f"{base.path}/") and not storages.exists(base):
+                text = f"cannot read {file.shown}: the folder of the whole cluster is not there"
+                raise StorageError(text, retryable=True) from error
+            raise StorageError(f"{file.shown} does not exist") from error
+
+    def runs_of_only_a_graph(self, run: Run) -> tuple[Run, ...]:
+        """Other runs of the same job of which nothing but a graph is stored. Raises StorageError."""
+        job = self._folder(run).parent()
+        others = [name for name in _names(job) if name != run.run_id]
+        return tuple(replace(run, run_id=name) for name in others if _names(job.child(name)) == ["graph"])
+
+    def checkpoint_ids(self, run: Run) -> tuple[int, ...]:
+        """Ids of the `chk-<id>` folders that exist for a run, rising. Raises StorageError."""
+        names = [name.removeprefix("chk-") for name in _names(self._folder(run)) if name.startswith("chk-")]
+        return tuple(sorted(int(name) for name in names if name.isdigit()))
+
+    def delete_checkpoint(self, run: Run, checkpoint_id: int) -> None:
+        """Removes a `chk-<id>` folder and what is in it; one that is gone already is fine. Raises StorageError."""
+        _delete(self._folder(run).child(f"chk-{checkpoint_id}"))
+
+    def shared_files(self, run: Run) -> tuple[str, ...]:
+        """Names of the files that checkpoints of a run share, sorted. Raises StorageError."""
+        return tuple(sorted(_names(self._folder(run).child(SHARED_FOLDER))))
+
+    def delete_shared(self, run: Run, names: Iterable[str]) -> None:
+        """Removes shared files of a run; those that are gone already are fine. Raises StorageError."""
+        folder = self._folder(run).child(SHARED_FOLDER)
+        for name in names:
+            file = folder.child(name)
+            try:
+                storages.remove(file)
+            except _ERRORS as error:
+                raise _failed("delete", file, error) from error
+
+    def delete_pointed(self, pointer: str) -> None:
+        """Removes the `chk-<id>` folder that holds the metadata file at `pointer`. Raises StorageError."""
+        folder = _metadata_location(pointer).parent()
+        if not folder.name.startswith("chk-"):
+            raise StorageError(f"{pointer} is not the metadata file of a checkpoint; nothing was deleted")
+        _delete(folder)
+
+    def delete_run(self, run: Run) -> None:
+        """Removes the whole folder of one run, and the job's when it was the only one. Raises StorageError."""
+        if not run.job_key or not run.run_id:
+            raise StorageError(f"{run} names no run, but the folder of several; nothing was deleted")
+        folder = self._folder(run)
+        _delete(folder)
+        if not _names(folder.parent()):
+            _delete(folder.parent())
+
+
+def storage_uri(storage: str) -> str:
+    """A local path as a `file://` URI; a URI as it is, its path without a trailing slash."""
+    if "://" not in storage:
+        return storages.locate(storage).uri
+    base, mark, options = storage.partition("?")
+    return base.rstrip("/") + mark + options
+
+
+def metadata_uri(pointer: str) -> str:
+    """The URI of the `_metadata` file meant by a pointer that a user typed: path or URI, of the file or its folder."""
+    base, mark, options = storage_uri(pointer).partition("?")
+    return (base if base.endswith(f"/{METADATA_FILE}") else f"{base}/{METADATA_FILE}") + mark + options
+
+
+def content_of(checkpoint: CompletedCheckpoint, files: MetadataFiles) -> CheckpointMetadata:
+    """The content of a completed checkpoint's metadata. Raises StorageError."""
+    data = checkpoint.metadata
+    if not data:
+        return files.read(checkpoint.pointer, checkpoint.checksum)
+    if crc32(data) != checkpoint.checksum:
+        raise StorageError(
+            f"the ZooKeeper record of checkpoint {checkpoint.checkpoint_id} is corrupt: "
+            f"its metadata has checksum {crc32(data)}, not {checkpoint.checksum}"
+        )
+    return parse_metadata(data, f"the ZooKeeper record of checkpoint {checkpoint.checkpoint_id}")
+
+
+def parse_metadata(data: bytes, name: str) -> CheckpointMetadata:
+    """The metadata in `data`, which came from the file or record `name`. Raises StorageError."""
+    try:
+        metadata = decode(CheckpointMetadata, data)
+    except MalformedMessage as error:
+        raise StorageError(f"{name} is not checkpoint metadata: {error}") from error
+    if metadata.format_version != FORMAT_VERSION:
+        raise StorageError(
+            f"{name} has format version {metadata.format_version}; this version of Lockgate reads {FORMAT_VERSION}"
+        )
+    return metadata
+
+
+def _locate(uri: str) -> Location:
+    try:
+        return storages.locate(storage_uri(uri))
+    except (*_ERRORS, ValueError) as error:
+        raise StorageError(f"cannot reach the storage: {_reason(error)}", retryable=True) from error
+
+
+def _metadata_location(pointer: str) -> Location:
+    return _locate(metadata_uri(pointer))
+
+
+def _publish(file: Location, data: bytes, checksum: Callable[[bytes], str] = crc32) -> StoredFile:
+    """The name is durable when this returns, and so are new folders above it: ZooKeeper will point to it."""
+    try:
+        storages.write_durably(file, data)
+    except _ERRORS as error:
+        raise _failed("write", file, error) from error
+    return StoredFile(file.uri, checksum(data), len(data))
+
+
+def _names(folder: Location) -> list[str]:
+    """What is in a folder; nothing when it is not there. Raises StorageError."""
+    try:
+        found = folder.fs.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
+    except _ERRORS as error:
+        raise _failed("list", folder, error) from error
+    return [info.base_name for info in found]
+
+
+def _read(file: Location, checksum: str) -> bytes:
+    try:
+        data: bytes = storages.read_all(file).to_pybytes()
+    except FileNotFoundError:
+        raise
+    except _ERRORS as error:
+        raise _failed("read", file, error) from error
+    found = graph_checksum(data) if checksum.startswith("sha256:") else crc32(data)
+    if checksum and found != checksum:
+        raise StorageError(
+            f"{file.shown} is corrupt: its checksum is {found}, {checksum} was recorded when it was written"
+        )
+    return data
+
+
+def _delete(folder: Location) -> None:
+    try:
+        storages.remove_folder(folder)
+    except _ERRORS as error:
+        raise _failed("delete", folder, error) from error
+
+
+def _failed(what: str, where: Location, error: BaseException) -> StorageError:
+    return StorageError(f"cannot {what} {where.shown}: {_reason(error)}", retryable=True)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,281 @@
+"""The blocking half of one job: its records in ZooKeeper and its files. Runs on the job's ordered workers only."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from lockgate_ha.errors import Conflict, CorruptRecord, StoreError, StoreUnavailable
+from lockgate_ha.paths import Paths, text_of
+from lockgate_ha.records import FoundJob, JobRecords, RestartPoint
+from lockgate_ha.store import CoordinationStore
+from lockgate_proto.codec import MalformedMessage, decode, encode
+from lockgate_proto.messages import (
+    AttemptRecord,
+    CheckpointMetadata,
+    CompletedCheckpoint,
+    JobGraph,
+    JobOrders,
+    JobRecord,
+    JobResult,
+)
+
+from lockgate_coordinator.checkpoint.failures import FailureReason
+from lockgate_coordinator.job.effects import PersistCheckpoint
+from lockgate_coordinator.job.events import (
+    AttemptPersisted,
+    CheckpointIdPersisted,
+    CheckpointIdPersistFailed,
+    CheckpointPersisted,
+    CheckpointPersistFailed,
+    OrdersPersisted,
+    PersistFailed,
+    PersistKind,
+    Recovered,
+    RecoveryFailed,
+    ResultPersisted,
+)
+from lockgate_coordinator.runtime import faults
+from lockgate_coordinator.runtime.errors import StorageError
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run, content_of, run_of
+from lockgate_coordinator.runtime.term_fence import SETTLE_MS, TermFence
+
+log = logging.getLogger(__name__)
+
+INLINE_METADATA_BYTES = 256 * 1024
+INLINE_GRAPH_BYTES = 512 * 1024
+
+
+class Persistence:
+    """Carries out the writes of every job of one term. Methods raise Stopped once the term is over."""
+
+    def __init__(
+        self,
+        fence: TermFence,
+        store: CoordinationStore,
+        cluster: str,
+        files: MetadataFiles,
+    ) -> None:
+        self._fence = fence
+        self._store = store
+        self._paths = Paths(cluster)
+        self._records = JobRecords(store, cluster, settle_ms=SETTLE_MS)
+        self._files = files
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def job_keys(self) -> tuple[str, ...]:
+        """The key of every job that is not cleaned up, readable or not. Raises Stopped."""
+        return tuple(map(text_of, self._fence.read(lambda: self._store.children(self._paths.jobs))))
+
+    def results(self) -> tuple[JobResult, ...]:
+        """Every result kept. Raises Stopped."""
+        return self._fence.read(self._records.results)
+
+    def result(self, key: str) -> JobResult | None:
+        """How a job ended. Raises StoreUnavailable, CorruptRecord."""
+        return self._records.result(key)
+
+    def load(self, key: str) -> FoundJob | CorruptRecord:
+        """The job's record and its result, whichever exist, or what is wrong with them. Raises StoreUnavailable."""
+        try:
+            return self._records.found(key)
+        except CorruptRecord as error:
+            return error
+
+    def note_recovery(self, key: str, begun: int) -> None:
+        """Before a recovery. When it cannot be written the recovery begins all the same. Raises Stopped."""
+        try:
+            self._fence.write(lambda: self._records.note_recovery(self._fence.grant, key, begun))
+        except StoreError as error:
+            log.warning("job %s: its recovery begins without a mark in ZooKeeper: %s", key, error)
+
+    def forget_deaths(self, key: str) -> None:
+        """The job's recovery got through, or is to be tried again. Raises StoreError, Stopped."""
+        self._fence.write(lambda: self._records.forget_deaths(self._fence.grant, key))
+
+    def start(self, record: JobRecord, *, fresh: bool) -> tuple[JobGraph, Recovered | RecoveryFailed]:
+        """The job's graph, and what a JobMaster starts from. fresh: it has only just been submitted.
+
+        Raises StorageError, Stopped.
+        """
+        graph = self.graph(record)
+        if fresh and not record.restore_from:
+            return graph, Recovered(None, (), None, 1)
+        return graph, self.recover(record)
+
+    def graph(self, record: JobRecord) -> JobGraph:
+        """The job's graph, from the record or from the storage. Raises StorageError."""
+        data = record.graph or self._files.read_graph(record.graph_pointer, record.graph_checksum)
+        try:
+            return decode(JobGraph, data)
+        except MalformedMessage as error:
+            raise StorageError(f"the job graph of {record.job_key} is not readable: {error}") from error
+
+    def recover(self, record: JobRecord) -> Recovered | RecoveryFailed:
+        """Everything a JobMaster starts from."""
+        key = record.job_key
+        found = RestartPoint(None, (), 0, JobOrders())
+        try:
+            found = self._fence.read(lambda: self._records.restart_point(key))
+            if found.attempt is None or not found.checkpoint_id or not found.checkpoints:  # new, or something is lost
+                self._fence.read(lambda: self._records.require_whole(key))
+            metadata = self._restored(record, found.checkpoints)
+        except CorruptRecord as error:
+            text, retryable = f"A record in ZooKeeper is corrupt: {error}", False
+            found = dataclasses.replace(found, checkpoints=found.checkpoints or self._readable_checkpoints(key))
+        except StorageError as error:
+            text, retryable = str(error), error.retryable
+        else:
+            return Recovered(found.attempt, found.checkpoints, metadata, found.checkpoint_id + 1, found.orders)
+        return RecoveryFailed(text, retryable, found.attempt, found.checkpoints, found.checkpoint_id + 1)
+
+    def _readable_checkpoints(self, key: str) -> tuple[CompletedCheckpoint, ...]:
+        """For the result of a job that cannot be run: whichever other record is corrupt, it names the snapshots."""
+        try:
+            return self._fence.read(lambda: self._records.checkpoints(key))
+        except (StoreError, ValueError) as error:
+            log.warning("job %s: its checkpoints are not listed in its result: %s", key, error)
+            return ()
+
+    def _restored(self, record: JobRecord, completed: tuple[CompletedCheckpoint, ...]) -> CheckpointMetadata | None:
+        if completed:
+            return content_of(completed[0], self._files)
+        return self._files.read(record.restore_from) if record.restore_from else None
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def submit(self, record: JobRecord, graph: bytes) -> JobRecord | JobResult:
+        """Makes the job exist; durable when this returns. A large graph goes to the storage first.
+
+        Returns the record as written, or what there is of another run of the same key. Raises StoreError,
+        StorageError, Stopped.
+        """
+        ended = self._records.result(record.job_key)
+        if ended is not None:
+            return ended
+        if len(graph) > INLINE_GRAPH_BYTES:
+            stored = self._files.write_graph(run_of(record), graph)
+            record = dataclasses.replace(record, graph=b"", graph_pointer=stored.pointer)
+        else:
+            record = dataclasses.replace(record, graph=graph)
+        try:
+            faults.point("before-submission-persist")
+            self._fence.write(lambda: self._records.submit(self._fence.grant, record))
+            faults.point("after-submission-persist")
+        except StoreError as error:  # so nothing was written, and the next try is another run
+            if record.graph_pointer:
+                self._delete_unsubmitted(run_of(record))
+            if not isinstance(error, Conflict):
+                raise
+            other = self._records.result(record.job_key) or self._records.job(record.job_key)
+            if other is None:
+                raise
+            return other
+        return record
+
+    def _delete_unsubmitted(self, run: Run) -> None:
+        try:
+            self._files.delete_run(run)
+        except StorageError as error:
+            log.warning("job %s: the graph of run %s is not deleted: %s", run.job_key, run.run_id, error)
+
+    def delete_unsubmitted(self, record: JobRecord) -> None:
+        """Deletes the graphs that failed submissions of this job have left, now that it is known which run counts."""
+        try:
+            for run in self._files.runs_of_only_a_graph(run_of(record)):
+                self._delete_unsubmitted(run)
+        except StorageError as error:
+            log.warning("job %s: could not look for graphs that were never submitted: %s", record.job_key, error)
+
+    def write_attempt(self, key: str, record: AttemptRecord) -> AttemptPersisted | PersistFailed:
+        """Carries out PersistAttempt. Raises CorruptRecord, Stopped."""
+        try:
+            self._fence.write(lambda: self._records.write_attempt(self._fence.grant, key, record))
+        except CorruptRecord:
+            raise
+        except StoreError as error:
+            return PersistFailed(PersistKind.ATTEMPT, str(error), attempt=record.attempt)
+        faults.point("after-attempt-persist")
+        return AttemptPersisted(record.attempt)
+
+    def write_orders(self, key: str, orders: JobOrders) -> OrdersPersisted | PersistFailed:
+        """Carries out PersistOrders."""
+        faults.point("before-orders-persist")
+        try:
+            self._fence.write(lambda: self._records.write_orders(self._fence.grant, key, orders))
+        except StoreError as error:
+            return PersistFailed(PersistKind.ORDERS, str(error))
+        faults.point("after-orders-persist")
+        return OrdersPersisted(orders)
+
+    def write_checkpoint_id(self, key: str, number: int) -> CheckpointIdPersisted | CheckpointIdPersistFailed:
+        """Carries out PersistCheckpointId. Raises CorruptRecord, Stopped."""
+        try:
+            self._fence.write(lambda: self._records.write_checkpoint_id(self._fence.grant, key, number))
+        except CorruptRecord:
+            raise
+        except StoreError as error:
+            return CheckpointIdPersistFailed(number, str(error))
+        return CheckpointIdPersisted(number)
+
+    def write_checkpoint(self, run: Run, effect: PersistCheckpoint) -> CheckpointPersisted | CheckpointPersistFailed:
+        """Carries out PersistCheckpoint: file, then record."""
+        number = effect.metadata.checkpoint_id
+        try:
+            faults.point("before-metadata-write")
+            data = encode(effect.metadata)
+            stored = self._files.write(run, effect.metadata, data)
+            faults.point("after-metadata-write")
+            record = dataclasses.replace(
+                effect.record,
+                pointer=stored.pointer,
+                checksum=stored.checksum,
+                size_bytes=effect.record.size_bytes + stored.size_bytes,
+                metadata=data if len(data) <= INLINE_METADATA_BYTES else b"",
+            )
+            faults.point("before-zookeeper-commit")
+            self._fence.write(lambda: self._records.add_checkpoint(self._fence.grant, run.job_key, record))
+            faults.point("after-zookeeper-commit")
+        except StorageError as error:
+            return CheckpointPersistFailed(number, str(error), FailureReason.STORAGE_FAILED)
+        except StoreUnavailable as error:
+            return CheckpointPersistFailed(number, str(error), FailureReason.STORE_AWAY)
+        except StoreError as error:
+            return CheckpointPersistFailed(number, str(error))
+        return CheckpointPersisted(record)
+
+    def request_cancel(self, record: JobRecord) -> None:
+        """Makes a cancel durable: a later leader ends the job. Of a job that has ended nothing is left to be marked.
+
+        Raises StoreError, Stopped.
+        """
+        try:
+            self._fence.write(lambda: self._records.request_cancel(self._fence.grant, record))
+        except Conflict:
+            if self._fence.read(lambda: self._records.result(record.job_key)) is None:
+                raise
+
+    def write_result(self, result: JobResult) -> ResultPersisted | PersistFailed:
+        """Carries out PersistResult."""
+        faults.point("before-result")
+        try:
+            self._fence.write(lambda: self._records.write_result(self._fence.grant, result))
+        except StoreError as error:
+            return PersistFailed(PersistKind.RESULT, str(error))
+        return ResultPersisted()
+
+    def give_up(self, result: JobResult) -> JobResult:
+        """Ends a job that could not be run: its result is written so that no leader ever deletes a file of it.
+
+        Clean-up comes after that. Returns the result with every checkpoint that could be read in `retained`. Raises
+        StoreError, Stopped.
+        """
+        key = result.job_key
+        retained = tuple(
+            dataclasses.replace(readable_checkpoint, metadata=b"")
+            for readable_checkpoint in self._readable_checkpoints(key)
+        )
+        result = dataclasses.replace(result, keep_files=True, retained=retained)
+        self._fence.write(lambda: self._records.write_result(self._fence.grant, result))
+        return result

@@ -1,0 +1,211 @@
+"""The coordinator process: builds everything, says that it is ready, waits for a signal, takes everything down."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import resource
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+from lockgate_common.masking import masked
+from lockgate_common.security import SecurityError
+from lockgate_common.settings import SettingsError
+from lockgate_common.stop_signals import stop_signals
+from lockgate_common.token_book import TokenBook
+from lockgate_common.zookeeper_wait import NoZooKeeper, wait_for_zookeeper
+from lockgate_ha.elector import Elector
+from lockgate_ha.grant import LeadershipGrant
+from lockgate_ha.protection import Protection
+from lockgate_ha.session import Connector
+from lockgate_ha.zookeeper import connector as zookeeper_connector
+from lockgate_proto.messages import LeaderRecord
+
+from lockgate_coordinator.runtime.admission import Places
+from lockgate_coordinator.runtime.control_service import ControlService
+from lockgate_coordinator.runtime.dispatcher import Dispatcher
+from lockgate_coordinator.runtime.errors import StorageError
+from lockgate_coordinator.runtime.follow import Follower, FollowService
+from lockgate_coordinator.runtime.health import Health
+from lockgate_coordinator.runtime.job_service import JobService
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles
+from lockgate_coordinator.runtime.rpc_server import RpcServer
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.watchdog import Watchdog, end_process
+
+log = logging.getLogger(__name__)
+
+_MAX_STANDBYS = 256
+_STOP_GRACE_S = 0.5
+
+
+class Coordinator:
+    """One coordinator within this process; `run` is its main program. Hears its elector, on the elector's thread."""
+
+    def __init__(self, settings: CoordinatorSettings, connector: Connector | None = None) -> None:
+        """Opens the port and the storage. Raises SettingsError, SecurityError, StorageError, OSError.
+
+        connector: how ZooKeeper is reached; only tests give one.
+        """
+        settings.check()
+        self.settings = settings
+        self.coordinator_id = settings.coordinator_id or f"coordinator-{uuid.uuid4().hex[:8]}"
+        self._connector = connector or zookeeper_connector(
+            settings.zookeeper,
+            settings.session_timeout_ms,
+            Protection(settings.cluster, settings.credentials.secret),
+        )
+        files = MetadataFiles(settings.storage, settings.cluster)
+        secret, tokens_file = settings.credentials.secret, settings.tokens_file
+        tokens = TokenBook(Path(tokens_file), secret) if secret and tokens_file else None
+        self._server = RpcServer(settings.credentials, settings.bind, settings.advertise, tokens)
+        self.address = self._server.peer.address
+        self._health = Health()
+        me = LeaderRecord(
+            address=self.address,
+            pid=os.getpid(),
+            coordinator_id=self.coordinator_id,
+            instance=self._server.peer.instance,
+        )
+        self.elector = Elector(self._connector, settings.cluster, me, self, on_broken=end_process)
+        self.dispatcher = Dispatcher(
+            settings,
+            self.address,
+            self.elector.store,
+            files,
+            self.elector.step_down,
+            self.elector.report_token,
+            lambda: self.elector.leader,
+        )
+        self._watchdogs = (
+            Watchdog(self.dispatcher.actor, "decides", end_process),
+            Watchdog(self._server.thread, "answers calls", end_process),
+        )
+        self._follower = Follower(
+            settings,
+            self.coordinator_id,
+            self.elector.report_leader_gone,
+            self.elector.report_not_leading,
+            self.elector.report_unanswering,
+        )
+        self._serve(JobService(settings, self.address, self.dispatcher, files, self.elector))
+
+    def _serve(self, jobs: JobService) -> None:
+        settings = self.settings
+        follow = FollowService(self.dispatcher, self.coordinator_id, settings.heartbeat_ms)
+        watches = Places(settings.max_watchers, "watches are open", "max_watchers")
+        controls = Places(settings.max_task_managers, "task managers are connected", "max_task_managers")
+        follows = Places(_MAX_STANDBYS, "standbys follow")
+        self._server.serve("JobService", jobs, {"Watch": watches})
+        self._server.serve("ControlService", ControlService(self.dispatcher), {"Connect": controls})
+        self._server.serve("FollowService", follow, {"Follow": follows})
+        self._health.add_to(self._server)
+
+    def start(self, stopping: threading.Event | None = None) -> None:
+        """Serves, and takes its place in the line of contenders. Raises NoZooKeeper when that stays away.
+
+        stopping: set by a signal; then it returns early.
+        """
+        self._server.start()
+        self.dispatcher.start()
+        for watchdog in self._watchdogs:
+            watchdog.start()
+        self._follower.start()
+        self.elector.start()
+        is_in_line = wait_for_zookeeper(
+            self.elector.wait_connected,
+            self._connector.hosts,
+            self.settings.connect_timeout_ms,
+            lambda: stopping is not None and stopping.is_set(),
+            lambda: self.elector.refusal,
+        )
+        if is_in_line:
+            self._health.ready()
+
+    def stop(self) -> None:
+        """Hands leadership over at once, ends every stream, joins every thread. Idempotent."""
+        self._health.stop()
+        self.dispatcher.withdraw()
+        self.elector.stop(release=True)
+        self._follower.stop()
+        for watchdog in self._watchdogs:
+            watchdog.stop()
+        self.dispatcher.stop()
+        self._server.stop(_STOP_GRACE_S)
+
+    # -- lockgate_ha.elector.ElectionListener -------------------------------------------------------------------------
+
+    def on_granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
+        """A term begins."""
+        log.info("%s leads under token %s", self.coordinator_id, grant.token)
+        self.dispatcher.granted(grant, detected_unix_us)
+        self._health.leading(True)
+
+    def on_suspended(self) -> None:
+        """ZooKeeper is away; another coordinator may have been granted meanwhile."""
+        log.warning("ZooKeeper is not reachable; tasks run on, checkpoints and submissions wait")
+        self._health.leading(False)
+        self.dispatcher.suspended()
+
+    def on_resumed(self) -> None:
+        """ZooKeeper is back, and the grant was verified."""
+        log.info("ZooKeeper is back, the leadership stands")
+        self.dispatcher.resumed()
+        self._health.leading(True)
+
+    def on_revoked(self, reason: str) -> None:
+        """The term is over."""
+        log.warning("%s no longer leads: %s", self.coordinator_id, reason)
+        self._health.leading(False)
+        self.dispatcher.revoked(reason)
+
+    def on_leader(self, leader: LeaderRecord | None) -> None:
+        """A standby follows the leader."""
+        is_other = leader is not None and leader.coordinator_id != self.coordinator_id
+        self._follower.follow(leader if is_other else None, leader.token if leader is not None else 0)
+
+
+def run(settings: CoordinatorSettings) -> int:
+    """Runs a coordinator until SIGTERM or SIGINT. Returns the exit code: 0, 2 for the user's errors, 1 for faults."""
+    stopping = threading.Event()
+    with stop_signals(lambda _number: stopping.set()):
+        return _run(settings, stopping)
+
+
+def _allow_many_connections() -> None:
+    """Each task manager and watcher is a connection, and the usual limit is 1,024 of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _run(settings: CoordinatorSettings, stopping: threading.Event) -> int:
+    coordinator: Coordinator | None = None
+    _allow_many_connections()
+    try:
+        coordinator = Coordinator(settings)
+        coordinator.start(stopping)
+        gc.freeze()  # what is here now stays; a takeover is not to wait for a full collection
+        if not stopping.is_set():
+            print(
+                f"lockgate coordinator ready: id={coordinator.coordinator_id} address={coordinator.address} "
+                f"pid={os.getpid()}",
+                flush=True,
+            )
+        stopping.wait()
+        log.info("asked to stop")
+        return 0
+    except (SettingsError, SecurityError, StorageError, NoZooKeeper, OSError) as error:
+        print(f"error: {masked(str(error))}", file=sys.stderr, flush=True)
+        return 2
+    except Exception:
+        log.exception("the coordinator cannot continue")
+        return 1
+    finally:
+        if coordinator is not None:
+            coordinator.stop()

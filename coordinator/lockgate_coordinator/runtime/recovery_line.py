@@ -1,0 +1,170 @@
+"""Which jobs of the leaders before are recovered when, and which are held back. Actor thread only.
+
+    entered --no leader died of it--> begun, beside all others -+--> through
+       |----leaders died meanwhile--> in line --its turn--> begun
+       +----MAX_DEATHS of them--> held back --released by a client--> begun
+
+A job can be poison: whatever makes its recovery end the leader's process ends the next leader as well. So ZooKeeper
+counts, under the job's node, the recoveries that were begun and not got through. A recovery is through when every
+subtask runs, or when the leader has lived with the job for SETTLED_MS: what waits for slots harms nobody.
+
+A leader that is stopped takes its marks back. When one dies, all jobs that it was just recovering are suspects. The
+next one recovers these one at a time, so that another death tells which it was, and the others do not share the
+count.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TypeVar
+
+from lockgate_common.clock import monotonic_ms
+from lockgate_proto.messages import JobState
+
+from lockgate_coordinator.runtime.actor import Actor, Timer
+from lockgate_coordinator.runtime.errors import Stopped
+from lockgate_coordinator.runtime.job_runner import JobRunner
+from lockgate_coordinator.runtime.persistence import Persistence
+from lockgate_coordinator.runtime.requests import settle
+from lockgate_coordinator.runtime.term_fence import TermFence
+from lockgate_coordinator.runtime.workers import WorkerGroup
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_DEATHS = 3
+"""So many leaders in a row may die in the recovery of one job before it is held back."""
+
+SETTLED_MS = 5_000
+
+
+class RecoveryLine:
+    """Of one term."""
+
+    def __init__(self, fence: TermFence, actor: Actor, workers: WorkerGroup, persistence: Persistence) -> None:
+        """workers: those that the job's records are read on."""
+        self._fence = fence
+        self._actor = actor
+        self._workers = workers
+        self._persistence = persistence
+        self._begun: dict[str, Timer | None] = {}  # by job key; None: its mark is being written
+        self._deaths: dict[str, int] = {}  # of those begun, before this term
+        self._suspects: deque[tuple[JobRunner, int]] = deque()
+        self._first: str | None = None  # the suspect whose turn it is
+
+    def enter(self, runner: JobRunner, deaths: int) -> None:
+        """A job that a leader before has run: loads it, now or in its turn, or holds it back.
+
+        deaths: leaders in a row that died while they recovered it.
+        """
+        if deaths >= MAX_DEATHS:
+            log.error("job %s is held back: %s leaders died while they recovered it", runner.key, deaths)
+            runner.hold_back(
+                f"{deaths} leaders in a row died while they recovered this job, so it is held back to keep the other "
+                f"jobs running. The coordinators' logs say where they ended. `lockgate release {runner.key}` tries it "
+                f"again, `lockgate cancel {runner.key}` ends it; its snapshots stay."
+            )
+        elif deaths:
+            log.warning("job %s: %s leaders died while they recovered it; it waits its turn", runner.key, deaths)
+            self._suspects.append((runner, deaths))
+            self._next()
+        else:
+            self._begin(runner, deaths)
+
+    def through(self, key: str, *, has_ended: bool = False) -> None:
+        """The job's recovery has not ended the leader. has_ended: and its records go now."""
+        timer = self._begun.pop(key, None)
+        self._deaths.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+            if not has_ended:
+                self._work(key, partial(self._persistence.forget_deaths, key))
+        if self._first == key:
+            self._first = None
+            self._next()
+
+    def withdraw(self) -> list[Future[None]]:
+        """The term ends in order: takes back the marks of what is not through. Nobody has died of these jobs.
+
+        Each write comes behind what is under way for its job: one that hangs stays marked.
+        """
+        timers, self._begun = self._begun, {}
+        for timer in timers.values():
+            if timer is not None:
+                timer.cancel()
+        return [self._work(key, partial(self._take_back, key, self._deaths.pop(key, 0))) for key in timers]
+
+    def _take_back(self, key: str, deaths: int) -> None:
+        """On a worker."""
+        if deaths:
+            self._persistence.note_recovery(key, deaths)
+        else:
+            self._persistence.forget_deaths(key)
+
+    def release(self, runner: JobRunner) -> Future[JobState]:
+        """A client wants a job tried again that is held back; answers when that is durable. Any other stays as it is.
+
+        Fails with StoreError, Stopped: ask again.
+        """
+        answer: Future[JobState] = Future()
+        if not runner.is_held:
+            answer.set_result(runner.status().state)
+            return answer
+        forget = partial(self._persistence.forget_deaths, runner.key)
+        done = self._work(runner.key, forget, lambda _: self._released(runner))
+        done.add_done_callback(lambda written: settle(answer, written, JobState.WAITING_FOR_SLOTS))
+        return answer
+
+    def _released(self, runner: JobRunner) -> None:
+        if runner.is_held:  # else it was cancelled meanwhile, or released twice
+            log.warning("job %s is released: its recovery begins", runner.key)
+            runner.is_held = False
+            self._begin(runner, 0)
+
+    def _next(self) -> None:
+        if self._first is None and self._suspects:
+            runner, deaths = self._suspects.popleft()
+            self._first = runner.key
+            self._begin(runner, deaths)
+
+    def _begin(self, runner: JobRunner, deaths: int) -> None:
+        """The mark is durable before anything of the job is looked at: one worker does both, in this order."""
+        self._begun[runner.key], self._deaths[runner.key] = None, deaths
+        mark = partial(self._persistence.note_recovery, runner.key, deaths + 1)
+        self._work(runner.key, mark, lambda _: self._marked(runner), lambda: self._marked(runner))
+        runner.load(fresh=False)
+
+    def _marked(self, runner: JobRunner) -> None:
+        if runner.key in self._begun:  # else it has ended meanwhile
+            due_ms = monotonic_ms() + SETTLED_MS
+            self._begun[runner.key] = self._actor.at(due_ms, partial(self.through, runner.key))
+
+    def _work(
+        self,
+        key: str,
+        call: Callable[[], T],
+        then: Callable[[T], None] | None = None,
+        failed: Callable[[], None] | None = None,
+    ) -> Future[T]:
+        """failed: what is done after a mistake; the count is a help, and nothing that a job may wait for."""
+
+        def answered(answer: Future[T]) -> None:
+            error = answer.exception()
+            if error is None and then is not None:
+                self._tell(partial(then, answer.result()))
+            elif error is not None and not isinstance(error, Stopped):
+                log.error("job %s: what is known of its recoveries cannot be read or written", key, exc_info=error)
+                if failed is not None:
+                    self._tell(failed)
+
+        work = self._workers.submit(key, call)
+        work.add_done_callback(answered)
+        return work
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        self._actor.tell(lambda: None if self._fence.over.is_set() else call())

@@ -1,0 +1,63 @@
+"""Clients that wait for something that a JobMaster answers by and by. Actor thread only."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from grpc import StatusCode
+from lockgate_proto.messages import JobState, RescaleResponse
+
+from lockgate_coordinator.job.effects import AnswerRescale, AnswerSavepoint
+from lockgate_coordinator.runtime.errors import Busy, Refused
+
+T = TypeVar("T")
+
+
+class Requests:
+    """Those of one job. A future fails with Refused, Busy, or with what `fail_all` is given."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Future[Any]]] = {}
+
+    def add(self, answer: Future[Any], request_id: str = "") -> str:
+        """The request id under which its answer comes: the client's own, where it has chosen one."""
+        name = request_id or uuid.uuid4().hex
+        self._waiting.setdefault(name, []).append(answer)
+        return name
+
+    def savepoint(self, effect: AnswerSavepoint) -> None:
+        """A savepoint is complete, or there will be none. One that nobody waits for any more is fine."""
+        for answer in self._waiting.pop(effect.request_id, ()):
+            if effect.savepoint is not None:
+                answer.set_result(dataclasses.replace(effect.savepoint, metadata=b""))
+            else:
+                answer.set_exception(Refused(StatusCode.ABORTED, effect.error or "the savepoint failed"))
+
+    def rescale(self, effect: AnswerRescale) -> None:
+        """The new parallelism is durable, or it was refused."""
+        for answer in self._waiting.pop(effect.request_id, ()):
+            if effect.busy:
+                answer.set_exception(Busy(effect.error))
+            elif effect.error:
+                answer.set_exception(Refused(StatusCode.FAILED_PRECONDITION, effect.error))
+            else:
+                answer.set_result(RescaleResponse(effect.parallelism, effect.after))
+
+    def fail_all(self, error: Exception) -> None:
+        """Nothing more will be answered."""
+        waiting, self._waiting = self._waiting, {}
+        for answers in waiting.values():
+            for answer in answers:
+                answer.set_exception(error)
+
+
+def settle(answer: Future[JobState], written: Future[T], state: JobState) -> None:
+    """Passes the outcome of a write on to a client: the state, or why it is not certain."""
+    error = written.exception()
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(state)

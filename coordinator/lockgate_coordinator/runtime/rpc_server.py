@@ -1,0 +1,318 @@
+"""The gRPC server of a coordinator: who is let in, how much at a time, and where the work of a call is done.
+
+```
+            +-- unary: request read on the loop --> a worker decodes, handles, encodes --> answer
+ Call --> guard                                        | Later: nothing is held while it waits
+            +-- stream: a coroutine of its service, sending and receiving on the loop
+```
+
+What blocks runs on bounded pools: one for calls that write or read storage, one for the others, so that a storage that
+hangs takes no answer from those who only ask. Large messages are coded on a third.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import grpc
+from grpc import StatusCode
+from lockgate_common.addresses import is_loopback
+from lockgate_common.proof import SCHEME, Peer, new_instance
+from lockgate_common.security import Credentials
+from lockgate_common.settings import SettingsError
+from lockgate_common.token import authorization_of
+from lockgate_common.token_book import TokenBook
+from lockgate_proto.codec import decode, encode
+from lockgate_proto.rpc import SERVER_OPTIONS, SERVICES, Method, full_name
+
+from lockgate_coordinator.runtime.access import refusal
+from lockgate_coordinator.runtime.admission import Places
+from lockgate_coordinator.runtime.audit import AuditedCall
+from lockgate_coordinator.runtime.calls import Call, Calls
+from lockgate_coordinator.runtime.errors import Busy, Refused
+from lockgate_coordinator.runtime.event_loop import LoopThread, settled
+from lockgate_coordinator.runtime.grpc_parts import unusable
+from lockgate_coordinator.runtime.guard import INSTANCE_METADATA, WRITING, Admission, Guard, check_request, status
+
+T = TypeVar("T")
+
+_THREADS = 32  # of each pool
+_CODING_THREADS = 2
+_IN_HAND = 4_096  # unary calls that a worker has or is to have, and as many that wait for an outcome
+_REQUEST_WAIT_S = 30.0
+_SMALL_BYTES = 16 * 1024  # decoded on the loop: some 100 us
+_FREE_REQUEST_BYTES = 4 * 1024  # of a method that anybody may call
+_FREE_REQUEST_WAIT_S = 5.0
+_REFUSAL_S = 0.3  # before a caller hears that its secret or token is wrong
+_REFUSALS = 1_000  # that wait so at a time
+_MOST_ELEMENTS = 100_000  # of a client's request, in all its repeated fields: some 500 ms to decode
+_MOST_STREAMED_ELEMENTS = 1_000_000  # of a task manager's message, which may list that many files or handles
+
+Behaviour = Callable[[Call], Awaitable[None]]
+
+
+class UnaryCall:
+    """What a handler on a worker knows of its call."""
+
+    def __init__(self, call: Call) -> None:
+        self.metadata = call.metadata
+        self.time_remaining = call.time_remaining
+        self.trailing: tuple[tuple[str, str], ...] = ()
+        self.caller = call.caller
+        self.audited = AuditedCall(call.method, call.caller, call.peer)
+
+
+@dataclass(frozen=True, slots=True)
+class Later(Generic[T]):
+    """A handler's word for: the answer comes with this future. No thread waits for it.
+
+    late: what the caller is told when it does not come within `limit_s` (None: as long as the caller waits)
+    then: makes the response of the outcome, on a worker
+    """
+
+    answer: Future[T]
+    late: str
+    limit_s: float | None
+    then: Callable[[T], Any]
+
+
+class Stream:
+    """A streaming call, in frozen messages."""
+
+    def __init__(self, call: Call, method: Method, coding: Executor, asking: Executor, thread: LoopThread) -> None:
+        self._call = call
+        self._method = method
+        self._coding = coding
+        self._asking = asking
+        self.thread = thread
+        self.peer = call.peer
+
+    async def receive(self) -> Any:
+        """The next message, None at their end. Raises MalformedMessage, PeerGone."""
+        data = await self._call.receive()
+        if data is None:
+            return None
+        if len(data) <= _SMALL_BYTES:
+            return decode(self._method.request, data, _MOST_STREAMED_ELEMENTS)
+        return await self.thread.loop.run_in_executor(
+            self._coding, decode, self._method.request, data, _MOST_STREAMED_ELEMENTS
+        )
+
+    async def work(self, call: Callable[[], T]) -> T:
+        """Something that blocks, on a worker."""
+        return await self.thread.loop.run_in_executor(self._asking, call)
+
+    async def send(self, message: Any, *, large: bool = False) -> None:
+        """Returns when the connection has taken it. large: encoded beside the loop. Raises PeerGone."""
+        await self.send_bytes(await self.encoded(message) if large else encode(message))
+
+    async def encoded(self, message: Any) -> bytes:
+        """The message as it is sent, made beside the loop."""
+        return await self.thread.loop.run_in_executor(self._coding, encode, message)
+
+    async def send_bytes(self, data: bytes) -> None:
+        """As `send`, of a message that is encoded already."""
+        await self._call.send(data)
+
+
+class RpcServer:
+    """One per coordinator."""
+
+    def __init__(
+        self, credentials: Credentials, bind: str, advertise: str = "", tokens: TokenBook | None = None
+    ) -> None:
+        """Opens the port. Raises SettingsError for a grpcio that cannot be used, SecurityError, OSError.
+
+        advertise: `host:port` that others use, "" for the bound one.
+        """
+        if problem := unusable():
+            raise SettingsError(problem)
+        self.thread = LoopThread("rpc-loop")
+        self._server = grpc.server(Calls(self.thread, self._failed), options=SERVER_OPTIONS)  # type: ignore[arg-type]
+        self._asking = ThreadPoolExecutor(_THREADS, "rpc-asks")
+        self._writing = ThreadPoolExecutor(_THREADS, "rpc-writes")
+        self._coding = ThreadPoolExecutor(_CODING_THREADS, "rpc-coding")
+        self._in_hand = Places(_IN_HAND, "calls are in hand")
+        self._refusals = Places(_REFUSALS, "refusals wait")
+        self._waits = Places(_IN_HAND, "calls wait for savepoints and the like")
+        try:
+            self.port = credentials.bind(self._server, bind)
+        except BaseException:
+            self.stop(0)
+            raise
+        self.peer = Peer(advertise or f"{bind.rpartition(':')[0]}:{self.port}", new_instance())
+        self._guard = Guard(credentials, self.peer, tokens, everything=not is_loopback(bind))
+
+    def serve(self, service: str, implementation: Any, places: dict[str, Places]) -> None:
+        """Adds a service of lockgate.v1. Its unary methods take (request, UnaryCall) and return a response or Later.
+
+        Its streaming methods are coroutines of (Stream), or (request, Stream) where only the answer is a stream.
+        places: of each streaming method.
+        """
+        behaviours = {}
+        for name, method in SERVICES[service].items():
+            bound = getattr(implementation, name)
+            if method.server_streams:
+                behaviours[name] = (method, self._streaming(bound, method, places[name]))
+            else:
+                behaviours[name] = (
+                    method,
+                    self._unary(bound, method, self._writing if name in WRITING else self._asking),
+                )
+        self.add(
+            full_name(service),
+            {name: (method.client_streams, method.server_streams, do) for name, (method, do) in behaviours.items()},
+        )
+
+    def add(self, service: str, behaviours: dict[str, tuple[bool, bool, Behaviour]]) -> None:
+        """Adds any service. behaviours: (client streams, server streams, what to do with the Call), by method."""
+        handlers = {
+            name: _MAKERS[client, server](self._guarded(behaviour))
+            for name, (client, server, behaviour) in behaviours.items()
+        }
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+
+    def start(self) -> None:
+        """Serves."""
+        self._server.start()
+
+    def stop(self, grace_s: float) -> None:
+        """Takes no new call, gives those there are `grace_s`, ends them, joins every thread. Idempotent."""
+        self._server.stop(grace_s).wait()
+        self.thread.close()
+        for pool in (self._asking, self._writing, self._coding):
+            pool.shutdown(wait=True)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _guarded(self, behaviour: Behaviour) -> Behaviour:
+        async def run(call: Call) -> None:
+            admission = await self._admission(call)
+            call.caller, call.greeting = admission.caller, admission.greeting
+            if why := refusal(call.method, call.caller, is_free=self._guard.is_free(call.method)):
+                AuditedCall(call.method, call.caller, call.peer).end(StatusCode.PERMISSION_DENIED.name)
+                raise Refused(StatusCode.PERMISSION_DENIED, why)
+            await behaviour(call)
+
+        return run
+
+    async def _admission(self, call: Call) -> Admission:
+        """Raises Refused. Who shows something wrong is told so late, unless many are."""
+        known = self._guard.at_once(call.method, call.metadata)
+        if known is not None:
+            return known
+        try:
+            return await self.thread.loop.run_in_executor(self._asking, self._guard.admit, call.method, call.metadata)
+        except Refused:
+            # A proof cannot be guessed, and may be of somebody who means the process that was here before.
+            if not authorization_of(call.metadata).startswith(SCHEME) and self._refusals.taken < _REFUSALS:
+                with self._refusals.one():
+                    await asyncio.sleep(_REFUSAL_S)
+            raise
+
+    def _failed(self, call: Call, error: Exception) -> None:
+        code, details, trailing = status(error, call.method)
+        if code is StatusCode.UNAUTHENTICATED:  # a caller may have meant the process that was here before
+            trailing = (*trailing, (INSTANCE_METADATA, self.peer.instance))
+        call.finish(code, details, trailing=trailing)
+
+    def _unary(self, handle: Callable[[Any, UnaryCall], Any], method: Method, pool: ThreadPoolExecutor) -> Behaviour:
+        async def run(call: Call) -> None:
+            data = await one_request(call, is_free=self._guard.is_free(call.method))
+            if data is None:
+                return
+            known = UnaryCall(call)
+
+            def begin() -> Any:
+                request = decode(method.request, data, _MOST_ELEMENTS)
+                check_request(request)
+                known.audited.job_key = getattr(request, "job_key", "")
+                return _encoded(handle(request, known))
+
+            try:
+                found = await self._done(begin, pool)
+                while isinstance(found, Later):
+                    found = await self._done(partial(_then, found, await self._outcome(found, call)), pool)
+            except Exception as error:
+                known.audited.end(status(error, call.method)[0].name)
+                raise
+            known.audited.end(StatusCode.OK.name)
+            call.finish(data=found, trailing=known.trailing)
+
+        return run
+
+    async def _done(self, step: Callable[[], T], pool: ThreadPoolExecutor) -> T:
+        """A part of a call, on a worker."""
+        with self._in_hand.one():
+            return await self.thread.loop.run_in_executor(pool, step)
+
+    async def _outcome(self, later: Later[T], call: Call) -> T:
+        limits = [item for item in (call.time_remaining(), later.limit_s) if item is not None]
+        with self._waits.one():
+            try:
+                return await settled(later.answer, self.thread, min(limits) if limits else None)
+            except TimeoutError:
+                raise Busy(later.late) from None
+
+    def _streaming(self, serve: Callable[..., Awaitable[None]], method: Method, places: Places) -> Behaviour:
+        async def run(call: Call) -> None:
+            with places.one():
+                stream = Stream(call, method, self._coding, self._asking, self.thread)
+                call.greet()
+                if method.client_streams:
+                    await serve(stream)
+                else:
+                    data = await one_request(call)
+                    if data is None:
+                        return
+                    request = decode(method.request, data, _MOST_ELEMENTS)
+                    check_request(request)
+                    await serve(request, stream)
+                call.finish()
+
+        return run
+
+
+async def one_request(call: Call, *, is_free: bool = False) -> bytes | None:
+    """The one request of a call; None when it was given up before that. Raises Refused.
+
+    is_free: anybody may call this method, so little is taken, and it has to come soon.
+    """
+    wait_s = _FREE_REQUEST_WAIT_S if is_free else _REQUEST_WAIT_S
+    try:
+        data = await asyncio.wait_for(call.receive(), wait_s)
+    except TimeoutError:
+        raise Refused(StatusCode.DEADLINE_EXCEEDED, f"no request came within {wait_s:.0f} s") from None
+    if data is None and call.is_active:
+        raise Refused(StatusCode.UNIMPLEMENTED, f"{call.method} needs exactly one request")
+    if is_free and data is not None:
+        check_free(data)
+    return data
+
+
+def check_free(data: bytes) -> None:
+    """Raises Refused for a message that is too large for a method that anybody may call."""
+    if len(data) > _FREE_REQUEST_BYTES:
+        text = f"this method takes {_FREE_REQUEST_BYTES:,} bytes, and these are {len(data):,}"
+        raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)
+
+
+def _then(later: Later[T], outcome: T) -> Any:
+    return _encoded(later.then(outcome))
+
+
+def _encoded(response: Any) -> Any:
+    return response if isinstance(response, Later) else encode(response)
+
+
+_MAKERS: dict[tuple[bool, bool], Callable[[Behaviour], Any]] = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}

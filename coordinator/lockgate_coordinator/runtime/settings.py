@@ -1,0 +1,55 @@
+"""What a coordinator process is told when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lockgate_common.masking import masked
+from lockgate_common.security import Credentials
+from lockgate_common.settings import SettingsError, check_numbers, check_process
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """Everything one coordinator process needs to know.
+
+    zookeeper: `host:port[,host:port...]`; storage: a local path or a pyarrow.fs URI that every coordinator and
+    task manager of the cluster reaches; bind: `host:port` of the gRPC server, port 0 picks a free one;
+    advertise: `host:port` that others use, empty means the bound address, which then has to be one that others can
+    connect to; coordinator_id: empty means one is made; tokens_file: see
+    `TokenBook`, empty means no tokens.
+    Times in milliseconds.
+    """
+
+    zookeeper: str
+    storage: str
+    cluster: str = "default"
+    bind: str = "127.0.0.1:7070"
+    advertise: str = ""
+    credentials: Credentials = field(default_factory=Credentials)
+    tokens_file: str = ""
+    session_timeout_ms: int = 4000
+    heartbeat_ms: int = 500
+    heartbeat_timeout_ms: int = 3000
+    coordinator_id: str = ""
+    max_watchers: int = 2_000
+    max_task_managers: int = 2_000
+    connect_timeout_ms: int = 30_000
+
+    def check(self) -> None:
+        """Raises SettingsError naming the first setting that cannot work."""
+        names = {"cluster": self.cluster, "coordinator_id": self.coordinator_id or "made"}
+        check_process(self.zookeeper, self.bind, self.advertise, names)
+        if not self.storage:
+            raise SettingsError("storage: no folder or URI is named; checkpoints need one that all processes reach")
+        if masked(self.storage) != self.storage:
+            raise SettingsError(
+                f"storage: {masked(self.storage)} has credentials in it, which would lie in ZooKeeper; "
+                "give them through the environment of every process (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+            )
+        check_numbers(self)
+        if self.heartbeat_timeout_ms < 2 * self.heartbeat_ms:
+            raise SettingsError(
+                f"heartbeat_timeout_ms: {self.heartbeat_timeout_ms} is less than two heartbeats of "
+                f"{self.heartbeat_ms} ms; a single late beat would count as a loss"
+            )

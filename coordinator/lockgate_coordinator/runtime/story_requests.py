@@ -1,0 +1,100 @@
+"""StoryRequests: the story of one job, put together of what this leader and its task managers remember.
+
+The lines stay where they were written until somebody asks: nothing is sent for them while the job runs. Actor thread
+only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from lockgate_common.clock import monotonic_ms
+from lockgate_proto.messages import StoryLine, StoryTold, TellStory
+
+from lockgate_coordinator.runtime.actor import Actor, Timer
+from lockgate_coordinator.runtime.errors import Stopped
+
+WAIT_MS = 2_000
+MOST_LINES = 4_000
+"""Of all task managers together; each gives its newest ones."""
+LEAST_LINES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class StoryParts:
+    """Lines of one process each, in order; and what is missing, as sentences."""
+
+    parts: tuple[Sequence[StoryLine], ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One job's story, while task managers are still to answer."""
+
+    answer: Future[StoryParts]
+    parts: list[Sequence[StoryLine]]
+    remarks: list[str]
+    missing: set[str]
+    lines: int
+    timer: Timer | None = None
+
+
+class StoryRequests:
+    """Those of one term. send: to a task manager; False when it is not registered."""
+
+    def __init__(self, actor: Actor, send: Callable[[str, TellStory], bool]) -> None:
+        self._actor = actor
+        self._send = send
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, _Asked] = {}
+
+    def ask(
+        self, job_key: str, run_id: str, task_managers: Iterable[str], own: Sequence[StoryLine], remarks: Sequence[str]
+    ) -> Future[StoryParts]:
+        """The job's story. task_managers: those to ask; own: the leader's lines. Fails with Stopped."""
+        number, names = next(self._numbers), sorted(task_managers)
+        lines = max(LEAST_LINES, MOST_LINES // max(1, len(names)))
+        asked = _Asked(Future(), [own], list(remarks), set(), lines)
+        self._asked[number] = asked
+        for name in names:
+            if self._send(name, TellStory(number, job_key, run_id, lines)):
+                asked.missing.add(name)
+        if asked.missing:
+            asked.timer = self._actor.at(monotonic_ms() + WAIT_MS, lambda: self._finish(number))
+        else:
+            self._finish(number)
+        return asked.answer
+
+    def told(self, task_manager_id: str, told: StoryTold) -> None:
+        """A task manager's answer. One that comes too late, or was not asked for, is dropped."""
+        asked = self._asked.get(told.request)
+        if asked is None or task_manager_id not in asked.missing:
+            return
+        asked.missing.discard(task_manager_id)
+        asked.parts.append(told.lines[-asked.lines :])
+        if told.cut:
+            asked.remarks.append(f"Older lines of task manager {task_manager_id} are not shown.")
+        if not asked.missing:
+            self._finish(told.request)
+
+    def close(self) -> None:
+        """The term is over."""
+        for asked in self._asked.values():
+            if asked.timer is not None:
+                asked.timer.cancel()
+            asked.answer.set_exception(Stopped("this coordinator no longer leads; ask the new leader"))
+        self._asked.clear()
+
+    def _finish(self, number: int) -> None:
+        asked = self._asked.pop(number, None)
+        if asked is None:
+            return
+        if asked.timer is not None:
+            asked.timer.cancel()
+        for name in sorted(asked.missing):
+            asked.remarks.append(f"Task manager {name} did not answer within {WAIT_MS} ms: its lines are missing.")
+        asked.answer.set_result(StoryParts(tuple(asked.parts), tuple(asked.remarks)))

@@ -1,0 +1,342 @@
+"""The task managers registered with this leader: who is there, who has gone silent, who is lost. Actor thread only.
+
+register --> connected --stream broke--> away --same process registers within the grace--> connected
+                 |                         |
+                 |-- said good-bye --------|--------------------------------------------------> left
+                 +---- silent for the      +---- its port refuses, or the grace is over --> lost
+                       heartbeat timeout --------------------------------------------------> lost
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import grpc
+from lockgate_common.addresses import ProbeAnswer
+from lockgate_common.clock import monotonic_ms
+from lockgate_common.ports import probe_tcp
+from lockgate_common.session import Session
+from lockgate_proto.messages import (
+    AttemptGone,
+    AttemptId,
+    CoordinatorMessage,
+    Deploy,
+    Goodbye,
+    Heartbeat,
+    Incarnation,
+    Registered,
+    TaskManagerMessage,
+    TellStory,
+)
+
+from lockgate_coordinator.job.effects import ControlBody
+from lockgate_coordinator.runtime.actor import Actor, Timer
+from lockgate_coordinator.runtime.link import MAX_QUEUED, Registration, TaskManagerLink
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.workers import KeyedWorkers
+
+log = logging.getLogger(__name__)
+
+GRACE_MS = 1_000
+PROBE_AGAIN_MS = 50
+
+
+@dataclass(slots=True, eq=False)
+class TaskManager:
+    """One registered process. running: attempts that it said or was told to run, as far as known."""
+
+    task_manager_id: str
+    exchange_address: str
+    pid: int
+    incarnation: str
+    slots: int
+    link: TaskManagerLink
+    session: Session[ControlBody | TellStory]
+    last_seen_ms: int
+    running: set[AttemptId] = field(default_factory=set)
+    away: bool = False
+    grace: Timer | None = None
+
+
+class Listener(Protocol):
+    """Who is told. Called on the actor thread."""
+
+    def task_manager_added(self, task_manager: TaskManager) -> None:
+        """It is connected (again)."""
+        ...
+
+    def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
+        """It will not come back as the process it was. planned: by intention, and it has said so."""
+        ...
+
+    def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
+        """Anything but a Register."""
+        ...
+
+
+class TaskManagers:
+    """Registry of one term."""
+
+    def __init__(
+        self, token: int, settings: CoordinatorSettings, actor: Actor, probes: KeyedWorkers, listener: Listener
+    ) -> None:
+        self._token = token
+        self._settings = settings
+        self._actor = actor
+        self._probes = probes
+        self._listener = listener
+        self._members: dict[str, TaskManager] = {}
+        self._sequence = 0
+        self._last_beat_ms = monotonic_ms()
+        self._beat_timer: Timer | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Starts the heartbeats."""
+        self._beat_timer = self._actor.at(monotonic_ms() + self._settings.heartbeat_ms, self._beat)
+
+    def close(self, code: grpc.StatusCode, reason: str) -> None:
+        """Ends every stream; nobody is declared lost by it."""
+        self._closed = True
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+        for member in self._members.values():
+            if member.grace is not None:
+                member.grace.cancel()
+            member.link.close(code, reason)
+        self._members.clear()
+
+    def all(self) -> tuple[TaskManager, ...]:
+        """Every task manager that is not lost, by id."""
+        return tuple(self._members[name] for name in sorted(self._members))
+
+    def knows(self, task_manager_id: str) -> bool:
+        """Whether it is registered, and not lost."""
+        return task_manager_id in self._members
+
+    def register(self, registration: Registration) -> None:
+        """Admits a stream. The newest stream of a process wins; a new process under an old id ends the old one.
+
+        Unless the old one certainly lives: then two are configured with one id, and they would evict each other.
+        """
+        if self._closed:
+            registration.link.close(grpc.StatusCode.UNAVAILABLE, "this coordinator no longer leads")
+            return
+        known = self._members.get(registration.task_manager_id)
+        said = registration.register
+        is_same = known is not None and known.incarnation == said.incarnation != ""  # "": its version has no numbers
+        if known is not None and not is_same:
+            if self._may_live(known, registration):
+                self._compare(known, registration)
+                return
+            self._lose(known, f"it was restarted as process {said.pid}")
+            known = None
+        if known is None:
+            self._admit(registration)
+        else:
+            self._readmit(known, registration)
+
+    def _may_live(self, known: TaskManager, registration: Registration) -> bool:
+        """Whether two processes may use one id: the usual restart is told by its exchange or the broken stream."""
+        taken_over = known.exchange_address == registration.register.exchange_address  # one process has a port
+        silent = monotonic_ms() - known.last_seen_ms > self._settings.heartbeat_timeout_ms
+        return not (taken_over or known.away or silent or known.link.end is not None)
+
+    def _compare(self, known: TaskManager, registration: Registration) -> None:
+        probe = self._probes.submit(known.task_manager_id, lambda: probe_tcp(known.exchange_address))
+        probe.add_done_callback(
+            lambda found: self._actor.tell(
+                lambda: self._compared(known, registration, _answer(found) is ProbeAnswer.ACCEPTED)
+            )
+        )
+
+    def _compared(self, known: TaskManager, registration: Registration, alive: bool) -> None:
+        """The exchange of the known process was tried: only one that answers keeps its id."""
+        link, said = registration.link, registration.register
+        if self._closed or link.end is not None:
+            link.close(grpc.StatusCode.UNAVAILABLE, "this coordinator no longer leads")
+            return
+        if self._members.get(known.task_manager_id) is not known:
+            self.register(registration)  # the known one has gone meanwhile
+            return
+        if alive and self._may_live(known, registration):
+            reason = (
+                f"the task manager id {known.task_manager_id} is in use by the living process {known.pid}, exchange "
+                f"{known.exchange_address}; give process {said.pid} an id of its own (task_manager_id)"
+            )
+            log.warning("refused: %s", reason)
+            link.close(grpc.StatusCode.ALREADY_EXISTS, reason)
+            return
+        self._lose(known, f"it was restarted as process {said.pid}")
+        self._admit(registration)
+
+    def _admit(self, registration: Registration) -> None:
+        said = registration.register
+        fresh = TaskManager(
+            registration.task_manager_id,
+            said.exchange_address,
+            said.pid,
+            said.incarnation,
+            said.slots,
+            registration.link,
+            Session(registration.acknowledged),
+            monotonic_ms(),
+            set(said.running),
+        )
+        self._members[fresh.task_manager_id] = fresh
+        self._greet(fresh)
+        log.info(
+            "task manager %s registered: %s slots, exchange %s, pid %s, runs %s attempts",
+            fresh.task_manager_id,
+            fresh.slots,
+            fresh.exchange_address,
+            fresh.pid,
+            len(fresh.running),
+        )
+        self._listener.task_manager_added(fresh)
+
+    def _readmit(self, known: TaskManager, registration: Registration) -> None:
+        log.info("task manager %s registered again over a new stream", known.task_manager_id)
+        known.link.close(grpc.StatusCode.ABORTED, "replaced by a newer stream of the same task manager")
+        known.session.receive(0, registration.acknowledged)
+        known.link, known.away = registration.link, False
+        known.slots = registration.register.slots
+        known.last_seen_ms = monotonic_ms()
+        if known.grace is not None:
+            known.grace.cancel()
+            known.grace = None
+        self._greet(known)
+        for sequence, body in known.session.unacknowledged():
+            known.link.send(self._message(known, body, sequence))
+        self._listener.task_manager_added(known)
+
+    def _greet(self, task_manager: TaskManager) -> None:
+        task_manager.link.send(self._message(task_manager, Registered(self._settings.heartbeat_ms)))
+
+    def _message(
+        self, task_manager: TaskManager, body: ControlBody | TellStory | Registered | Heartbeat, sequence: int = 0
+    ) -> CoordinatorMessage:
+        return CoordinatorMessage(self._token, body, sequence, task_manager.session.handled)
+
+    def received(self, link: TaskManagerLink, message: TaskManagerMessage) -> None:
+        """A message of an admitted stream. What an older stream still delivers is dropped."""
+        member = self._members.get(message.task_manager_id)
+        if isinstance(message.body, Goodbye) and message.token >= self._token:
+            self._let_go(member if member is not None and member.link is link else None, link)
+            return
+        if member is None or member.link is not link or link.end is not None:
+            return
+        member.last_seen_ms = monotonic_ms()
+        if message.token < self._token:
+            return  # said before it knew of this leader: a sign of life and no more
+        if not member.session.receive(message.sequence, message.acknowledged):
+            return
+        body = message.body
+        if isinstance(body, AttemptGone) and body.attempt is not None:
+            member.running.discard(body.attempt)
+        self._listener.task_manager_said(member, message)
+
+    def _let_go(self, task_manager: TaskManager | None, link: TaskManagerLink) -> None:
+        """Its process ends by intention, whatever has become of the stream meanwhile. None: nobody who counts."""
+        link.close(grpc.StatusCode.OK, "good-bye")  # the answer: it closes its exchange when it has it
+        if task_manager is not None:
+            log.info("task manager %s has left", task_manager.task_manager_id)
+            self._remove(task_manager, "it left as planned", planned=True)
+
+    def broken(self, link: TaskManagerLink, task_manager_id: str) -> None:
+        """The stream ended. Only evidence makes it a loss: a refused connection, or that nobody comes back."""
+        member = self._members.get(task_manager_id)
+        if member is None or member.link is not link or member.away:
+            return
+        member.away = True
+        link.close(grpc.StatusCode.UNAVAILABLE, "the stream broke")
+        log.info("the stream of task manager %s broke; looking whether its process lives", task_manager_id)
+        member.grace = self._actor.at(
+            monotonic_ms() + GRACE_MS,
+            lambda: self._lose_away(member, link, "its stream broke and it did not come back"),
+        )
+        self._probe(member, link)
+
+    def _probe(self, task_manager: TaskManager, link: TaskManagerLink) -> None:
+        """Looks again and again: a dying process closes its streams some milliseconds before its port."""
+        if not self._is_away(task_manager, link):
+            return
+        probe = self._probes.submit(task_manager.task_manager_id, lambda: probe_tcp(task_manager.exchange_address))
+        probe.add_done_callback(
+            lambda found: self._actor.tell(
+                lambda: self._probed(task_manager, link, _answer(found) is ProbeAnswer.REFUSED)
+            )
+        )
+
+    def _probed(self, task_manager: TaskManager, link: TaskManagerLink, refused: bool) -> None:
+        if refused:
+            self._lose_away(task_manager, link, "its process has ended")
+        elif self._is_away(task_manager, link):
+            self._actor.at(monotonic_ms() + PROBE_AGAIN_MS, lambda: self._probe(task_manager, link))
+
+    def _is_away(self, task_manager: TaskManager, link: TaskManagerLink) -> bool:
+        return (
+            self._members.get(task_manager.task_manager_id) is task_manager
+            and task_manager.away
+            and task_manager.link is link
+        )
+
+    def _lose_away(self, task_manager: TaskManager, link: TaskManagerLink, reason: str) -> None:
+        if self._is_away(task_manager, link):
+            self._lose(task_manager, reason)
+
+    def _lose(self, task_manager: TaskManager, reason: str) -> None:
+        task_manager.link.close(grpc.StatusCode.ABORTED, f"this task manager counts as lost: {reason}")
+        log.warning("task manager %s is lost: %s", task_manager.task_manager_id, reason)
+        self._remove(task_manager, reason, planned=False)
+
+    def _remove(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
+        del self._members[task_manager.task_manager_id]
+        if task_manager.grace is not None:
+            task_manager.grace.cancel()
+        self._listener.task_manager_lost(task_manager, reason, planned=planned)
+
+    def send(self, task_manager_id: str, body: ControlBody | TellStory) -> bool:
+        """Queues a message under this term's token, for the next stream too. False for one that is not registered."""
+        member = self._members.get(task_manager_id)
+        if member is None:
+            return False
+        if isinstance(body, Deploy) and body.attempt is not None:
+            member.running.add(body.attempt)
+            body = replace(body, incarnations=self._incarnations(body))
+        number = member.session.send(body) if member.incarnation else 0  # "": its version acknowledges nothing
+        member.link.send(self._message(member, body, number))
+        return True
+
+    def _incarnations(self, deploy: Deploy) -> tuple[Incarnation, ...]:
+        """Which processes the placements mean: channels prove themselves to these alone."""
+        names = dict.fromkeys(placement.task_manager_id for placement in deploy.placements)
+        known = (self._members[name] for name in names if name in self._members)
+        return tuple(Incarnation(member.task_manager_id, member.incarnation) for member in known)
+
+    def _beat(self) -> None:
+        if self._closed:
+            return
+        now = monotonic_ms()
+        self._sequence += 1
+        # A process that was stopped for a while must not take its own silence for that of the others.
+        stalled = max(0, now - self._last_beat_ms - 2 * self._settings.heartbeat_ms)
+        self._last_beat_ms = now
+        for task_manager in self.all():
+            task_manager.last_seen_ms += stalled
+            if task_manager.away:
+                continue
+            if now - task_manager.last_seen_ms > self._settings.heartbeat_timeout_ms:
+                self._lose(task_manager, f"no heartbeat for {now - task_manager.last_seen_ms} ms")
+            elif len(task_manager.session) > MAX_QUEUED:
+                self._lose(task_manager, f"it has acknowledged none of {MAX_QUEUED} messages")
+            else:
+                task_manager.link.send(self._message(task_manager, Heartbeat(self._sequence)))
+        self._beat_timer = self._actor.at(now + self._settings.heartbeat_ms, self._beat)
+
+
+def _answer(probe: Future[ProbeAnswer]) -> ProbeAnswer:
+    return ProbeAnswer.NONE if probe.exception() else probe.result()

@@ -1,0 +1,404 @@
+"""Everything that exists only while this process leads under one grant. Actor thread only."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import itertools
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TypeVar, assert_never
+
+import grpc
+from lockgate_common.clock import monotonic_ms, unix_us
+from lockgate_ha.errors import CorruptRecord
+from lockgate_ha.grant import LeadershipGrant
+from lockgate_proto.messages import (
+    AcknowledgeCheckpoint,
+    AttemptGone,
+    AttemptId,
+    CancelAttempt,
+    CheckpointCommitted,
+    DeclineCheckpoint,
+    FirstRecord,
+    Heartbeat,
+    JobEvent,
+    JobEventKind,
+    JobRecord,
+    JobResult,
+    SplitsDiscovered,
+    StoryTold,
+    SubtaskCounters,
+    SubtaskId,
+    SubtaskReport,
+    TaskManagerMessage,
+    TaskManagerStatus,
+)
+
+from lockgate_coordinator.graph.slots import (
+    SlotEvent,
+    SlotPool,
+    SlotsGranted,
+    SlotsReleased,
+    SlotsShort,
+    TaskManagerAdded,
+    TaskManagerRemoved,
+    TimePassed,
+    WakePool,
+)
+from lockgate_coordinator.job import events as ev
+from lockgate_coordinator.runtime.actor import Timer
+from lockgate_coordinator.runtime.clean_ups import CleanUps
+from lockgate_coordinator.runtime.coordinator_services import CoordinatorServices
+from lockgate_coordinator.runtime.errors import Stopped
+from lockgate_coordinator.runtime.job_reading import Found, JobReading
+from lockgate_coordinator.runtime.job_runner import JobRunner
+from lockgate_coordinator.runtime.job_story import JobStory
+from lockgate_coordinator.runtime.persistence import Persistence
+from lockgate_coordinator.runtime.recovery_line import RecoveryLine
+from lockgate_coordinator.runtime.removals import Removals
+from lockgate_coordinator.runtime.runner_services import RunnerServices
+from lockgate_coordinator.runtime.story_requests import StoryParts, StoryRequests
+from lockgate_coordinator.runtime.task_managers import TaskManager, TaskManagers
+from lockgate_coordinator.runtime.term_fence import TermFence
+from lockgate_coordinator.runtime.views import status_of
+from lockgate_coordinator.runtime.watch import WatchEnd
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_RETRY_MS = 500
+_ENDED_KEPT = 200  # runners of ended jobs, kept for their events
+
+
+class LeaderTerm:
+    """The jobs, task managers and slots of one term."""
+
+    def __init__(
+        self, grant: LeadershipGrant, detected_unix_us: int | None, services: CoordinatorServices, fence: TermFence
+    ) -> None:
+        self.grant = grant
+        self.fence = fence
+        self.recovering = True
+        self.suspended = False
+        self.jobs: dict[str, JobRunner] = {}
+        self.ended: OrderedDict[str, JobRunner] = OrderedDict()
+        self.results: dict[str, JobResult] = {}
+        self.jobs_known: Future[None] = Future()
+        self.results_known: Future[None] = Future()
+        kept = (fence, services.store, services.settings.cluster, services.files)
+        self.persistence = Persistence(*kept)
+        self.removals = Removals(*kept, self._forgetting_results)
+        self.services = services
+        self._granted_unix_us = unix_us()
+        self._detected_unix_us = detected_unix_us
+        self._forgotten: set[str] = set()  # results that were given up while they were still being read
+        self._pool = SlotPool()
+        self._pool_timer: Timer | None = None
+        self.task_managers = TaskManagers(grant.token, services.settings, services.actor, services.probes, self)
+        self.stories = StoryRequests(services.actor, self.task_managers.send)
+        # What still hangs from an earlier term of this process is fenced, and no reason to wait.
+        self.workers = services.workers.group(f"term {grant.token}")
+        self.deletions = services.deletions.group(f"term {grant.token}")
+        self._clean_ups = CleanUps(fence, services.actor, self.deletions, self.removals)
+        self.line = RecoveryLine(fence, services.actor, self.workers, self.persistence)
+        self._reading = JobReading(fence, services.actor, self.workers, self.persistence, self)
+        self._runner_services = RunnerServices(
+            services.actor,
+            self.workers,
+            self.deletions,
+            self.persistence,
+            self.removals,
+            self,
+            self.task_managers.send,
+            services.address,
+            services.files.run_directory,
+            partial(JobStory, grant.coordinator_id, grant.token, itertools.count(1)),
+        )
+
+    @property
+    def token(self) -> int:
+        """Of the grant."""
+        return self.grant.token
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins the heartbeats and reads every job; each goes its own way from there."""
+        self.task_managers.start()
+        self.background("(jobs)", self.persistence.job_keys, self._recover)
+
+    def _recover(self, keys: tuple[str, ...]) -> None:
+        log.info("leading under token %s: %s jobs to recover", self.token, len(keys))
+        for key in keys:
+            self.add(JobRecord(job_key=key), recovered=True).is_read = False
+        self._reading.begin(keys)
+
+    def job_read(self, key: str, found: Found) -> None:
+        runner = self.jobs[key]
+        if isinstance(found, CorruptRecord):
+            runner.quarantine(f"Its record in ZooKeeper is corrupt: {found}")
+        elif found.result is not None:
+            result = found.result
+            log.info("job %s has ended (%s); finishing its clean-up", key, result.outcome)
+            self.results[key] = result
+            del self.jobs[key]
+            runner.had_ended(status_of(result, self.services.address))
+            self._clean_ups.begin(key, result.run_id)
+        elif found.record is not None:
+            runner.read(found.record)
+            self.line.enter(runner, found.deaths)
+        else:
+            runner.quarantine("Its job graph is missing in ZooKeeper.")
+
+    def job_unreadable(self, key: str, reason: str) -> None:
+        self.jobs[key].wait(reason)
+
+    def jobs_looked_at(self) -> None:
+        self.recovering = False
+        self.jobs_known.set_result(None)
+        for task_manager in self.task_managers.all():
+            self._settle_running(task_manager)
+        self.background("(results)", self.persistence.results, self._keep_results)
+
+    def _keep_results(self, results: tuple[JobResult, ...]) -> None:
+        for result in results:
+            if result.job_key not in self._forgotten:
+                self.results.setdefault(result.job_key, result)
+        self._forgotten.clear()
+        self.results_known.set_result(None)
+
+    def _forgetting_results(self, keys: tuple[str, ...]) -> None:
+        """On a worker's thread. What is asked for meanwhile is looked up in ZooKeeper, so this may come first."""
+        self.services.actor.tell(partial(self._forget_results, keys))
+
+    def _forget_results(self, keys: tuple[str, ...]) -> None:
+        """ZooKeeper keeps the newest; what is kept here answers for the same jobs, not for more."""
+        for key in keys:
+            self.results.pop(key, None)
+            self.ended.pop(key, None)
+        if not self.results_known.done():
+            self._forgotten.update(keys)
+
+    def suspend(self) -> None:
+        """ZooKeeper is away: nothing new begins."""
+        self.suspended = True
+        for job in list(self.jobs.values()):
+            job.handle(ev.Suspended())
+
+    def resume(self) -> None:
+        """ZooKeeper is back and the grant still stands."""
+        self.suspended = False
+        self._reading.hurry()
+        for job in list(self.jobs.values()):
+            job.handle(ev.Resumed())
+
+    def close(self, reason: str) -> None:
+        """The end of the term: drops every machine and stream. Tasks run on until a new leader deploys."""
+        self.fence.over.set()
+        if self._pool_timer is not None:
+            self._pool_timer.cancel()
+        self.task_managers.close(grpc.StatusCode.UNAVAILABLE, f"this coordinator no longer leads: {reason}")
+        for job in [*self.jobs.values(), *self.ended.values()]:
+            job.close(WatchEnd.LEADERSHIP_LOST)
+        self.stories.close()
+        for known in (self.jobs_known, self.results_known):
+            if not known.done():
+                known.set_exception(Stopped("this coordinator no longer leads"))
+
+    def background(self, key: str, call: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Runs `call` on the ordered worker of `key` and `then` with its result here, unless the term is over.
+
+        Without `call` the term is of no use, so it is tried until it succeeds.
+        """
+
+        def answered(answer: Future[T]) -> None:
+            error = answer.exception()
+            if self.fence.over.is_set() or isinstance(error, Stopped):
+                return
+            if error is None:
+                then(answer.result())
+                return
+            log.error("work for %s failed; it is tried again", key, exc_info=error)
+            self.services.actor.at(monotonic_ms() + _RETRY_MS, lambda: self.background(key, call, then))
+
+        self.workers.submit(key, call).add_done_callback(lambda done: self.services.actor.tell(partial(answered, done)))
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def add(self, record: JobRecord, *, recovered: bool) -> JobRunner:
+        """Takes a job in; the caller loads it. A recovered one begins with the story of the takeover."""
+        runner = JobRunner(record, self._runner_services)
+        self.jobs[record.job_key] = runner
+        if recovered:
+            if self._detected_unix_us is not None:
+                runner.hub.event(self._event(JobEventKind.LEADER_LOSS_DETECTED, self._detected_unix_us))
+            runner.hub.event(self._event(JobEventKind.LEADER_GRANTED, self._granted_unix_us))
+        if self.suspended:
+            runner.handle(ev.Suspended())
+        return runner
+
+    def _event(self, kind: JobEventKind, at_unix_us: int) -> JobEvent:
+        return JobEvent(kind, unix_us=at_unix_us, token=self.token)
+
+    def ended_job(self, job_key: str) -> None:
+        """The job has a durable result; its clean-up may begin."""
+        runner = self.jobs.pop(job_key)
+        self.line.through(job_key, has_ended=True)
+        self._clean_ups.begin(job_key, runner.record.run_id)
+        if runner.result is not None:
+            self.results[job_key] = runner.result
+        self.ended[job_key] = runner
+        while len(self.ended) > _ENDED_KEPT:
+            self.ended.popitem(last=False)
+
+    # -- task managers ------------------------------------------------------------------------------------------------
+
+    def available_slots(self, job_key: str) -> int:
+        return self._pool.free_slots + sum(self._pool.held_by(job_key).values())
+
+    def runs(self, job_key: str) -> None:
+        self.line.through(job_key)
+        self._prepare(self.jobs[job_key], {task_manager.task_manager_id for task_manager in self._pool.task_managers()})
+
+    def _prepare(self, runner: JobRunner, task_manager_ids: set[str]) -> None:
+        advice = runner.preparation()
+        if advice is None:
+            return
+        for task_manager in self._pool.task_managers():
+            if task_manager.free_slots > 0 and task_manager.task_manager_id in task_manager_ids:
+                self.task_managers.send(
+                    task_manager.task_manager_id, dataclasses.replace(advice, slots=task_manager.free_slots)
+                )
+
+    def _settle_running(self, task_manager: TaskManager) -> None:
+        """What still runs there: its job's master decides; of jobs that have ended it is cancelled at once."""
+        for attempt in list(task_manager.running):
+            runner = self.jobs.get(attempt.job_key)
+            if runner is not None and (not runner.is_read or runner.record.run_id == attempt.run_id):
+                still = ev.StillRunning(task_manager.task_manager_id, attempt)
+                self.services.actor.tell(partial(runner.handle_of, attempt.run_id, still))
+            elif not self.recovering:  # before, the job may only not have been listed yet
+                self.task_managers.send(task_manager.task_manager_id, CancelAttempt(attempt, "the job has ended"))
+
+    def task_manager_added(self, task_manager: TaskManager) -> None:
+        name = task_manager.task_manager_id
+        self._settle_running(task_manager)
+        self.slots(TaskManagerAdded(name, task_manager.exchange_address, task_manager.slots))
+        for runner in self.jobs.values():
+            self._prepare(runner, {name})
+
+    def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
+        self.slots(TaskManagerRemoved(task_manager.task_manager_id))  # first: nobody may be given its slots again
+        for runner in list(self.jobs.values()):
+            runner.handle(ev.TaskManagerLost(task_manager.task_manager_id, reason, planned))
+
+    def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
+        name = task_manager.task_manager_id
+        match message.body:
+            case Heartbeat(counters=counters):
+                self._count(name, counters)
+            case SplitsDiscovered(attempt=attempt) as found:
+                self._to(attempt, name, ev.SplitsFound(found))
+            case AttemptGone(attempt=attempt) as gone:
+                self._to(attempt, name, ev.Gone(name, gone))
+            case SubtaskReport(subtask=subtask) as report:
+                self._to(_attempt(subtask), name, ev.Reported(report))
+            case AcknowledgeCheckpoint(subtask=subtask) as acknowledge:
+                self._to(_attempt(subtask), name, ev.Acknowledged(acknowledge))
+            case DeclineCheckpoint(subtask=subtask) as decline:
+                self._to(_attempt(subtask), name, ev.Declined(decline))
+            case CheckpointCommitted(subtask=subtask) as committed:
+                self._to(_attempt(subtask), name, ev.Committed(committed))
+            case FirstRecord(subtask=subtask) as first:
+                self._to(_attempt(subtask), name, ev.FirstRecordSeen(first))
+            case StoryTold() as told:
+                self.stories.told(name, told)
+            case other:
+                log.warning("task manager %s sent %s, which is not expected", name, other)
+
+    def _to(self, attempt: AttemptId | None, task_manager_id: str, report: ev.Report) -> None:
+        runner = self.jobs.get(attempt.job_key) if attempt is not None else None
+        if runner is not None and attempt is not None:
+            runner.handle_of(attempt.run_id, ev.Said(task_manager_id, report))
+
+    def _count(self, task_manager_id: str, counters: tuple[SubtaskCounters, ...]) -> None:
+        by_job: dict[AttemptId, list[SubtaskCounters]] = {}
+        for counter in counters:
+            if counter.subtask is not None and counter.subtask.attempt is not None:
+                by_job.setdefault(counter.subtask.attempt, []).append(counter)
+        for attempt, found in by_job.items():
+            self._to(attempt, task_manager_id, ev.CountersReported(tuple(found), self._spares(attempt.job_key)))
+
+    def _spares(self, job_key: str) -> tuple[ev.Spare, ...]:
+        runner = self.jobs.get(job_key)
+        found = self._pool.spares(job_key) if runner is not None and runner.wants_spares else ()
+        return tuple(ev.Spare(spare.task_manager_id, spare.exchange_address, spare.free_slots) for spare in found)
+
+    def story(self, job_key: str, run_id: str = "") -> Future[StoryParts] | None:
+        """A job's story as far as it is known; None for a job that is not known. run_id: of one that ended before."""
+        runner = self.jobs.get(job_key) or self.ended.get(job_key)
+        if runner is None and not run_id:
+            return None
+        lines, remarks = runner.story.lines() if runner is not None and runner.story is not None else ((), ())
+        if runner is None or not runner.is_fresh:
+            granted = datetime.datetime.fromtimestamp(self._granted_unix_us / 1e6).astimezone()
+            begun = f"the grant of token {self.token} to {self.grant.coordinator_id} at {granted:%H:%M:%S}"
+            gone = f"The leader's part begins with {begun}: what earlier leaders remembered has gone with them."
+            remarks = (gone, *remarks)
+        if not lines:
+            message = "it has ended" if runner is None else runner.status().message or "it has ended"
+            remarks = (*remarks, f"The leader has not run the job: {message}.")
+        names = {task_manager.task_manager_id for task_manager in self.task_managers.all() if not task_manager.away}
+        run_id = runner.record.run_id if runner is not None else run_id
+        return self.stories.ask(job_key, run_id, names, lines, remarks)
+
+    # -- slots --------------------------------------------------------------------------------------------------------
+
+    def slots(self, event: SlotEvent) -> None:
+        """Gives an event to the SlotPool and passes its answers on."""
+        for effect in self._pool.handle(event, monotonic_ms()):
+            match effect:
+                case SlotsGranted(job_key, request, slots):
+                    self._tell(job_key, ev.SlotsOffered(request, slots))
+                case SlotsShort(job_key, request, free_slots, task_managers):
+                    self._tell(job_key, ev.SlotsMissing(request, free_slots, task_managers))
+                case WakePool(at_ms):
+                    if self._pool_timer is not None:
+                        self._pool_timer.cancel()
+                    self._pool_timer = self.services.actor.at(at_ms, lambda: self.slots(TimePassed()))
+                case _:
+                    assert_never(effect)
+
+    def _tell(self, job_key: str, event: ev.Event) -> None:
+        runner = self.jobs.get(job_key)
+        if runner is not None:
+            runner.tell(event)
+        else:
+            self.slots(SlotsReleased(job_key))
+
+    def slot_counts(self) -> tuple[int, ...]:
+        """Slots of every registered task manager."""
+        return tuple(task_manager.slots for task_manager in self._pool.task_managers())
+
+    def task_manager_statuses(self) -> tuple[TaskManagerStatus, ...]:
+        """Every registered task manager, by id."""
+        pids = {task_manager.task_manager_id: task_manager.pid for task_manager in self.task_managers.all()}
+        return tuple(
+            TaskManagerStatus(
+                task_manager.task_manager_id,
+                task_manager.exchange_address,
+                pids.get(task_manager.task_manager_id, 0),
+                task_manager.slots,
+                task_manager.free_slots,
+            )
+            for task_manager in self._pool.task_managers()
+        )
+
+
+def _attempt(subtask: SubtaskId | None) -> AttemptId | None:
+    return None if subtask is None else subtask.attempt

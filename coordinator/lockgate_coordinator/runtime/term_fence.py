@@ -1,0 +1,63 @@
+"""One grant as the workers see it: what they write under, and until when. Used on workers only; they may block."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lockgate_ha.errors import Fenced, OutcomeUnknown, StoreUnavailable
+from lockgate_ha.grant import LeadershipGrant
+
+from lockgate_coordinator.runtime.errors import Stopped
+
+log = logging.getLogger(__name__)
+
+SETTLE_MS = 2_000  # of one look at an unknown outcome; another follows until it is known or the term is over
+_RETRY_S = 0.2
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class TermFence:
+    """What to write under, and whether it is over.
+
+    step_down: called with the reason when ZooKeeper says that a later grant exists.
+    """
+
+    grant: LeadershipGrant
+    over: threading.Event
+    step_down: Callable[[str], None]
+
+    def write(self, write: Callable[[], None]) -> None:
+        """One write, until its outcome is known. Raises Conflict, StoreUnavailable, RecordTooLarge, Stopped."""
+        unknown = False
+        while not self.over.is_set():
+            try:
+                write()
+                return
+            except Fenced as error:
+                log.warning("ZooKeeper refuses a write: %s", error)
+                self.step_down(str(error))
+                raise Stopped(f"this coordinator no longer leads: {error}") from error
+            except OutcomeUnknown as error:
+                unknown = True
+                log.warning("a write has an unknown outcome and is read back: %s", error)
+            except StoreUnavailable:
+                if not unknown:
+                    raise
+            self.over.wait(_RETRY_S)
+        raise Stopped("this coordinator no longer leads")
+
+    def read(self, read: Callable[[], _T]) -> _T:
+        """One read, until ZooKeeper answers. Raises Stopped."""
+        while not self.over.is_set():
+            try:
+                return read()
+            except StoreUnavailable as error:
+                log.warning("ZooKeeper does not answer, trying again: %s", error)
+            self.over.wait(_RETRY_S)
+        raise Stopped("this coordinator no longer leads")

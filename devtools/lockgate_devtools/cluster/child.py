@@ -1,0 +1,100 @@
+"""`python -m lockgate_devtools.cluster.child ROLE`: one process of a local cluster.
+
+Reads JSON from its standard input: {"parent": pid, "secret_file": path, "settings": {...}}. Settings may be secret, so
+they are no arguments, which every user of the machine can list. The process dies with the one that started it, even
+when that one is killed: on Linux the kernel ensures it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lockgate_common.masking import mask_logs
+
+_PR_SET_PDEATHSIG = 1
+_ZOOKEEPER_START_MS = 60_000
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one role until SIGTERM. Returns the exit code: 0, 2 for a user error (one line on stderr), 1 otherwise."""
+    role, spec = arguments[0], json.load(sys.stdin)
+    # A ZooKeeper server is a process of its own below this one, which has to live long enough to end it.
+    die_with(int(spec["parent"]), signal.SIGTERM if role == "zookeeper" else signal.SIGKILL)
+    logging.basicConfig(
+        level=os.environ.get("LOCKGATE_LOG_LEVEL", "INFO"),
+        format="%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s",
+        datefmt="%H:%M:%S",
+        stream=sys.stderr,
+    )
+    mask_logs()
+    for noisy in ("kazoo", "py4j"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    run = {"zookeeper": _zookeeper, "coordinator": _coordinator, "taskmanager": _task_manager}[role]
+    return run(spec["settings"], spec["secret_file"])
+
+
+def die_with(parent: int, number: int) -> None:
+    """The kernel sends signal `number` to this process as soon as `parent` ends.
+
+    Does nothing on systems without this.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:  # the parent died before the request
+        os._exit(1)
+
+
+def _zookeeper(settings: Mapping[str, Any], _secret_file: str) -> int:
+    from lockgate_ha.errors import ZooKeeperStartError
+
+    from lockgate_devtools.zookeeper.server import Member, ZooKeeperServer
+    from lockgate_devtools.zookeeper.serving import serve
+
+    server = ZooKeeperServer(
+        Path(settings["data_dir"]),
+        port=settings["port"],
+        members=[Member(*member) for member in settings["members"]],
+        number=settings["number"],
+    )
+    try:
+        return serve([server], _ZOOKEEPER_START_MS)
+    except ZooKeeperStartError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 2
+
+
+def _coordinator(settings: Mapping[str, Any], secret_file: str) -> int:
+    from lockgate_common.security import Credentials, default_tokens_file
+    from lockgate_coordinator.runtime.process import run
+    from lockgate_coordinator.runtime.settings import CoordinatorSettings
+
+    tokens = str(default_tokens_file(Path(secret_file)))
+    credentials = Credentials(secret=_secret(secret_file))
+    return run(CoordinatorSettings(**{"tokens_file": tokens, **settings}, credentials=credentials))
+
+
+def _task_manager(settings: Mapping[str, Any], secret_file: str) -> int:
+    from lockgate_common.security import Credentials
+    from lockgate_taskmanager.runtime.process import run
+    from lockgate_taskmanager.runtime.settings import TaskManagerSettings
+
+    return run(TaskManagerSettings(**settings, credentials=Credentials(secret=_secret(secret_file))))
+
+
+def _secret(path: str) -> str:
+    from lockgate_common.security import load_secret
+
+    return load_secret(Path(path), create=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

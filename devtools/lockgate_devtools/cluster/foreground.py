@@ -1,0 +1,84 @@
+"""`lockgate cluster`: a local cluster in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lockgate_common.security import default_secret_file
+from lockgate_common.stop_signals import stop_signals
+
+from lockgate_devtools.cluster.cluster import LocalCluster
+from lockgate_devtools.cluster.errors import ClusterError
+from lockgate_devtools.cluster.options import ClusterOptions
+
+_NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Stopped(BaseException):
+    """SIGTERM, SIGINT or SIGHUP was received."""
+
+
+def run_cluster(directory: str | Path, options: ClusterOptions | None = None, **changes: Any) -> int:
+    """Starts a cluster in `directory`, prints one line when it is ready, and stops all of it on SIGTERM or SIGINT.
+
+    Keyword arguments replace single fields of ClusterOptions. Returns the exit code: 0 after a clean stop, 2 when it
+    cannot start (one line `error: ...` on stderr), 1 when it fails later. Without `secret_file` it uses the user's own
+    (LOCKGATE_SECRET_FILE, or the default), which clients use by default.
+    """
+    was_ready, asked = False, threading.Event()
+    try:
+        cluster = LocalCluster(directory, options, **changes)
+        if not cluster.options.secret_file:
+            shared = os.environ.get("LOCKGATE_SECRET_FILE") or str(default_secret_file())
+            cluster = LocalCluster(directory, cluster.options, secret_file=shared)
+
+        def stop(_number: int) -> None:
+            asked.set()
+            cluster.stop()
+
+        with stop_signals(stop, _NUMBERS), cluster:
+            was_ready = True
+            print(_ready_line(cluster), flush=True)
+            cluster.wait()
+    except ClusterError as error:
+        if asked.is_set():  # ends a start in this way
+            return 0
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1 if was_ready else 2
+    return 0
+
+
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """The first SIGTERM, SIGINT or SIGHUP raises once in the main thread, so that `with` blocks are left in order.
+
+    Later ones are ignored until the block is left: stopping is in progress and has deadlines of its own.
+    """
+    raised = False
+
+    def on_signal(_number: int, _frame: object) -> None:
+        nonlocal raised
+        if not raised:
+            raised = True
+            raise Stopped
+
+    before = {number: signal.signal(number, on_signal) for number in _NUMBERS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ready_line(cluster: LocalCluster) -> str:
+    return (
+        f"lockgate cluster ready: coordinators={','.join(cluster.coordinators)} "
+        f"zookeeper={cluster.zookeeper} dir={cluster.directory}"
+    )

@@ -1,0 +1,76 @@
+"""`python -m lockgate_devtools.demo [--input FOLDER]`: see `make demo`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lockgate_proto.messages import LeaderRecord
+
+from lockgate.client import Client
+from lockgate.errors import UserError
+from lockgate_devtools.cluster import LocalCluster
+from lockgate_devtools.cluster.foreground import Stopped, stopped_by_signals
+from lockgate_devtools.cluster.work_folder import WorkFolder
+from lockgate_devtools.demo import wordcount
+from lockgate_devtools.demo.batch import count_with_spark
+from lockgate_devtools.demo.corpus import stage
+from lockgate_devtools.demo.show import CHECKPOINT_INTERVAL_MS, DemoRun, compare_with_batch, micro_batches, say
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the demo. Returns 0 when every count is right, 1 when any is wrong, 2 when it could not run."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lockgate_devtools.demo",
+        description="Counts words on a cluster of real processes, kills the leader in the middle, and compares every "
+        "count with a plain Spark batch job over the same files.",
+    )
+    parser.add_argument("--input", metavar="FOLDER", help="text files to count (default: Python's standard library)")
+    chosen = parser.parse_args(arguments)
+    source = Path(chosen.input).expanduser() if chosen.input else None
+    return run_in_work_folder(lambda folder: _on_processes(folder, source))
+
+
+def run_in_work_folder(demo: Callable[[Path], bool]) -> int:
+    """Runs `demo` in a work folder, which is kept when a count is wrong; returns the exit code, see `main`."""
+    try:
+        with stopped_by_signals(), WorkFolder("lockgate-demo-", say) as work:
+            is_exact = demo(work.path)
+            if not is_exact:
+                work.keep()
+        return 0 if is_exact else 1
+    except Stopped:
+        return 130
+    except (UserError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 2
+
+
+def _on_processes(folder: Path, source: Path | None) -> bool:
+    """On a cluster of local processes. True when every count is right."""
+    corpus = stage(source, folder / "input")
+    show = DemoRun(corpus, _kill)
+    database = folder / "words.db"
+    say(f"input: {corpus.title}: {corpus.files:,} files, {corpus.total_bytes / 1e6:.1f} MB")
+    say("starting ZooKeeper, 2 coordinators and 2 task managers, each a process of its own ...")
+    with LocalCluster(folder / "cluster", taskmanager=micro_batches(corpus)) as cluster:
+        say(f"ready: coordinators {', '.join(cluster.coordinators)}, ZooKeeper {cluster.zookeeper}")
+        with Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client:
+            show.count(client, wordcount.graph(corpus.folder, database, CHECKPOINT_INTERVAL_MS))
+    say("now the same counts by a plain Spark batch job ...")
+    log = folder / "cluster" / "logs" / "spark-batch.log"
+    batch = count_with_spark(corpus.folder, folder / "batch.parquet", log)
+    return compare_with_batch(database, batch, was_killed=show.was_killed)
+
+
+def _kill(leader: LeaderRecord) -> str:
+    os.kill(leader.pid, signal.SIGKILL)
+    return f"pid {leader.pid}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

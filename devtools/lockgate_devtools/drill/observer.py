@@ -1,0 +1,85 @@
+"""Collects a job's events and newest status in the background."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from lockgate_proto.messages import JobEvent, JobStatus
+
+from lockgate.client import TERMINAL, Client, ClientError
+from lockgate.client.watch import JobWatch
+
+
+class JobObserver:
+    """Watches one job on a thread of its own, across failovers, until the job has ended or `close`."""
+
+    def __init__(self, client: Client, job_key: str, on_update: Callable[[JobStatus | JobEvent], None] | None = None):
+        self._changed = threading.Condition()
+        self._events: list[JobEvent] = []
+        self._status: JobStatus | None = None
+        self._error: ClientError | None = None
+        self._closing = False
+        self._on_update = on_update
+        self._watch: JobWatch = client.watch(job_key)
+        self._thread = threading.Thread(target=self._run, name="job-observer", daemon=True)
+        self._thread.start()
+
+    @property
+    def events(self) -> tuple[JobEvent, ...]:
+        """All events so far, in the order in which they arrived."""
+        with self._changed:
+            return tuple(self._events)
+
+    @property
+    def status(self) -> JobStatus | None:
+        """The newest status, None before the first was received."""
+        return self._status
+
+    @property
+    def has_ended(self) -> bool:
+        """True when the job is finished, failed or cancelled."""
+        return self._status is not None and self._status.state in TERMINAL
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Waits until `condition` (checked after each update) holds, False at the deadline or the job's end.
+
+        Raises the ClientError that ended the watch.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not condition():
+                if self._error is not None:
+                    raise self._error
+                if self.has_ended or not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                    return condition()
+            return True
+
+    def close(self) -> None:
+        """Ends the watch and joins its thread. Idempotent."""
+        self._closing = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._closing and not self._watch.ended:
+                update = self._watch.poll(200)
+                if update is not None:
+                    self._take(update)
+        except ClientError as error:
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+        finally:
+            self._watch.close()
+
+    def _take(self, update: JobStatus | JobEvent) -> None:
+        with self._changed:
+            if isinstance(update, JobEvent):
+                self._events.append(update)
+            else:
+                self._status = update
+            self._changed.notify_all()
+        if self._on_update is not None:
+            self._on_update(update)

@@ -1,0 +1,104 @@
+"""The job that a drill runs, and how its output is read."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from lockgate_proto.messages import (
+    Aggregate,
+    AggregateFunction,
+    CheckpointOptions,
+    Edge,
+    ExponentialRestart,
+    FileFormat,
+    FileSink,
+    GeneratorSource,
+    JobGraph,
+    KeyedAggregate,
+    Operator,
+    Partitioning,
+    RestartStrategy,
+    SqlSink,
+    SqlTransform,
+    Vertex,
+)
+
+from lockgate_devtools.drill.oracle import LedgerOracle, Total
+
+_TABLE = "totals"
+
+
+@dataclass(frozen=True)
+class DrillPipeline:
+    """generator -> SQL -> exchange by partition -> (transactional ledger | keyed totals -> SQL upsert).
+
+    folder: for the outputs, on a disk that task managers and drill share; rows: per partition, 0 for no end; rate: rows
+    per second and partition.
+    """
+
+    folder: Path
+    partitions: int
+    rows: int
+    rate: float
+    parallelism: int
+    checkpoint_interval_ms: int
+
+    @property
+    def ledger(self) -> Path:
+        """Folder of the committed Parquet files."""
+        return self.folder / "ledger"
+
+    @property
+    def totals(self) -> Path:
+        """The SQLite database of the keyed totals."""
+        return self.folder / "totals.db"
+
+    def graph(self) -> JobGraph:
+        """The graph as submitted."""
+        source = GeneratorSource(self.partitions, self.rows, self.rate)
+        shape = SqlTransform(
+            "SELECT `partition`, sequence, CAST(`partition` AS BIGINT) * 1000000007 + sequence AS checksum FROM input"
+        )
+        functions = (
+            Aggregate("rows_seen", AggregateFunction.COUNT, ""),
+            Aggregate("total", AggregateFunction.SUM, "sequence"),
+            Aggregate("last", AggregateFunction.MAX, "sequence"),
+        )
+        ledger = FileSink(str(self.ledger), FileFormat.PARQUET)
+        totals = SqlSink(f"sqlite:///{self.totals}", _TABLE, ("partition",))
+        return JobGraph(
+            name="failover drill",
+            vertices=(
+                self._vertex("generate", ("rows", source), ("shape", shape)),
+                self._vertex("ledger", ("ledger", ledger)),
+                self._vertex("totals", ("aggregate", KeyedAggregate(("partition",), functions)), ("upsert", totals)),
+            ),
+            edges=tuple(Edge("generate", target, Partitioning.HASH, ("partition",)) for target in ("ledger", "totals")),
+            checkpoints=CheckpointOptions(interval_ms=self.checkpoint_interval_ms),
+            restart=RestartStrategy(ExponentialRestart(50, 2000, 2.0, 0.0, 5000)),
+        )
+
+    def read_ledger(self, oracle: LedgerOracle) -> int:
+        """Passes every committed row to the oracle; returns the number of files. Raises OSError, pa.ArrowInvalid."""
+        # staged files are in a folder below, which may disappear meanwhile
+        files = sorted(self.ledger.glob("*.parquet"))
+        for path in files:
+            table = pq.read_table(path, columns=["partition", "sequence"], partitioning=None)
+            columns = (table.column(name).to_numpy().astype(np.int64) for name in ("partition", "sequence"))
+            oracle.add(*columns)
+        return len(files)
+
+    def read_totals(self) -> dict[int, Total]:
+        """The rows of the keyed aggregate's table, by partition. Raises sqlite3.Error."""
+        with sqlite3.connect(f"file:{self.totals}?mode=ro", uri=True) as database:
+            rows = database.execute(f'SELECT "partition", rows_seen, total, last FROM {_TABLE}').fetchall()
+        return {int(number): Total(int(count), int(total), int(last)) for number, count, total, last in rows}
+
+    def _vertex(self, name: str, *operators: tuple[str, Any]) -> Vertex:
+        chain = tuple(Operator(operator, operator, kind) for operator, kind in operators)
+        return Vertex(id=name, name=name, parallelism=self.parallelism, operators=chain)

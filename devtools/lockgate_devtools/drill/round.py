@@ -1,0 +1,170 @@
+"""One job of a drill, from its submission to the check of its output, with kills in between."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from lockgate_proto.messages import JobState
+
+from lockgate.client import ClientError
+from lockgate_devtools.drill.arena import Arena, DrillError
+from lockgate_devtools.drill.model import Kill, RecordCheck, Target
+from lockgate_devtools.drill.observer import JobObserver
+from lockgate_devtools.drill.oracle import LedgerOracle, check_totals
+from lockgate_devtools.drill.pipeline import DrillPipeline
+from lockgate_devtools.drill.text import describe_kill
+from lockgate_devtools.drill.timeline import Before, assemble, checkpoint_counts, is_survived
+
+_PARTITIONS = 4
+_ROWS_PER_SECOND = 2000.0  # of each partition
+_START_LIMIT_S = 60.0
+_SURVIVAL_LIMIT_S = 60.0
+# The input that a kill needs after it; otherwise the job could end before its effects are seen.
+_LEAST_REST_S = 3.0
+# The duration of a kill besides the pause before it, until the cluster is complete again, on an idle machine.
+_AFTERMATH_S = {Target.LEADER: 3.0, Target.STANDBY: 3.0, Target.TASKMANAGER: 12.0, Target.ZOOKEEPER: 5.0}
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class RoundResult:
+    """The results of a round."""
+
+    kills: list[Kill] = field(default_factory=list)
+    records: RecordCheck = field(default_factory=lambda: RecordCheck(0, 0, 0))
+    completed: int = 0
+    aborted: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+class Round:
+    """Kills `target` up to `times` times while its job runs.
+
+    The input is bounded, so that the expected output is known in advance; if a slow machine needs more time than
+    planned, the round ends with fewer kills and the drill starts another one.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        arena: Arena,
+        say: Say,
+        choice: random.Random,
+        target: Target,
+        every_s: float,
+        checkpoint_interval_ms: int,
+    ) -> None:
+        self._key = key
+        self._arena = arena
+        self._say = say
+        self._random = choice
+        self._target = target
+        self._every_s = every_s
+        self._interval_ms = checkpoint_interval_ms
+
+    def run(self, times: int, first: int) -> RoundResult:
+        """first: number of the first kill, for the output. Raises DrillError when the job does not start."""
+        seconds = times * (self._every_s + _AFTERMATH_S[self._target]) + _LEAST_REST_S + 1
+        pipeline = DrillPipeline(
+            self._arena.make_folder(self._key),
+            partitions=_PARTITIONS,
+            rows=int(seconds * _ROWS_PER_SECOND),
+            rate=_ROWS_PER_SECOND,
+            parallelism=2,
+            checkpoint_interval_ms=self._interval_ms,
+        )
+        account = RoundResult()
+        self._arena.client.submit(self._key, pipeline.graph())
+        observer = JobObserver(self._arena.client, self._key)
+        try:
+            self._wait_for_start(observer)
+            end = time.monotonic() + seconds - _LEAST_REST_S
+            self._say(f"job {self._key} runs; {pipeline.partitions * pipeline.rows} records remaining")
+            for number in range(first, first + times):
+                if not self._one_kill(number, observer, account, end):
+                    break
+            self._wait_for_end(observer, account, seconds)
+            self._check_output(pipeline, observer, account)
+            return account
+        finally:
+            observer.close()
+            if not observer.has_ended:
+                with contextlib.suppress(ClientError):  # earlier errors are more important
+                    self._arena.client.cancel(self._key)
+
+    def _wait_for_start(self, observer: JobObserver) -> None:
+        if not observer.wait_for(lambda: checkpoint_counts(observer.events)[0] > 0, _START_LIMIT_S):
+            raise DrillError(f"the job completed no checkpoint within {_START_LIMIT_S:g} s: {_story(observer)}")
+
+    def _one_kill(self, number: int, observer: JobObserver, account: RoundResult, end: float) -> bool:
+        """False when this round is over: too little input is left, or an error occurred."""
+        if not self._arena.wait_complete(_SURVIVAL_LIMIT_S):
+            account.problems.append(f"before kill {number} the cluster was not complete after {_SURVIVAL_LIMIT_S:g} s")
+            return False
+        observer.wait_for(lambda: _state(observer) == JobState.RUNNING, _SURVIVAL_LIMIT_S)
+        observer.wait_for(lambda: False, self._every_s + self._random.uniform(0, self._interval_ms / 1000))
+        if time.monotonic() > end or _state(observer) in (JobState.FINISHING, JobState.FINISHED):
+            return False
+        if _state(observer) != JobState.RUNNING:
+            account.problems.append(f"before kill {number} the job was not running: {_story(observer)}")
+            return False
+        return self._kill_one(number, observer, account)
+
+    def _kill_one(self, number: int, observer: JobObserver, account: RoundResult) -> bool:
+        status = self._arena.client.job(self._key)
+        victim = self._arena.victim(self._target, status, self._random)
+        before = Before(self._arena.kill(victim), status.token, status.attempt)
+        self._say(f"kill {number}: {victim.text}, pid {victim.pid}")
+
+        def seen() -> Kill:
+            return assemble(self._target, victim.pid, before, observer.events)
+
+        survived = observer.wait_for(lambda: is_survived(seen()), _SURVIVAL_LIMIT_S)
+        if not survived and _state(observer) == JobState.FINISHED:
+            self._say("  too late: no input was left to continue with; this kill does not count")
+            return False
+        account.kills.append(seen())
+        self._say("  " + describe_kill(account.kills[-1]))
+        if not survived:
+            account.problems.append(
+                f"kill {number} was not survived within {_SURVIVAL_LIMIT_S:g} s: {_story(observer)}"
+            )
+        return survived
+
+    def _wait_for_end(self, observer: JobObserver, account: RoundResult, seconds: float) -> None:
+        if not account.problems:
+            self._say("waiting for the end of the input ...")
+        observer.wait_for(lambda: observer.has_ended, seconds + _SURVIVAL_LIMIT_S)
+        if _state(observer) != JobState.FINISHED:
+            account.problems.append(f"the job has not finished: {_story(observer)}")
+
+    def _check_output(self, pipeline: DrillPipeline, observer: JobObserver, account: RoundResult) -> None:
+        rows = [pipeline.rows] * pipeline.partitions
+        oracle = LedgerOracle(rows)
+        try:
+            pipeline = dataclasses.replace(pipeline, folder=self._arena.fetch(pipeline.folder))
+            pipeline.read_ledger(oracle)
+            account.problems += check_totals(rows, pipeline.read_totals())
+        except (OSError, pa.ArrowException, sqlite3.Error) as error:
+            account.problems.append(f"the job's output cannot be read: {error}")
+        account.records = oracle.check()
+        account.completed, account.aborted = checkpoint_counts(observer.events)
+
+
+def _state(observer: JobObserver) -> JobState:
+    return JobState.JOB_STATE_UNSPECIFIED if observer.status is None else observer.status.state
+
+
+def _story(observer: JobObserver) -> str:
+    status = observer.status
+    if status is None:
+        return "no status was received"
+    return " ".join(part for part in (status.state.name, status.error or status.message) if part)

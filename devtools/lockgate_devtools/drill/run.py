@@ -1,0 +1,153 @@
+"""The drill itself: a job, kills, and a report of the outcome."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lockgate.client import Client
+from lockgate.errors import UserError
+from lockgate_devtools.cluster import LocalCluster
+from lockgate_devtools.cluster.files import prepare_directory
+from lockgate_devtools.cluster.foreground import Stopped, stopped_by_signals
+from lockgate_devtools.cluster.work_folder import WorkFolder
+from lockgate_devtools.drill.arena import Arena, DrillError
+from lockgate_devtools.drill.model import RecordCheck, Report, Target
+from lockgate_devtools.drill.processes import ProcessArena
+from lockgate_devtools.drill.round import Round, RoundResult
+from lockgate_devtools.drill.text import render
+
+_LONGEST_PAUSE_S = 86_400
+_MOST_ROUNDS = 3  # in addition to one for each kill
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DrillOptions:
+    """The options of a drill.
+
+    every_s: seconds between the recovery of the cluster and the next kill; seed: None draws one; cluster: addresses or
+    directory of a running cluster, empty for the drill's own in a temporary folder; cluster_options: fields of
+    ClusterOptions for the own one; directory: for cluster, ledger and logs (kept); None for a temporary one.
+    """
+
+    kill: Target = Target.LEADER
+    times: int = 3
+    every_s: float = 5.0
+    seed: int | None = None
+    json_file: str = ""
+    cluster: str = ""
+    directory: str = ""
+    checkpoint_interval_ms: int = 1000
+    cluster_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises DrillError naming the option that cannot work."""
+        if self.times < 1:
+            raise DrillError("--times must be 1 or more")
+        if not 0 <= self.every_s <= _LONGEST_PAUSE_S:
+            raise DrillError(f"--every must be 0 to {_LONGEST_PAUSE_S} seconds")
+        if self.cluster and self.cluster_options:
+            raise DrillError(
+                "--slots, --spark-master and --spark-option are for the drill's own cluster: omit them, or --cluster"
+            )
+        file = Path(self.json_file)
+        if self.json_file and (file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)):
+            raise DrillError(f"cannot write {file}: its folder must exist and be writable; see --json")
+
+
+def run_drill(options: DrillOptions | None = None, say: Say | None = None, **changes: Any) -> int:
+    """Runs a drill, prints its report, writes the JSON file.
+
+    Returns the exit code: 0 on a pass, 1 on a fail, 2 when it could not run (one line `error: ...` on stderr). Keyword
+    arguments are fields of DrillOptions.
+    """
+    chosen = options or DrillOptions(**changes)
+    tell = say or (lambda line: print(line, flush=True))
+    try:
+        with stopped_by_signals():
+            report = drill(chosen, tell)
+        tell(render(report))  # before the file, which may fail
+        if chosen.json_file:
+            Path(chosen.json_file).write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")
+    except Stopped:
+        return 130
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 2
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 2
+    return 0 if report.passed else 1
+
+
+def drill(options: DrillOptions, say: Say) -> Report:
+    """Runs a drill and returns its report. Raises UserError when it cannot run."""
+    options.check()
+    seed = secrets.randbelow(2**32) if options.seed is None else options.seed
+    with ExitStack() as stack:
+        work = None if options.directory else stack.enter_context(WorkFolder("lockgate-drill-", say))
+        folder = work.path if work else Path(options.directory).absolute()
+        prepare_directory(folder, ("",))
+        say(f"drill: kill the {options.kill.value} {options.times} times, every {options.every_s:g} s, seed {seed}")
+        cluster = None
+        if options.cluster:
+            client = stack.enter_context(Client.connect(options.cluster))
+        else:
+            say("starting a cluster ...")
+            started = time.monotonic()
+            cluster = stack.enter_context(LocalCluster(folder / "cluster", **options.cluster_options))
+            say(f"cluster ready after {time.monotonic() - started:.1f} s: {', '.join(cluster.coordinators)}")
+            client = stack.enter_context(
+                Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials())
+            )
+        report = drill_in(options, seed, ProcessArena(client, cluster, folder), say)
+        if work and not report.passed:
+            work.keep()
+        return report
+
+
+def drill_in(options: DrillOptions, seed: int, arena: Arena, say: Say) -> Report:
+    """Drills in an existing arena: rounds until every kill is done or an error occurs. Raises UserError."""
+    status = arena.survey(options.kill)
+    say(f"{len(status.coordinators)} coordinators, {len(status.task_managers)} task managers")
+    choice = random.Random(seed)
+    key = f"drill-{secrets.token_hex(4)}"
+    accounts: list[RoundResult] = []
+    done = 0
+    while done < options.times and not any(account.problems for account in accounts):
+        if len(accounts) == _MOST_ROUNDS + options.times:
+            raise DrillError("the cluster takes too long to recover; see its logs")
+        round_ = Round(
+            f"{key}-{len(accounts) + 1}",
+            arena,
+            say,
+            choice,
+            options.kill,
+            options.every_s,
+            options.checkpoint_interval_ms,
+        )
+        accounts.append(round_.run(options.times - done, done + 1))
+        done += len(accounts[-1].kills)
+    return Report(
+        seed,
+        tuple(kill for account in accounts for kill in account.kills),
+        RecordCheck(
+            sum(account.records.expected for account in accounts),
+            sum(account.records.lost for account in accounts),
+            sum(account.records.duplicated for account in accounts),
+        ),
+        sum(account.completed for account in accounts),
+        sum(account.aborted for account in accounts),
+        tuple(problem for account in accounts for problem in account.problems),
+    )

@@ -1,0 +1,55 @@
+"""A drill's report as text. Pure."""
+
+from __future__ import annotations
+
+import statistics
+
+from lockgate_devtools.drill.model import Kill, Report
+
+_STEPS = (
+    ("detected", "detected_ms"),
+    ("granted", "granted_ms"),
+    ("deployed", "deployed_ms"),
+    ("first record", "first_record_ms"),
+    ("first checkpoint", "first_checkpoint_ms"),
+)
+
+
+def describe_kill(kill: Kill) -> str:
+    """One line: the consequences, in ms since the kill."""
+    parts = [f"{name} {value:.0f} ms" for name, field in _STEPS if (value := getattr(kill, field)) is not None]
+    return ", ".join(parts) or "nothing followed"
+
+
+def render(report: Report) -> str:
+    """A table of the kills, medians, records, and the verdict."""
+    header = f"{'kill':>4}  {'target':<12}{'pid':>8}" + "".join(f"{name:>18}" for name, _ in _STEPS)
+    lines = ["", "milliseconds since each kill:", header]
+    for number, kill in enumerate(report.kills, 1):
+        lines.append(f"{number:>4}  {kill.target.value:<12}{kill.pid:>8}" + _cells(kill))
+    if len(report.kills) > 1:
+        lines += [_summary(report, "median", statistics.median), _summary(report, "worst", max)]
+    records = report.records
+    lines += [
+        "",
+        f"records:     {records.expected} expected, {records.lost} lost, {records.duplicated} duplicated",
+        f"checkpoints: {report.checkpoints_completed} completed, {report.checkpoints_aborted} aborted",
+        *(f"problem:     {problem}" for problem in report.problems),
+        f"seed:        {report.seed}",
+        f"verdict:     {'pass' if report.passed else 'FAIL'}",
+    ]
+    return "\n".join(lines)
+
+
+def _cells(kill: Kill) -> str:
+    return "".join(_cell(getattr(kill, field)) for _, field in _STEPS)
+
+
+def _cell(value: float | None) -> str:
+    return f"{'-':>18}" if value is None else f"{value:>18.1f}"
+
+
+def _summary(report: Report, name: str, combine: object) -> str:
+    assert callable(combine)
+    columns = [[value for kill in report.kills if (value := getattr(kill, field)) is not None] for _, field in _STEPS]
+    return f"{'':>4}  {name:<12}{'':>8}" + "".join(_cell(combine(column) if column else None) for column in columns)

@@ -1,0 +1,21 @@
+"""The container engine's client."""
+
+from __future__ import annotations
+
+import subprocess
+
+from lockgate.errors import UserError
+
+
+def docker(*arguments: str) -> str:
+    """Runs `docker ARGUMENTS`; returns its output. Raises UserError with the engine's message when it fails."""
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise UserError(f"`docker {' '.join(arguments)}` failed: {last_words(done.stderr + done.stdout)}")
+    return done.stdout
+
+
+def last_words(output: str) -> str:
+    """The end of the output of a failed command, in one line."""
+    said = [line for line in output.splitlines() if line.strip()]
+    return "; ".join(said[-3:]) or "without a message"

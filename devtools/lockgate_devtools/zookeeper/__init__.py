@@ -1,0 +1,1 @@
+"""ZooKeeper servers on one machine, from the jars that come with PySpark."""

@@ -1,0 +1,108 @@
+"""Moves a cluster that was made without a secret, or with another one, to the protection of a secret."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from lockgate_ha.errors import AccessDenied, ClusterInUse, StoreUnavailable, UnsealedRecord
+from lockgate_ha.paths import ROOT, Paths, text_of
+from lockgate_ha.protection import Protection
+from lockgate_ha.zookeeper.rights import acl_of, rights
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """What was done. nodes: all of the cluster; records: those that were sealed now; jobs: keys of the jobs there."""
+
+    nodes: int
+    records: int
+    jobs: tuple[str, ...]
+
+
+def protect(hosts: str, former: Protection, protection: Protection, timeout_ms: int = 10_000) -> Protected:
+    """Seals every record of the cluster and makes every node the owner's. May be repeated after a failure.
+
+    former: how the cluster is protected now; records that neither it nor `protection` has sealed are refused, unless it
+    has no secret: then what is there is believed. Raises ClusterInUse while a coordinator is there, StoreUnavailable
+    (AccessDenied), UnsealedRecord.
+    """
+    paths = Paths(protection.cluster)
+    with _client(hosts, former, protection, timeout_ms) as client:
+        if client.exists(paths.base) is None:
+            raise ClusterInUse(f"ZooKeeper at {hosts} has no cluster {protection.cluster!r}; check cluster.name")
+        if contenders := _children(client, paths.contenders):
+            raise ClusterInUse(
+                f"{len(contenders)} coordinators of cluster {protection.cluster!r} are running; stop them and every "
+                "task manager first (a coordinator that was killed counts for a few seconds more)"
+            )
+        nodes = [*_below(client, paths.base), paths.base]  # the mark of the cluster comes last
+        records = sum(_protect(client, path, paths, former, protection) for path in nodes)
+        if client.get_acls(ROOT)[0] == list(OPEN_ACL_UNSAFE):
+            client.set_acls(ROOT, acl_of(protection, shared=True))
+        jobs = tuple(text_of(name) for name in sorted(_children(client, paths.jobs)))
+    return Protected(len(nodes), records, jobs)
+
+
+def _protect(client: KazooClient, path: str, paths: Paths, former: Protection, protection: Protection) -> bool:
+    """One node. True when its record was sealed now."""
+    try:
+        stored, stat = client.get(path)
+    except NoNodeError:
+        return False  # of a session that has just ended
+    if stat.ephemeralOwner:
+        return False
+    data = _moved(path, stored, paths, former, protection)
+    if data != stored:
+        client.set(path, data, stat.version)
+    client.set_acls(path, acl_of(protection, shared=False))
+    return bool(data != stored)
+
+
+def _moved(path: str, stored: bytes, paths: Paths, former: Protection, protection: Protection) -> bytes:
+    if path == paths.base:
+        return protection.mark(paths)
+    if not stored or path in (paths.epoch, paths.challenge):
+        return stored
+    with contextlib.suppress(UnsealedRecord):
+        protection.unseal(path, stored)
+        return stored
+    return protection.seal(path, former.unseal(path, stored))
+
+
+def _below(client: KazooClient, path: str) -> list[str]:
+    below = [f"{path}/{name}" for name in _children(client, path)]
+    return [node for child in below for node in (*_below(client, child), child)]
+
+
+def _children(client: KazooClient, path: str) -> list[str]:
+    try:
+        return list(client.get_children(path))
+    except NoNodeError:
+        return []
+
+
+@contextlib.contextmanager
+def _client(hosts: str, former: Protection, protection: Protection, timeout_ms: int) -> Iterator[KazooClient]:
+    users = [*rights(former).get("auth_data", ()), *rights(protection).get("auth_data", ())]
+    client = KazooClient(hosts, auth_data=list(dict.fromkeys(users)))
+    try:
+        client.start(timeout_ms / 1000)
+        yield client
+    except KazooTimeoutError as error:
+        raise StoreUnavailable(
+            f"ZooKeeper does not answer at {hosts}; start `lockgate zookeeper` or check the address"
+        ) from error
+    except NoAuthError as error:
+        raise AccessDenied(Paths(protection.cluster).base) from error
+    except KazooException as error:
+        raise StoreUnavailable(f"ZooKeeper at {hosts} broke off: {error!r}; run this again") from error
+    finally:
+        client.stop()
+        client.close()

@@ -1,0 +1,173 @@
+"""ExchangeServer: accepts channels from other task managers and puts their elements into the input gates."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent import futures
+
+import grpc
+import pyarrow as pa
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from lockgate_common.proof import Peer
+from lockgate_common.security import Credentials
+from lockgate_proto import rpc
+from lockgate_proto.codec import MalformedMessage
+from lockgate_proto.messages import ChannelOpen, ExchangeSignal, RecordBatch, StreamElement
+
+from lockgate_taskmanager.exchange.elements import ChannelId, Element, from_message
+from lockgate_taskmanager.exchange.errors import ChannelClosed, ChannelRefused
+from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.exchange.registry import GateRegistry
+
+log = logging.getLogger(__name__)
+
+DEPLOYMENT_WAIT_S = 10.0
+MAX_CHANNELS = 4096  # one thread each, started when needed
+
+_OPEN = rpc.path("ExchangeService", "Open")
+
+
+class ExchangeService:
+    """The implementation of `ExchangeService`."""
+
+    def __init__(
+        self, credentials: Credentials, fence: TokenFence, registry: GateRegistry, wait_s: float = DEPLOYMENT_WAIT_S
+    ) -> None:
+        self.me = Peer("", "")
+        self._credentials = credentials
+        self._fence = fence
+        self._registry = registry
+        self._wait_s = wait_s
+
+    def Open(self, requests: Iterator[StreamElement], context: grpc.ServicerContext) -> Iterator[ExchangeSignal]:
+        """One channel, from ChannelOpen until either side closes it."""
+        answer = self._credentials.answer(self.me, _OPEN, tuple(context.invocation_metadata()))
+        if answer is None:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the exchange needs the cluster's secret")
+            raise AssertionError("abort raises")
+        context.send_initial_metadata(answer)  # a sender waits for it before it sends anything
+        first = _first(requests)
+        if first is None or not isinstance(first.element, ChannelOpen):
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first element of a channel is ChannelOpen")
+        assert first is not None
+        assert isinstance(first.element, ChannelOpen)
+        try:
+            gate, channel = self._admit(first.element, context)
+        except (ChannelRefused, ChannelClosed) as refused:
+            log.info("channel refused: %s", refused)
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refused))
+        yield ExchangeSignal(accepted=True)
+        context.add_callback(lambda: gate.wake_senders(channel))
+        _receive(requests, gate, channel, lambda: not context.is_active())
+        if gate.is_closed:
+            context.abort(grpc.StatusCode.CANCELLED, "the receiving subtask has ended")
+
+    def _admit(self, hello: ChannelOpen, context: grpc.ServicerContext) -> tuple[InputGate, int]:
+        source, target = hello.source, hello.target
+        if source is None or target is None or source.attempt is None or source.attempt != target.attempt:
+            raise ChannelRefused("ChannelOpen names no source and target of one attempt")
+        if not self._fence.admits(hello.token):
+            raise ChannelRefused(f"token {hello.token} is older than {self._fence.highest}, seen here")
+        gate = self._registry.wait_for(target, self._wait_s)
+        channel = gate.index_of(ChannelId(source.vertex_id, source.subtask))
+        if channel is None:
+            raise ChannelRefused(f"{target.vertex_id}[{target.subtask}] has no input from {source.vertex_id}")
+        if not gate.connect(channel, context.cancel):
+            raise ChannelRefused(f"{source.vertex_id}[{source.subtask}] has opened this channel before")
+        return gate, channel
+
+
+class ExchangeServer:
+    """The gRPC server of the data exchange, and of grpc.health.v1.
+
+    `""` is SERVING while the server is open, `lockgate.ready` from ready() on; neither once it stops.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        fence: TokenFence,
+        registry: GateRegistry,
+        *,
+        instance: str = "",
+        wait_s: float = DEPLOYMENT_WAIT_S,
+        max_channels: int = MAX_CHANNELS,
+    ) -> None:
+        """instance: of this process, as its Register says."""
+        self._instance = instance
+        self._credentials = credentials
+        self._registry = registry
+        pool = futures.ThreadPoolExecutor(max_workers=max_channels, thread_name_prefix="exchange")
+        self._pool = pool
+        self._server = grpc.server(pool, options=rpc.SERVER_OPTIONS)
+        self._service = ExchangeService(credentials, fence, registry, wait_s)
+        self._server.add_generic_rpc_handlers((rpc.handler("ExchangeService", self._service),))
+        self._health = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._health.set(rpc.READY, health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._is_ready = False
+
+    def start(self, bind: str, advertise: str = "") -> str:
+        """Opens `host:port` and returns the address for others, with the real port. Raises SecurityError, OSError.
+
+        advertise: the address for others where it is not the bound one; port 0 stands for the bound port.
+        """
+        port = self._credentials.bind(self._server, bind)
+        host, _, shown = (advertise or bind).rpartition(":")
+        address = advertise if advertise and shown != "0" else f"{host}:{port}"
+        self._service.me = Peer(address, self._instance)
+        self._server.start()
+        return address
+
+    def ready(self) -> None:
+        """A leader has registered this task manager.
+
+        Losing the leader does not revert it: running subtasks are still served.
+        """
+        if self._is_ready:
+            return  # watchers are only notified of changes
+        self._is_ready = True
+        self._health.set(rpc.READY, health_pb2.HealthCheckResponse.SERVING)
+
+    def stop(self) -> None:
+        """Accepts no further channels and ends the open ones."""
+        self._health.enter_graceful_shutdown()
+        self._registry.close()
+        self._server.stop(grace=0).wait(5.0)
+        self._pool.shutdown(wait=False)
+
+
+def _first(requests: Iterator[StreamElement]) -> StreamElement | None:
+    try:
+        return next(requests, None)
+    except MalformedMessage:
+        return None
+
+
+def _receive(requests: Iterator[StreamElement], gate: InputGate, channel: int, is_over: Callable[[], bool]) -> None:
+    """Moves elements into the gate until the channel ends.
+
+    Not reading further is what applies back-pressure to the sender.
+    """
+    reason = "the sender ended it"
+    try:
+        for message in requests:
+            gate.put(channel, _element(message), is_over)
+    except ChannelClosed:
+        reason = "the sender is gone"
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+        reason = f"an element cannot be read: {error}"
+    except Exception as error:  # grpcio raises a bare Exception when the call is over
+        reason = str(error) or "the sender is gone"
+    gate.lost(channel, reason)
+
+
+def _element(message: StreamElement) -> Element:
+    element = message.element
+    if isinstance(element, RecordBatch):
+        return from_message(element)
+    if element is None or isinstance(element, ChannelOpen):
+        raise ValueError("neither records nor a control element")
+    return element

@@ -1,0 +1,94 @@
+"""Threads for work that may hang, for example on a storage that does not answer. They never keep the process from
+ending.
+
+Some of this work is the author's code (a sink that stages, a source that lists its splits). It can be interrupted, and
+must be: otherwise an endless loop would occupy a core until the process ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_Call = tuple["futures.Future[Any]", Callable[[], Any]]
+
+
+class BackgroundThreads(futures.Executor):
+    """Runs calls in order, a limited number at a time. The standard ThreadPoolExecutor is joined at interpreter exit.
+
+    A thread ends when the queue is empty.
+    """
+
+    def __init__(self, most: int, name: str, interrupt_user_code: Callable[[int], object] | None = None) -> None:
+        """interrupt_user_code: interrupts the author's code running in a thread; None: the threads never run any."""
+        self._most, self._name, self._end_call = most, name, interrupt_user_code
+        self._lock = threading.Lock()
+        self._waiting: deque[_Call] = deque()
+        self._threads: set[threading.Thread] = set()
+        self._closed = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> futures.Future[T]:
+        """Raises RuntimeError after `shutdown`."""
+        future: futures.Future[T] = futures.Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(f"the threads {self._name} are shut down")
+            self._waiting.append((future, lambda: fn(*args, **kwargs)))
+            if len(self._threads) < self._most:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._threads.add(thread)
+                thread.start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        with self._lock:
+            self._closed = True
+            left = [future for future, _ in self._waiting] if cancel_futures else []
+            threads = list(self._threads)
+        for future in left:
+            future.cancel()
+        for thread in threads if wait else ():
+            thread.join()
+
+    def interrupt(self) -> None:
+        """Interrupts author code that is running now. Never raises."""
+        for thread in self._running():
+            if thread.ident is not None and self._end_call is not None:
+                self._end_call(thread.ident)
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits until the queue is empty. False on timeout."""
+        until = time.monotonic() + timeout_s
+        for thread in self._running():
+            thread.join(max(0.0, until - time.monotonic()))
+        return not self._running()
+
+    def _running(self) -> list[threading.Thread]:
+        with self._lock:
+            return [thread for thread in self._threads if thread.is_alive()]
+
+    def _run(self) -> None:
+        while (following := self._next()) is not None:
+            future, call = following
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = call()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+    def _next(self) -> _Call | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._threads.discard(threading.current_thread())
+            return None

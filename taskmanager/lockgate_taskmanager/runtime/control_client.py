@@ -1,0 +1,370 @@
+"""ControlClient: the one stream to the leader.
+
+    no leader known --on_leader--> connecting --Register sent--> connected --stream ends--> waiting --+
+                                       ^                                                              |
+                                       +------ a newer leader is announced, or the pause is over -----+
+
+The end of a stream affects only this client: subtasks run on. A leader accepts a task manager that returns over a new
+stream; both sides resend what the other has not acknowledged, and drop what they have handled. A leader with another
+token starts from the contents of Register.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+from lockgate_common.proof import Peer, UnprovenPeer
+from lockgate_common.security import Credentials
+from lockgate_common.session import Session
+from lockgate_proto import rpc
+from lockgate_proto.codec import encode
+from lockgate_proto.messages import (
+    AcknowledgeCheckpoint,
+    CoordinatorMessage,
+    DeclineCheckpoint,
+    FailureCause,
+    Goodbye,
+    Heartbeat,
+    LeaderRecord,
+    Register,
+    Registered,
+    SplitsDiscovered,
+    SubtaskCounters,
+    SubtaskReport,
+    TaskManagerMessage,
+)
+
+from lockgate_taskmanager.exchange.fencing import TokenFence
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 0.5
+SILENCE_BEATS = 6  # a leader that has sent heartbeats is left after missing so many of them
+CLOSE_WAIT_S = 1.0
+GOODBYE_WAIT_S = 5.0  # an idle leader takes a millisecond; meanwhile everything here goes on
+ENVELOPE_BYTES = 1024
+# Errors that retrying does not fix: a setting has to be changed (a duplicate id, a wrong secret, a full leader).
+REFUSALS = frozenset(
+    {
+        grpc.StatusCode.ALREADY_EXISTS,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+
+
+class LeaderConnection:
+    """One stream to one leader. Nothing is sent, and nothing taken, before the leader has proved itself."""
+
+    def __init__(self, record: LeaderRecord, credentials: Credentials) -> None:
+        self.record = record
+        self._outbox: queue.SimpleQueue[TaskManagerMessage | None] = queue.SimpleQueue()
+        self._proven = threading.Event()  # or over
+        self._is_over = False
+        self._channel = credentials.channel(record.address)
+        self._introduction = credentials.introduction(
+            Peer(record.address, record.instance), rpc.path("ControlService", "Connect")
+        )
+        self._call = rpc.call(self._channel, "ControlService", "Connect")(
+            self._requests(), metadata=self._introduction.metadata
+        )
+
+    def send(self, message: TaskManagerMessage) -> None:
+        """Queues a message. Never blocks."""
+        self._outbox.put(message)
+
+    def messages(self) -> Iterator[CoordinatorMessage]:
+        """Messages from the leader, until the stream ends. Raises grpc.RpcError, UnprovenPeer."""
+        self._introduction.wait_proven(self._call)
+        self._proven.set()
+        yield from self._call
+
+    def finish(self) -> None:
+        """Sends the queued messages and ends the stream from this side."""
+        self._outbox.put(None)
+
+    def abort(self) -> None:
+        """Ends the stream at once."""
+        self._end()
+        self._call.cancel()
+
+    def close(self) -> None:
+        """Releases the connection; call it after messages() has ended."""
+        self._end()
+        self._channel.close()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._proven.set()
+        self._outbox.put(None)
+
+    def _requests(self) -> Iterator[TaskManagerMessage]:
+        self._proven.wait()
+        while (message := self._outbox.get()) is not None and not self._is_over:
+            yield message
+
+
+class ControlClient:
+    """Keeps this task manager registered with the current leader.
+
+    register: builds the first message of a new stream. handle: gets every body whose token is current, on the client's
+    thread. on_registered: called on the same thread when a leader has registered this task manager. counters: for
+    heartbeats.
+    """
+
+    def __init__(
+        self,
+        task_manager_id: str,
+        credentials: Credentials,
+        fence: TokenFence,
+        *,
+        register: Callable[[], Register],
+        handle: Callable[[Any], None],
+        on_registered: Callable[[], None],
+        counters: Callable[[], tuple[SubtaskCounters, ...]],
+        heartbeat_ms: int,
+    ) -> None:
+        self._id, self._credentials, self._fence = task_manager_id, credentials, fence
+        self._register, self._deliver, self._counters = register, handle, counters
+        self._on_registered = on_registered
+        self._heartbeat_s = heartbeat_ms / 1000
+        self._changed = threading.Condition()
+        self._leader: LeaderRecord | None = None
+        self._connection: LeaderConnection | None = None
+        self._is_stopping = False
+        self._stop_beating = threading.Event()
+        self._session: Session[Any] = Session()
+        self._heard_beat_at = 0.0  # of the current connection; 0: none yet
+        self._told_refusal = ""  # the refusal that was logged last; "" since a leader registered this task manager
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+        self._beater = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Starts connecting to the leaders that on_leader announces."""
+        self._thread.start()
+        self._beater.start()
+
+    def on_leader(self, record: LeaderRecord | None) -> None:
+        """The current leader according to ZooKeeper. Fast, from any thread.
+
+        None: no leader; the old stream is kept while it lasts.
+        """
+        if record is None:
+            return
+        with self._changed:
+            known = self._leader
+            if known == record:
+                return
+            if record.token < self._fence.highest:
+                log.warning("leader %s has token %d, %d was seen", record.address, record.token, self._fence.highest)
+                return
+            log.info("leader: %s at %s, token %d", record.coordinator_id, record.address, record.token)
+            self._leader = record
+            if self._connection is not None and not _is_same(self._connection.record, record):
+                self._connection.abort()
+            self._changed.notify_all()
+
+    def send(self, body: Any) -> None:
+        """Sends a body to the leader, now or after a reconnect. Never blocks, from any thread.
+
+        A message that cannot be sent would break every stream: it is replaced by an error report where one exists.
+        """
+        if not isinstance(body, Heartbeat) and (problem := _unsendable(body)):
+            log.error("%s cannot be sent: %s", type(body).__name__, problem)
+            body = _sentence(body, problem)
+            if body is None:
+                return
+        with self._changed:
+            sequence = 0 if isinstance(body, Heartbeat) else self._session.send(body)
+            if self._connection is not None:
+                self._connection.send(self._message(body, sequence))
+
+    def _message(self, body: Any, sequence: int = 0) -> TaskManagerMessage:
+        return TaskManagerMessage(self._fence.highest, self._id, body, sequence, self._session.handled)
+
+    def _send_first_messages(self, connection: LeaderConnection) -> None:
+        """Register first, then the messages that this same leader has not acknowledged."""
+        connection.send(self._message(self._register()))
+        for sequence, body in self._session.unacknowledged():
+            connection.send(self._message(body, sequence))
+
+    def leave(self) -> None:
+        """Says goodbye and waits until the leader has ended the stream in response, GOODBYE_WAIT_S at most.
+
+        No stream is opened after that. Without a stream the leader has to detect the loss by itself.
+        """
+        with self._changed:
+            self._is_stopping = True
+            connection = self._connection
+            if connection is not None:
+                connection.send(self._message(Goodbye()))
+            self._changed.notify_all()
+        if connection is not None:
+            self._thread.join(GOODBYE_WAIT_S)
+            if self._thread.is_alive():
+                log.warning("the leader at %s has not confirmed the goodbye", connection.record.address)
+
+    def stop(self) -> None:
+        """Ends the stream after the queued messages, and joins the threads."""
+        with self._changed:
+            self._is_stopping = True
+            connection = self._connection
+            self._changed.notify_all()
+        self._stop_beating.set()
+        if connection is not None:
+            connection.finish()
+            self._thread.join(CLOSE_WAIT_S)
+            connection.abort()
+        for thread in (self._thread, self._beater):
+            if thread.ident is not None:
+                thread.join(5.0)
+
+    def _run(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        tried: LeaderRecord | None = None
+        while (record := self._next_leader(tried, pause_s)) is not None:
+            pause_s = FIRST_PAUSE_S if tried is None or record != tried else min(2 * pause_s, LONGEST_PAUSE_S)
+            tried = record
+            try:
+                has_answered = self._run_stream(record)
+            except Exception:
+                log.exception("the control stream to the leader at %s failed", record.address)
+                has_answered = False
+            if has_answered:
+                pause_s = FIRST_PAUSE_S
+
+    def _next_leader(self, tried: LeaderRecord | None, pause_s: float) -> LeaderRecord | None:
+        """A leader that was not tried yet at once; the same one again after a pause. None when stopping."""
+
+        def is_new_leader() -> bool:
+            return self._is_stopping or (self._leader is not None and self._leader != tried)
+
+        with self._changed:
+            if tried is None:
+                self._changed.wait_for(is_new_leader)
+            else:
+                self._changed.wait_for(is_new_leader, pause_s)
+                # A leader that has been replaced is never tried again: wait for its successor.
+                self._changed.wait_for(lambda: is_new_leader() or tried.token >= self._fence.highest)
+            return None if self._is_stopping else self._leader
+
+    def _run_stream(self, record: LeaderRecord) -> bool:
+        """One stream from Register to its end. True when the leader answered."""
+        with self._changed:
+            if not self._accepts_token(record.token):
+                return False
+            connection = LeaderConnection(record, self._credentials)
+            self._send_first_messages(connection)
+            self._connection = connection
+            self._heard_beat_at = 0.0
+            if self._is_stopping or self._leader != record:
+                connection.abort()
+        has_answered, is_refusal = False, False
+        reason = "the leader ended it"
+        try:
+            for message in connection.messages():
+                has_answered = True
+                if not self._receive(message):
+                    connection.abort()
+        except grpc.RpcError as error:
+            reason = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
+            refused = isinstance(error, grpc.Call) and error.code() in REFUSALS
+            is_refusal = (refused or isinstance(error, UnprovenPeer)) and not has_answered
+        finally:
+            with self._changed:
+                self._connection = None
+            connection.close()
+        self._log_stream_end(record, reason, has_answered, is_refusal)
+        return has_answered
+
+    def _log_stream_end(self, record: LeaderRecord, reason: str, has_answered: bool, is_refusal: bool) -> None:
+        """Retries continue twice a second for hours: log a refusal once, until it changes."""
+        if has_answered:
+            self._told_refusal = ""
+        if is_refusal and reason != self._told_refusal:
+            self._told_refusal = reason
+            log.warning("the leader at %s refuses this task manager: %s", record.address, reason)
+            return
+        log.log(logging.INFO if has_answered else logging.DEBUG, "stream to %s ended: %s", record.address, reason)
+
+    def _receive(self, message: CoordinatorMessage) -> bool:
+        """False when the message comes from a leader that has been replaced."""
+        with self._changed:
+            if not self._accepts_token(message.token):
+                log.warning("message with token %d refused, token %d was seen", message.token, self._fence.highest)
+                return False
+            is_new = self._session.receive(message.sequence, message.acknowledged)
+        if isinstance(message.body, Registered):
+            log.info("registered")
+            self._on_registered()
+            if message.body.heartbeat_interval_ms > 0:
+                self._heartbeat_s = message.body.heartbeat_interval_ms / 1000
+        elif isinstance(message.body, Heartbeat):
+            self._heard_beat_at = time.monotonic()
+        elif is_new:
+            try:
+                self._deliver(message.body)
+            except Exception:
+                log.exception("handling %s failed", type(message.body).__name__)
+        return True
+
+    def _accepts_token(self, token: int) -> bool:
+        """False for a leader that has been replaced. A new term may be seen here before ZooKeeper announces it."""
+        if not self._fence.observe(token):
+            return False
+        self._session.enter(token)
+        return True
+
+    def _send_heartbeats(self) -> None:
+        sequence = 0
+        while not self._stop_beating.wait(self._heartbeat_s):
+            sequence += 1
+            self.send(Heartbeat(sequence, self._counters()))
+            self._leave_silent_leader()
+
+    def _leave_silent_leader(self) -> None:
+        heartbeat_at = self._heard_beat_at
+        if not heartbeat_at or time.monotonic() - heartbeat_at < max(1.0, SILENCE_BEATS * self._heartbeat_s):
+            return
+        with self._changed:
+            connection = self._connection
+        if connection is not None:
+            log.warning("no message from the leader at %s, closing the stream", connection.record.address)
+            self._heard_beat_at = 0.0
+            connection.abort()
+
+
+def _is_same(leader_record: LeaderRecord, other: LeaderRecord) -> bool:
+    return leader_record.token == other.token and leader_record.address == other.address
+
+
+def _unsendable(body: Any) -> str:
+    """Why a message cannot be sent over any stream; "" when it can."""
+    try:
+        size = len(encode(body))
+    except (TypeError, ValueError) as error:  # text that is not valid Unicode, such as a file name in another encoding
+        return f"{type(error).__name__}: {error}"
+    limit = rpc.MAX_MESSAGE_BYTES - ENVELOPE_BYTES
+    return f"it has {size:,} bytes, and {limit:,} fit into a message" if size > limit else ""
+
+
+def _sentence(body: Any, problem: str) -> Any:
+    """The replacement for a message that cannot be sent; None when there is none."""
+    text = ascii(f"{type(body).__name__} cannot be sent: {problem}")[1:-1]
+    match body:
+        case SubtaskReport(subtask, phase, cause, cause_id=cause_id):
+            return SubtaskReport(subtask, phase, cause, text, cause_id=cause_id)
+        case SplitsDiscovered(attempt, vertex_id, round=number):
+            return SplitsDiscovered(attempt, vertex_id, error=text, cause=FailureCause.USER_ERROR, round=number)
+        case AcknowledgeCheckpoint(subtask, checkpoint_id) | DeclineCheckpoint(subtask, checkpoint_id):
+            return DeclineCheckpoint(subtask, checkpoint_id, text)
+    return None

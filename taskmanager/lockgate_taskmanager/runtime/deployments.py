@@ -1,0 +1,336 @@
+"""Deployments: which attempts run on this task manager, and what the leader's messages do to them.
+
+A newer attempt of a job replaces an older one: the older one is cancelled at once and the newer one starts without
+waiting for it, so that a takeover costs one message and is not delayed by a subtask that hangs in user code.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from lockgate_common.story_log import Outside
+from lockgate_proto.messages import (
+    AssignSplits,
+    AttemptGone,
+    AttemptId,
+    CancelAttempt,
+    Deploy,
+    DiscoverSplits,
+    DrainSources,
+    FailureCause,
+    JobGraph,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    SplitsDiscovered,
+    SubtaskCounters,
+    SubtaskId,
+    SubtaskPhase,
+    SubtaskReport,
+    TellStory,
+    TriggerCheckpoint,
+)
+
+from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.peers import PeerChannels
+from lockgate_taskmanager.exchange.registry import GateRegistry
+from lockgate_taskmanager.runtime import faults
+from lockgate_taskmanager.runtime.background import BackgroundThreads
+from lockgate_taskmanager.runtime.ending import end_in_background
+from lockgate_taskmanager.runtime.failures import cause_of, text_of
+from lockgate_taskmanager.runtime.stories import Stories, SubtaskStory
+from lockgate_taskmanager.runtime.subtask_task import SubtaskTask
+from lockgate_taskmanager.runtime.wiring import Wiring
+from lockgate_taskmanager.state.format.split_files import names_in
+from lockgate_taskmanager.task.known_splits import SplitListing
+from lockgate_taskmanager.task.program import ProgramContext, ProgramFactory
+
+log = logging.getLogger(__name__)
+
+LONG_MS = 5_000  # longer calls of an operator are reported to the leader
+REMEMBERED_RUNS = 10_000
+
+
+class DeployedAttempt:
+    """The subtasks of one attempt on this task manager.
+
+    It has background threads of its own, so that storage that hangs for one job does not affect others.
+    """
+
+    def __init__(
+        self, attempt: AttemptId, graph: JobGraph, subtask_count: int, interrupt_user_code: Callable[[int], object]
+    ) -> None:
+        """interrupt_user_code: interrupts the author's code running in a thread."""
+        self.attempt = attempt
+        self.graph = graph
+        self.tasks: dict[SubtaskId, SubtaskTask] = {}
+        self.live: set[SubtaskId] = set()
+        self.uploads = BackgroundThreads(max(2, subtask_count), "upload", interrupt_user_code)
+        self.discoveries = BackgroundThreads(2, "discover", interrupt_user_code)
+        self.listings: dict[str, tuple[threading.Lock, SplitListing]] = {}  # by vertex
+        self._is_canceled = False
+
+    def release(self) -> None:
+        """Releases the background threads; queued work is dropped, and running author code is interrupted."""
+        threads = (self.uploads, self.discoveries)
+        for thread in threads:
+            thread.shutdown(wait=False, cancel_futures=True)
+        end_in_background([thread for thread in threads if not thread.join(0)], f"threads-{self._name}")
+
+    def cancel(self, cause_id: str) -> None:
+        """Ends every subtask; returns at once. Idempotent. cause_id: of the event that ends them."""
+        for task in self.tasks.values():
+            task.cancel(cause_id)
+        if not self._is_canceled:
+            self._is_canceled = True
+            end_in_background(tuple(self.tasks.values()), self._name)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.attempt.job_key}@{self.attempt.attempt}"
+
+
+class Deployments:
+    """Thread safe. report: sends a control message body to the leader, never blocks. spill_folder: see InputGate."""
+
+    def __init__(
+        self,
+        task_manager_id: str,
+        factory: ProgramFactory,
+        registry: GateRegistry,
+        peers: PeerChannels,
+        fence: TokenFence,
+        report: Callable[[Any], None],
+        stories: Stories,
+        spill_folder: str | None = None,
+    ) -> None:
+        self._id, self._spill_folder, self._stories = task_manager_id, spill_folder, stories
+        self._factory, self._registry, self._peers, self._fence = factory, registry, peers, fence
+        self._report = report
+        self._lock = threading.Lock()
+        self._attempts: dict[AttemptId, DeployedAttempt] = {}
+        self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def handle(self, body: Any) -> None:
+        """One message of the leader whose token has been checked. Unknown kinds are ignored."""
+        match body:
+            case Deploy():
+                self._deploy(body)
+            case CancelAttempt(attempt, reason, cause_id) if attempt is not None:
+                self._cancel(attempt, reason, cause_id)
+            case DiscoverSplits():
+                self._discover(body)
+            case TellStory():
+                self._report(self._stories.told(body))
+            case AssignSplits(subtask) if subtask is not None and subtask.attempt is not None:
+                task = self.tasks(subtask.attempt).get(subtask)
+                if task is not None:
+                    task.post(body)
+            case (
+                TriggerCheckpoint(attempt)
+                | NotifyCheckpointComplete(attempt)
+                | NotifyCheckpointAborted(attempt)
+                | DrainSources(attempt)
+            ):
+                for task in self.tasks(attempt).values():
+                    task.post(body)
+
+    def running(self) -> tuple[AttemptId, ...]:
+        """Attempts that still have running subtasks here."""
+        with self._lock:
+            return tuple(self._attempts)
+
+    def counters(self) -> tuple[SubtaskCounters, ...]:
+        """Records in and out of every live subtask, as it last noted them."""
+        with self._lock:
+            tasks = [
+                task
+                for attempt in self._attempts.values()
+                for task in attempt.tasks.values()
+                if task.id in attempt.live
+            ]
+        works = ((task, task.at_work()) for task in tasks)
+        return tuple(
+            SubtaskCounters(task.id, task.effort.counters, task.effort.total, work.what, work.since_ms)
+            if work is not None and work.since_ms >= LONG_MS
+            else SubtaskCounters(task.id, task.effort.counters, task.effort.total)
+            for task, work in works
+            if task.effort.counters or (work is not None and work.since_ms >= LONG_MS)
+        )
+
+    def stop(self, timeout_s: float) -> bool:
+        """Cancels everything and waits. False when subtasks are still running."""
+        with self._lock:
+            attempts = list(self._attempts.values())
+        for attempt in attempts:
+            attempt.cancel(Outside.PROCESS)
+        tasks = [task for attempt in attempts for task in attempt.tasks.values()]
+        deadline = time.monotonic() + timeout_s
+        ended = [task.join(max(0.0, deadline - time.monotonic())) for task in tasks]
+        return all(ended)
+
+    def tasks(self, attempt: AttemptId | None) -> dict[SubtaskId, SubtaskTask]:
+        """The subtasks of an attempt here, including ended ones while any is live; empty when it is unknown."""
+        with self._lock:
+            deployed = self._attempts.get(attempt) if attempt is not None else None
+            return dict(deployed.tasks) if deployed is not None else {}
+
+    def _deploy(self, deploy: Deploy) -> None:
+        faults.point("on-deploy")
+        attempt = deploy.attempt
+        if attempt is None or deploy.graph is None:
+            log.warning("a deployment without attempt or graph is ignored")
+            return
+        wiring = Wiring(deploy, self._id)
+        names = ", ".join(f"{subtask.vertex_id}[{subtask.subtask}]" for subtask in wiring.here())
+        text, number = f"attempt {attempt.attempt} is deployed", deploy.restored_checkpoint_id
+        start = (f"start {names}{f' from checkpoint {number}' if number else ''}",)
+        event_id = self._stories.add(attempt, text, deploy.cause_id or Outside.LEADER, start)
+        if not self._admit(attempt, event_id):
+            return
+        deployed = DeployedAttempt(attempt, deploy.graph, len(wiring.here()), self._factory.interrupt_user_code)
+        try:
+            self._wire(deployed, deploy, wiring, event_id)
+        except Exception as error:
+            log.exception("attempt %d of %s cannot be deployed", attempt.attempt, attempt.job_key)
+            self._refuse(deployed, wiring.here(), text_of(error), event_id)
+            return
+        with self._lock:
+            self._attempts[attempt] = deployed
+        tasks = list(deployed.tasks.values())
+        log.info("attempt %d of %s: %d subtasks start", attempt.attempt, attempt.job_key, len(tasks))
+        for task in tasks:
+            task.start()
+        if not tasks:
+            self._forget_attempt(deployed, event_id)
+
+    def _admit(self, attempt: AttemptId, event_id: str) -> bool:
+        """Cancels what the attempt replaces. False when it is itself replaced, or was deployed before."""
+        run = (attempt.job_key, attempt.run_id)
+        with self._lock:
+            newest = self._newest.get(run, 0)
+            if attempt.attempt > newest:
+                self._note_newest(run, attempt.attempt)
+            older = [deployed for known, deployed in self._attempts.items() if known.job_key == attempt.job_key]
+            is_running = attempt in self._attempts
+        if attempt.attempt <= newest:
+            log.info("deployment of attempt %d of %s is ignored, %d was here", attempt.attempt, attempt.job_key, newest)
+            self._stories.add(attempt, f"that is ignored: attempt {newest} was deployed before", event_id)
+            if not is_running:
+                self._report(AttemptGone(attempt, event_id))
+            return False
+        for deployed in older:
+            replaced = deployed.attempt
+            log.info("attempt %d of %s is replaced by %d", replaced.attempt, replaced.job_key, attempt.attempt)
+            deployed.cancel(event_id)
+        return True
+
+    def _wire(self, deployed: DeployedAttempt, deploy: Deploy, wiring: Wiring, event_id: str) -> None:
+        log_of_run = self._stories.of(deployed.attempt)
+        restore = {(state.vertex_id, state.subtask): state for state in deploy.restore}
+        parallelism = wiring.parallelism
+        for subtask in wiring.here():
+            context = ProgramContext(
+                subtask,
+                deployed.graph,
+                deploy.checkpoint_directory,
+                restore.get((subtask.vertex_id, subtask.subtask)),
+                deploy.restored_checkpoint_id,
+                parallelism,
+            )
+            deployed.tasks[subtask] = SubtaskTask(
+                context,
+                wiring.inputs(subtask),
+                self._factory,
+                deployed.uploads,
+                self._report,
+                lambda task: self._ended(deployed, task),
+                SubtaskStory(log_of_run, subtask, event_id),
+                self._spill_folder,
+            )
+        gates = {subtask: task.gate for subtask, task in deployed.tasks.items()}
+        for subtask, task in deployed.tasks.items():
+            outputs = wiring.outputs(subtask, gates, self._peers, self._fence.highest, task.peer_lost, task.on_writable)
+            task.connect(outputs)
+        for subtask, gate in gates.items():
+            self._registry.register(subtask, gate)
+        deployed.live = set(deployed.tasks)
+
+    def _refuse(self, deployed: DeployedAttempt, subtasks: tuple[SubtaskId, ...], reason: str, event_id: str) -> None:
+        deployed.release()
+        self._stories.add(deployed.attempt, f"that has failed: {reason}", event_id)
+        for subtask in subtasks:
+            self._registry.unregister(subtask)
+            self._report(
+                SubtaskReport(subtask, SubtaskPhase.SUBTASK_FAILED, FailureCause.FAULT, reason, cause_id=event_id)
+            )
+        self._report(AttemptGone(deployed.attempt, event_id))
+
+    def _cancel(self, attempt: AttemptId, reason: str, cause_id: str) -> None:
+        run = (attempt.job_key, attempt.run_id)
+        with self._lock:
+            deployed = self._attempts.get(attempt)
+            if attempt.attempt > self._newest.get(run, 0):
+                self._note_newest(run, attempt.attempt)  # a deployment of it that comes late is refused
+        text = f"attempt {attempt.attempt} is cancelled: {reason or 'no reason given'}"
+        event_id = self._stories.add(attempt, text, cause_id or Outside.LEADER)
+        if deployed is None:
+            self._report(AttemptGone(attempt, event_id))
+            return
+        log.info("attempt %d of %s is cancelled: %s", attempt.attempt, attempt.job_key, reason or "no reason given")
+        deployed.cancel(event_id)
+
+    def _note_newest(self, run: tuple[str, str], attempt: int) -> None:
+        self._newest[run] = attempt
+        self._newest.move_to_end(run)
+        while len(self._newest) > REMEMBERED_RUNS:
+            self._newest.popitem(last=False)
+
+    def _ended(self, deployed: DeployedAttempt, task: SubtaskTask) -> None:
+        self._registry.unregister(task.id)
+        with self._lock:
+            deployed.live.discard(task.id)
+            is_gone = not deployed.live
+        if is_gone:
+            self._forget_attempt(deployed, task.last_event_id)
+
+    def _forget_attempt(self, deployed: DeployedAttempt, event_id: str) -> None:
+        """event_id: the last event that happened to it here."""
+        with self._lock:
+            self._attempts.pop(deployed.attempt, None)
+        self._registry.forget(deployed.attempt)
+        deployed.release()
+        log.info("attempt %d of %s is gone", deployed.attempt.attempt, deployed.attempt.job_key)
+        self._report(AttemptGone(deployed.attempt, event_id))
+
+    def _discover(self, request: DiscoverSplits) -> None:
+        attempt = request.attempt
+        with self._lock:
+            deployed = self._attempts.get(attempt) if attempt is not None else None
+        if deployed is None or attempt is None:
+            return
+        try:
+            deployed.discoveries.submit(self._list_splits, deployed, request)
+        except RuntimeError:
+            log.info("attempt %d of %s ended before its splits were listed", attempt.attempt, attempt.job_key)
+
+    def _list_splits(self, deployed: DeployedAttempt, request: DiscoverSplits) -> None:
+        try:
+            lock, listing = deployed.listings.setdefault(request.vertex_id, (threading.Lock(), SplitListing(names_in)))
+            with lock:  # a request may arrive twice
+                found = listing.answer(
+                    request, lambda known: self._factory.discover(deployed.graph, request.vertex_id, known)
+                )
+            answer = SplitsDiscovered(deployed.attempt, request.vertex_id, *found, round=request.round)
+            text = f"new splits of {request.vertex_id}: {len(answer.splits)}"
+        except Exception as error:
+            log.info("splits of %s cannot be listed", request.vertex_id, exc_info=error)
+            answer = SplitsDiscovered(deployed.attempt, request.vertex_id, error=text_of(error), cause=cause_of(error))
+            text = f"the splits of {request.vertex_id} cannot be listed: {answer.error}"
+        event_id = self._stories.add(deployed.attempt, text, request.cause_id or Outside.LEADER)
+        self._report(replace(answer, cause_id=event_id))

@@ -1,0 +1,72 @@
+"""OutputSet: the output channels of one subtask, addressed by edge and downstream subtask."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from lockgate_proto.messages import Barrier
+
+from lockgate_taskmanager.exchange.elements import Element
+from lockgate_taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS, OutputChannel, not_accepted
+
+
+class OutputSet:
+    """channels: by downstream (vertex id, subtask). edge_targets: edge index to downstream vertex id."""
+
+    def __init__(self, channels: Mapping[tuple[str, int], OutputChannel], edge_targets: Mapping[int, str]) -> None:
+        self._channels = dict(channels)
+        self._edge_targets = dict(edge_targets)
+        self._pending: list[OutputChannel] = []
+        self._deadline_ms = 0
+
+    def start(self, now_ms: int) -> None:
+        """Connects every channel; does not wait for the receivers. Raises ChannelBroken."""
+        self._deadline_ms = now_ms + ACCEPT_TIMEOUT_MS
+        for channel in self._channels.values():
+            channel.start()
+        self._pending = [channel for channel in self._channels.values() if not channel.is_accepted]
+
+    def check_accepted(self, now_ms: int) -> bool:
+        """True when every receiver has accepted its channel. Raises ChannelBroken when one takes too long."""
+        if self._pending:
+            self._pending = [channel for channel in self._pending if not channel.is_accepted]
+            if self._pending and now_ms > self._deadline_ms:
+                raise not_accepted(ACCEPT_TIMEOUT_MS)
+        return not self._pending
+
+    def emit(self, edge: int, target: int, element: Element) -> None:
+        """Sends to one downstream subtask over one edge; blocks while it is behind. As OutputChannel.send."""
+        self._channels[self._edge_targets[edge], target].send(element)
+
+    def broadcast(self, element: Element) -> None:
+        """Sends to every downstream subtask, once each."""
+        for channel in self._channels.values():
+            channel.send(element)
+
+    def send_within(self, vertices: Collection[str], element: Element) -> None:
+        """Sends to every downstream subtask of some vertices."""
+        for (vertex_id, _), channel in self._channels.items():
+            if vertex_id in vertices:
+                channel.send(element)
+
+    def has_room(self) -> bool:
+        """False while a receiver is behind. For elastic channels, which do not block."""
+        return all(channel.has_room() for channel in self._channels.values())
+
+    def overtake(self, barrier: Barrier) -> dict[tuple[str, int], tuple[Element, ...]]:
+        """Sends an unaligned barrier to every downstream subtask; returns the overtaken elements for each."""
+        return {target: channel.overtake(barrier) for target, channel in self._channels.items()}
+
+    def resend(self, target: tuple[str, int], elements: Sequence[Element]) -> bool:
+        """Sends restored in-flight elements to one downstream subtask. False when there is no such channel."""
+        channel = self._channels.get(target)
+        if channel is None:
+            return False
+        for element in elements:
+            channel.send(element)
+        return True
+
+    def cancel(self) -> None:
+        """Closes every channel and ends a blocked send. From any thread."""
+        for channel in self._channels.values():
+            channel.cancel()

@@ -1,0 +1,54 @@
+"""Settings of a task manager process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lockgate_common.security import Credentials
+from lockgate_common.settings import SettingsError, check_numbers, check_process
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerSettings:
+    """Everything one task manager process needs to know.
+
+    zookeeper: `host:port[,host:port...]`; bind: `host:port` of the data exchange, port 0 picks a free one;
+    advertise: `host:port` that other task managers use. Empty means the bound address, which must then be one that
+    others can connect to; port 0 means the bound port;
+    slots: how many subtasks of each vertex fit here; spark_master: empty means `local[<slots>]`;
+    work_dir: folder for Spark's scratch files; target_batch_ms: target processing time of one micro-batch;
+    max_batch_bytes: upper bound of one micro-batch's input; task_manager_id: empty means one is generated;
+    connect_timeout_ms: how long to wait for ZooKeeper at the start.
+    """
+
+    zookeeper: str
+    work_dir: str
+    cluster: str = "default"
+    bind: str = "127.0.0.1:0"
+    advertise: str = ""
+    slots: int = 2
+    spark_master: str = ""
+    spark_options: Mapping[str, str] = field(default_factory=dict)
+    credentials: Credentials = field(default_factory=Credentials)
+    session_timeout_ms: int = 4000
+    heartbeat_ms: int = 500
+    target_batch_ms: int = 300
+    max_batch_bytes: int = 32 * MIB
+    task_manager_id: str = ""
+    connect_timeout_ms: int = 30_000
+
+    @property
+    def master(self) -> str:
+        """The effective Spark master URL."""
+        return self.spark_master or f"local[{self.slots}]"
+
+    def check(self) -> None:
+        """Raises SettingsError naming the first setting that cannot work."""
+        names = {"cluster": self.cluster, "task_manager_id": self.task_manager_id or "made"}
+        check_process(self.zookeeper, self.bind, self.advertise, names)
+        if not self.work_dir:
+            raise SettingsError("work_dir: it is empty; Spark needs a folder for its scratch files")
+        check_numbers(self)

@@ -1,0 +1,1 @@
+"""Operators on Spark: the only package that imports pyspark. The entry point is `engine.SparkEngine`."""

@@ -1,0 +1,206 @@
+"""User transforms and edge outputs as functions from DataFrame to DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lockgate_proto.messages import (
+    EventTime,
+    IntervalJoin,
+    JoinSide,
+    Operator,
+    PythonTransform,
+    SqlTransform,
+)
+from lockgate_proto.reserved import is_reserved
+from py4j.protocol import Py4JError
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+
+from lockgate_taskmanager.spark import connect, event_time
+from lockgate_taskmanager.spark.actions import refused
+from lockgate_taskmanager.spark.errors import explained, lost_session, sentence
+from lockgate_taskmanager.spark.leaf import DataFrame
+from lockgate_taskmanager.spark.passable import key_refusal
+from lockgate_taskmanager.spark.session import is_connect
+from lockgate_taskmanager.spark.user_code import may_be_ended
+from lockgate_taskmanager.state.layout import EVENT_MICROS, EVENT_TIME, HASH
+from lockgate_taskmanager.task.program import Canceled, ProgramError, UserCodeFailed, UserError
+
+INPUT_VIEW = "input"
+
+
+def named(operator: Operator) -> str:
+    """The operator in messages: its name, which several operators may share, and its id where it adds information."""
+    if operator.name in ("", operator.id):
+        return f"operator '{operator.id}'"
+    return f"operator '{operator.name}' (id '{operator.id}')"
+
+
+def transform(operator: Operator) -> Callable[[DataFrame], DataFrame]:
+    """The function of a transform. Raises UserError when a Python function cannot be unpickled."""
+    match operator.kind:
+        case EventTime() as times:
+            return event_time.Declaration(times, named(operator))
+        case SqlTransform(query):
+            return lambda frame: _sql(frame, query, named(operator))
+        case PythonTransform(pickled):
+            function = unpickled(pickled, named(operator))
+            return lambda frame: _python(frame, function, named(operator))
+        case kind:
+            raise AssertionError(f"{type(kind).__name__} is no transform")
+
+
+def query_of(operator: Operator) -> str:
+    """Its SQL text; "" where it has none."""
+    match operator.kind:
+        case SqlTransform(query=text) | EventTime(expression=text):
+            return text
+        case _:
+            return ""
+
+
+def unpickled(data: bytes, where: str) -> Callable[..., Any]:
+    """A function pickled by the client. Raises UserError when it cannot be loaded here."""
+    function = loaded(data, where, "its function")
+    if not callable(function):
+        raise UserError(f"{where}: its function is a {type(function).__name__}, which cannot be called")
+    return function  # type: ignore[no-any-return]
+
+
+def loaded(data: bytes, where: str, subject: str, methods: Sequence[str] = ()) -> Any:
+    """An object pickled by the client that has `methods`. Raises UserError when it cannot be loaded here."""
+    try:
+        with may_be_ended():
+            found = cloudpickle.loads(data)
+    except Canceled:
+        raise
+    except Exception as error:  # unpickling runs the author's imports
+        raise UserError(
+            f"{where}: {subject} cannot be loaded on the task manager ({type(error).__name__}: {error});"
+            " install the modules it imports there, with the same Python version"
+        ) from error
+    missing = [name for name in methods if not callable(getattr(found, name, None))]
+    if missing:
+        raise UserError(f"{where}: {subject} is a {type(found).__name__}, which has no method {missing[0]}()")
+    return found
+
+
+def key_group_sql(keys: Sequence[str], max_parallelism: int) -> str:
+    """SQL of a record's key group; the only definition, so that every vertex agrees."""
+    return f"CAST(pmod({hash_sql(keys)}, {max_parallelism}) AS INT)"
+
+
+def hash_sql(keys: Sequence[str]) -> str:
+    """SQL of the hash of a record's keys."""
+    return f"xxhash64({', '.join(map(quoted, keys))})" if keys else "CAST(0 AS BIGINT)"
+
+
+def quoted(name: str) -> str:
+    """A column name as an SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def joinable(operator: Operator, side: JoinSide, where: str) -> Callable[[DataFrame], DataFrame]:
+    """Adds the columns by which an interval join finds rows: the hash of their keys, and their time in milli- and
+    microseconds.
+
+    Raises UserError when called with unknown columns.
+    """
+    kind = operator.kind
+    assert isinstance(kind, IntervalJoin)
+    is_left = side is JoinSide.LEFT
+    keys, time = (kind.left_keys, kind.left_time) if is_left else (kind.right_keys, kind.right_time)
+
+    def build(frame: DataFrame) -> DataFrame:
+        require_columns(frame, keys, where)
+        millis = event_time.millis_sql(frame, time, named(operator))
+        micros = event_time.micros_sql(frame, time, named(operator))
+        with explained(named(operator), frame.columns):
+            added = (f"{hash_sql(keys)} AS {HASH}", f"{millis} AS {EVENT_TIME}", f"{micros} AS {EVENT_MICROS}")
+            return frame.selectExpr(*map(quoted, frame.columns), *added)
+
+    return build
+
+
+def hashed(keys: Sequence[str], where: str) -> Callable[[DataFrame], DataFrame]:
+    """Adds the hash of the keys, by which rows of state are found. Raises UserError for unknown columns."""
+
+    def build(frame: DataFrame) -> DataFrame:
+        require_columns(frame, keys, where)
+        with explained(where, frame.columns):
+            return frame.selectExpr(*map(quoted, frame.columns), f"{hash_sql(keys)} AS {HASH}")
+
+    return build
+
+
+def with_key_groups(columns: Sequence[tuple[str, Sequence[str], int, str]]) -> Callable[[DataFrame], DataFrame]:
+    """Adds key group columns. columns: (new column, keys, max parallelism, where for messages)."""
+
+    def build(frame: DataFrame) -> DataFrame:
+        added = []
+        for name, keys, max_parallelism, where in columns:
+            require_columns(frame, keys, where)
+            added.append(f"{key_group_sql(keys, max_parallelism)} AS {quoted(name)}")
+        with explained("key groups", frame.columns):
+            return frame.selectExpr(*map(quoted, frame.columns), *added)
+
+    return build
+
+
+def require_columns(frame: DataFrame, keys: Sequence[str], where: str) -> None:
+    """Raises UserError when `frame` cannot be partitioned by these keys.
+
+    A key may be unknown (Spark ignores case) or of a type that cannot be a key, or a column may have a reserved name.
+    """
+    require_unreserved(frame.columns, where, keys)
+    types = {field.name.lower(): field.dataType for field in frame.schema.fields}
+    for key in keys:
+        kind = types.get(key.lower())
+        if kind is None:
+            raise UserError(f"{where}: unknown key column '{key}'; the columns are: {', '.join(frame.columns)}")
+        if why := key_refusal(kind):
+            raise UserError(f"{where}: key column '{key}' {why}")
+
+
+def require_unreserved(columns: Sequence[str], where: str, keys: Sequence[str] = ()) -> None:
+    """Raises UserError for a column with a name that Lockgate reserves."""
+    for name in (*columns, *keys):
+        if is_reserved(name, is_key=name in keys):
+            raise UserError(
+                f"{where}: the column name '{name}' is reserved for a column that Lockgate adds; rename it with AS"
+            )
+
+
+def _sql(frame: DataFrame, query: str, where: str) -> DataFrame:
+    with explained(where, frame.columns):
+        if is_connect(frame):
+            result = connect.queried(frame, query, INPUT_VIEW)
+        else:
+            frame.createOrReplaceTempView(INPUT_VIEW)
+            result = frame.sparkSession.sql(query)
+        result.columns  # noqa: B018  Spark Connect analyzes only when asked
+        return result
+
+
+def _python(frame: DataFrame, function: Callable[..., Any], where: str) -> DataFrame:
+    with explained(where, frame.columns):
+        try:
+            with refused(frame, where), may_be_ended():
+                result = function(frame)
+        except (Py4JError, ProgramError):
+            raise
+        except PySparkException as error:
+            if lost_session(error):
+                raise
+            raise UserError(f"{where}: {sentence(error, frame.columns)}") from error
+        except OSError as error:  # a system that it uses is unavailable for now
+            raised = f"{where}: the Python function raised {type(error).__name__}: {error}"
+            raise UserCodeFailed(raised, is_environmental=True) from error
+        except Exception as error:  # the author's code
+            raise UserError(f"{where}: the Python function raised {type(error).__name__}: {error}") from error
+        if not hasattr(result, "toArrow"):
+            raise UserError(f"{where}: the Python function returned a {type(result).__name__}, not a DataFrame")
+        result.columns  # noqa: B018
+        return result

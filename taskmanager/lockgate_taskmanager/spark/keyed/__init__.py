@@ -1,0 +1,1 @@
+"""Operators with state for each key: process functions and deduplication."""

@@ -1,0 +1,257 @@
+"""State and timers of the current key, as a process function sees them.
+
+Runs in Spark's Python workers, which need no installation of Lockgate: the module travels with the function and imports
+only the standard library and pyarrow.
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+Entry = tuple[Any, int]  # a value, and when it expires (milliseconds since 1970; 0: it does not)
+Convert = Callable[[Any], Any]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FARTHEST_MS = 1 << 62
+
+
+class Cells:
+    """All state of one key by name: an entry, a list of entries, or a dict of entries. Never empty ones."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, Any] = {}
+        self.is_changed = False
+        self.now_ms = 0
+
+    def set(self, name: str, content: Any) -> None:
+        """Replaces the content of a state; None, an empty list or an empty dict removes it."""
+        self.is_changed = True
+        if content:
+            self.content[name] = content
+        else:
+            self.content.pop(name, None)
+
+
+class _Handle:
+    def __init__(self, cells: Cells, name: str, convert: Convert, ttl_ms: int) -> None:
+        self._cells, self._name, self._convert, self._ttl_ms = cells, name, convert, ttl_ms
+
+    def clear(self) -> None:
+        if self._name in self._cells.content:
+            self._cells.set(self._name, None)
+
+    def _entry(self, value: Any) -> Entry:
+        return self._convert(value), self._cells.now_ms + self._ttl_ms if self._ttl_ms else 0
+
+
+class ValueHandle(_Handle):
+    """One value of the current key, or none."""
+
+    def get(self, default: Any = None) -> Any:
+        entry = self._cells.content.get(self._name)
+        return default if entry is None else _copied(entry[0])
+
+    def set(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+        else:
+            self._cells.set(self._name, self._entry(value))
+
+    def exists(self) -> bool:
+        return self._name in self._cells.content
+
+
+class ListHandle(_Handle):
+    """A list of values of the current key."""
+
+    def get(self) -> list[Any]:
+        return [_copied(value) for value, _ in self._cells.content.get(self._name, ())]
+
+    def set(self, values: Iterable[Any]) -> None:
+        self._cells.set(self._name, [self._entry(value) for value in values])
+
+    def append(self, value: Any) -> None:
+        self.extend((value,))
+
+    def extend(self, values: Iterable[Any]) -> None:
+        added = [self._entry(value) for value in values]
+        if added:
+            entries = self._cells.content.get(self._name, [])
+            entries += added
+            self._cells.set(self._name, entries)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.get())
+
+    def __len__(self) -> int:
+        return len(self._cells.content.get(self._name, ()))
+
+
+class MapHandle(_Handle):
+    """A map of values of the current key."""
+
+    def __init__(self, cells: Cells, name: str, convert: Convert, ttl_ms: int, convert_key: Convert) -> None:
+        super().__init__(cells, name, convert, ttl_ms)
+        self._convert_key = convert_key
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        entry = self._entries().get(self._convert_key(key))
+        return default if entry is None else _copied(entry[0])
+
+    def keys(self) -> list[Any]:
+        return list(self._entries())
+
+    def values(self) -> list[Any]:
+        return [_copied(value) for value, _ in self._entries().values()]
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return [(key, _copied(value)) for key, (value, _) in self._entries().items()]
+
+    def __getitem__(self, key: Any) -> Any:
+        return _copied(self._entries()[self._convert_key(key)][0])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        entries = self._entries()
+        entries[self._convert_key(key)] = self._entry(value)
+        self._cells.set(self._name, entries)
+
+    def __delitem__(self, key: Any) -> None:
+        entries = self._entries()
+        del entries[self._convert_key(key)]
+        self._cells.set(self._name, entries)
+
+    def __contains__(self, key: Any) -> bool:
+        return self._convert_key(key) in self._entries()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def _entries(self) -> dict[Any, Entry]:
+        found: dict[Any, Entry] = self._cells.content.get(self._name, {})
+        return found
+
+
+class TimerHandle:
+    """The timers of the current key. Each list is sorted and has no duplicates."""
+
+    def __init__(self) -> None:
+        self.event: list[int] = []
+        self.wall: list[int] = []
+        self.is_changed = False
+
+    def register_event_time(self, when: Any) -> None:
+        self._register(self.event, when)
+
+    def register_processing_time(self, when: Any) -> None:
+        self._register(self.wall, when)
+
+    def delete_event_time(self, when: Any) -> None:
+        self._delete(self.event, when)
+
+    def delete_processing_time(self, when: Any) -> None:
+        self._delete(self.wall, when)
+
+    def take_due(self, times: list[int], now_ms: int, after_ms: int | None) -> int | None:
+        """Removes and returns the next time that is not after `now_ms`, and after `after_ms`; None when there is
+        none.
+        """
+        place = 0 if after_ms is None else bisect_right(times, after_ms)
+        if place == len(times) or times[place] > now_ms:
+            return None
+        self.is_changed = True
+        return times.pop(place)
+
+    def _register(self, times: list[int], when: Any) -> None:
+        time_ms = _millis(when)
+        place = bisect_left(times, time_ms)
+        if place == len(times) or times[place] != time_ms:
+            self.is_changed = True
+            insort(times, time_ms)
+
+    def _delete(self, times: list[int], when: Any) -> None:
+        time_ms = _millis(when)
+        if time_ms in times:
+            self.is_changed = True
+            times.remove(time_ms)
+
+
+def converter(kind: pa.DataType, subject: str) -> Convert:
+    """Converts values to a type's plain Python form; raises TypeError with `subject` in front for other values."""
+    types = pa.types
+    if types.is_integer(kind):
+        return _integers(kind, subject)
+    if types.is_floating(kind):
+        return lambda value: float(value) if isinstance(value, int | float) else _refuse(value, kind, subject)
+    for test, plain in ((types.is_boolean, bool), (types.is_string, str), (types.is_binary, bytes)):
+        if test(kind):
+            return partial(_plain, plain, kind, subject)
+
+    def convert(value: Any) -> Any:
+        try:
+            return _in_utc(pa.scalar(value, kind).as_py())
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return _refuse(value, kind, subject)
+
+    return convert
+
+
+def optional(convert: Convert) -> Convert:
+    """The same, with None unchanged."""
+    return lambda value: None if value is None else convert(value)
+
+
+def _copied(value: Any) -> Any:
+    """Copies containers, so that a function cannot modify stored values through its arguments."""
+    if isinstance(value, dict):
+        return {name: _copied(element) for name, element in value.items()}
+    return type(value)(map(_copied, value)) if isinstance(value, list | tuple) else value
+
+
+def _plain(plain: type[Any], kind: pa.DataType, subject: str, value: Any) -> Any:
+    return plain(value) if isinstance(value, plain) else _refuse(value, kind, subject)
+
+
+def _integers(kind: pa.DataType, subject: str) -> Convert:
+    limit = 1 << kind.bit_width - 1
+
+    def convert(value: Any) -> Any:
+        try:
+            number = operator.index(value)
+        except TypeError:
+            return _refuse(value, kind, subject)
+        is_fine = -limit <= number < limit and not isinstance(value, bool)
+        return number if is_fine else _refuse(value, kind, subject)
+
+    return convert
+
+
+def _in_utc(value: Any) -> Any:
+    """Times with UTC in place of a library's time zone objects, at any depth."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC) if value.tzinfo else value
+    if isinstance(value, dict):
+        return {name: _in_utc(element) for name, element in value.items()}
+    return type(value)(map(_in_utc, value)) if isinstance(value, list | tuple) else value
+
+
+def _refuse(value: Any, kind: pa.DataType, subject: str) -> Any:
+    raise TypeError(f"{subject} is {kind} and cannot hold {value!r}")
+
+
+def _millis(when: Any) -> int:
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise TypeError(f"the time of a timer needs a time zone: {when!r}")
+        return (when - EPOCH) // timedelta(milliseconds=1)
+    if isinstance(when, bool) or not isinstance(when, int) or not -FARTHEST_MS <= when <= FARTHEST_MS:
+        raise TypeError(f"the time of a timer must be whole milliseconds since 1970, or a datetime, not {when!r}")
+    return when

@@ -1,0 +1,308 @@
+"""A keyed process function: its rows in a row store, one Spark job for its calls in each micro-batch.
+
+    records --the payloads of their keys--> Spark: the function --> what it puts out
+                                                     |--> changed payloads --> row store
+
+Only the rows of keys that occur, or whose timers are due, travel to Spark and back. Timers and expiry use the times
+that the store keeps with each payload.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lockgate_proto.messages import DeclaredState, KeyedProcess, Operator, OperatorState, StateShape
+from pyspark import cloudpickle
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from lockgate_taskmanager.spark.careful import may_be_a_record
+from lockgate_taskmanager.spark.chain import loaded, named, require_unreserved
+from lockgate_taskmanager.spark.dead_letters import letters, record_text, spares
+from lockgate_taskmanager.spark.declared import declared_frame
+from lockgate_taskmanager.spark.errors import explained
+from lockgate_taskmanager.spark.keyed import careful, handles, runner
+from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec, passable_schema
+from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.workbench import Workbench
+from lockgate_taskmanager.state.factory import StoreFactory
+from lockgate_taskmanager.state.firing import Firing, Portion
+from lockgate_taskmanager.state.layout import HASH
+from lockgate_taskmanager.state.rows.row_store import Keys, Rows, RowSpec, RowStore, adopted, distinct
+from lockgate_taskmanager.state.store import FrozenStore, Merged
+from lockgate_taskmanager.task.program import DataError, SnapshotOrder, StateUnreadable, UserCodeFailed
+
+Array = Any  # numpy.ndarray
+OWNER = "process"
+_STATES = b"lockgate.states"  # in the metadata of the stored schema of records
+_SHAPES = {
+    StateShape.VALUE_STATE: runner.VALUE,
+    StateShape.LIST_STATE: runner.LIST,
+    StateShape.MAP_STATE: runner.MAP,
+}
+
+for _module in (runner, careful, handles):  # Spark's Python workers need no installation of Lockgate
+    cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
+
+
+class ProcessPlan:
+    """The Spark job of a function over records of one schema."""
+
+    def __init__(self, operator: Operator, bench: Workbench) -> None:
+        """Raises UserError when the function cannot be loaded, or a type is invalid."""
+        assert isinstance(operator.kind, KeyedProcess)
+        self._operator, self._kind, self._bench, self._where = operator, operator.kind, bench, named(operator)
+        loaded(operator.kind.function, self._where, "its function", ("process", "on_timer"))
+        self.schema = _declared(bench, operator.kind.schema, f"{self._where}: its schema")
+        require_unreserved(self.schema.names, f"{self._where}: its schema")
+        self.states = tuple(self._state(state) for state in operator.kind.states)
+        self._plan: Plan | None = None
+        self._records = pa.schema([])
+
+    def compile(self, records: pa.Schema) -> None:
+        """For records with these columns. Raises UserError."""
+        self._records = records
+        self._plan = self._planned("process", runner.calling, runner.OUTPUT)
+
+    def _planned(self, name: str, calling: Callable[..., Any], added: Iterable[pa.Field]) -> Plan:
+        """added: columns after those of the result."""
+        kind, result = self._kind, pa.schema([*self.schema, *added])
+        called = {name.casefold(): name for name in self._records.names}
+        keys = tuple(called[key.casefold()] for key in kind.keys)
+        call = calling(kind.function, self.states, keys, tuple(self._records.names), self.schema)
+
+        def build(frame: DataFrame) -> DataFrame:
+            with explained(self._where, frame.columns):
+                return frame.mapInArrow(call, from_arrow_schema(result))
+
+        spec = LeafSpec(Form.TABLE, table=pa.schema([*self._records, *runner.INPUT]))
+        return self._bench.plan(name, spec, build, self._where)
+
+    def warm_up(self) -> None:
+        """Runs the job over no records."""
+        assert self._plan is not None, "compile comes first"
+        self._plan.warm_up()
+
+    def run(self, records: pa.Table, numbers: Array, payloads: pa.Array, about: About) -> pa.Table:
+        """Calls the function. numbers: of each record's key, ascending; payloads: by number.
+
+        If failing records may be skipped, the result has the columns `careful.FAILED` as well.
+        """
+        assert self._plan is not None, "compile comes first"
+        count = len(numbers)
+        is_first = np.diff(numbers, prepend=-1) != 0
+        columns = [
+            pa.array(numbers, pa.int32()),
+            payloads.take(pa.array(numbers, pa.int64(), mask=~is_first)),
+            pa.array(np.full(count, about.is_record)),
+            pa.array(np.broadcast_to(about.watermarks, len(payloads))[numbers], pa.int64()),
+            pa.array(np.full(count, about.now_ms)),
+        ]
+        given = pa.table([*records.columns, *columns], [*records.schema.names, *runner.INPUT.names])
+        try:
+            return self._plan.run(given)
+        except (DataError, UserCodeFailed) as error:
+            if not (about.is_record and spares(self._operator) and may_be_a_record(error)):
+                raise
+        added = (*runner.OUTPUT, *careful.FAILED)
+        return self._planned("process-careful", careful.calling_carefully, added).run(given)
+
+    def failed(self, result: pa.Table, records: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        """A result of `run` without the records that have failed, and these as dead letters."""
+        if careful.NUMBER not in result.schema.names:
+            return result, None
+        is_failed = pc.is_valid(result.column(careful.NUMBER))
+        failed = result.filter(is_failed)
+        poisoned = records.take(failed.column(careful.NUMBER))
+        texts = [record_text(poisoned.slice(index, 1)) for index in range(poisoned.num_rows)]
+        failed_letters = letters(self._operator, texts, failed.column(careful.ERROR).to_pylist())
+        return result.filter(pc.invert(is_failed)), failed_letters
+
+    def timers_of(self, keys: Keys) -> pa.Table:
+        """Rows without a record, only keys."""
+        given = dict(zip(keys.columns.schema.names, keys.columns.columns, strict=True))
+        columns = [
+            given[field.name] if field.name in given else pa.nulls(len(keys), field.type) for field in self._records
+        ]
+        return pa.Table.from_arrays(columns, schema=self._records)
+
+    def _state(self, declared_state: DeclaredState) -> runner.Declared:
+        where = f"{self._where}: the type of state '{declared_state.name}'"
+        kind = _declared(self._bench, f"value {declared_state.type}", where).field(0).type
+        is_map = declared_state.shape is StateShape.MAP_STATE
+        keys = _declared(self._bench, f"value {declared_state.key_type}", f"{where} (of its keys)") if is_map else None
+        return runner.Declared(
+            declared_state.name,
+            _SHAPES[declared_state.shape],
+            kind,
+            None if keys is None else keys.field(0).type,
+            declared_state.ttl_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Additional columns of a job's rows. is_record: true for records, false for timers.
+
+    watermarks: event time for each key by number, or for all.
+    """
+
+    is_record: bool
+    watermarks: int | Array
+    now_ms: int
+
+
+class ProcessStore:
+    """The state of a process function. merge: calls the function for records; advance, tick: for timers."""
+
+    def __init__(self, spec: RowSpec, rows: RowStore, plan: ProcessPlan) -> None:
+        """rows: with the schema of the records."""
+        self.schema = plan.schema
+        self._spec, self._rows, self._plan = spec, rows, plan
+        self._now_ms = 0
+        self._firing = Firing()
+        plan.compile(_without_hash(rows.record_schema))
+
+    @property
+    def partial_schema(self) -> pa.Schema:
+        """Of records: nothing is aggregated before the exchange."""
+        return self._rows.record_schema
+
+    def set_input_schema(self, schema: pa.Schema) -> None:
+        before = self._rows.record_schema
+        self._rows.record_schema = adopted(self._spec, before, schema)
+        if not _without_hash(before).equals(_without_hash(schema)):
+            self._plan.compile(_without_hash(schema))
+
+    def merge(self, partial: pa.Table) -> Merged:
+        if not partial.num_rows:
+            return Merged(0, self.schema.empty_table())
+        keys, numbers = distinct(partial, self._spec.keys)
+        order = np.argsort(numbers, kind="stable")
+        records = partial.drop_columns([HASH]).take(pa.array(order))
+        payloads = self._rows.find(keys, self._now_ms)
+        changed, failed = self._visit(records, numbers[order], keys, payloads, is_record=True)
+        return Merged(partial.num_rows, changed, failed=failed)
+
+    def advance(self, watermark_ms: int) -> pa.Table:
+        self._rows.clock.advance(watermark_ms)
+        return self._firing.begin(self._fire(), self.schema)
+
+    def go_on(self) -> pa.Table:
+        return self._firing.go_on()
+
+    @property
+    def has_more(self) -> bool:
+        return self._firing.has_more
+
+    @property
+    def is_settled(self) -> bool:
+        """A key that was not visited keeps its timers, and is visited in the next portion."""
+        return self._firing.is_settled
+
+    def tick(self, unix_ms: int) -> pa.Table | None:
+        self._now_ms = max(self._now_ms, unix_ms)
+        if self._rows.next_due(self._rows.clock.now) > self._now_ms:
+            return None
+        fired = self._firing.begin(self._fire(expires=True), self.schema)
+        return fired if fired.num_rows or self._firing.has_more else None
+
+    def wakes_at(self) -> int:
+        return self._rows.next_due(self._rows.clock.now)
+
+    def warm_up(self) -> None:
+        self._plan.warm_up()
+
+    def snapshot(self, order: SnapshotOrder) -> FrozenStore:
+        return self._rows.snapshot(order)
+
+    def close(self) -> None:
+        self._rows.close()
+
+    def _fire(self, *, expires: bool = False) -> Iterator[Portion]:
+        """Visits the keys whose timers are due. expires: rows that have expired are removed at the end."""
+        due = self._rows.due(self._rows.clock.now, self._now_ms)
+        following = next(due, None)
+        while following is not None:
+            keys, payloads = following
+            timers = self._plan.timers_of(keys)
+            fired, _ = self._visit(timers, np.arange(len(keys)), keys, payloads, is_record=False)
+            following = next(due, None)
+            if following is None and expires:
+                self._rows.expire(self._now_ms)
+            yield Portion(fired, is_settled=True, is_last=following is None)
+        if expires:
+            self._rows.expire(self._now_ms)
+
+    def _visit(
+        self, records: pa.Table, numbers: Array, keys: Keys, payloads: pa.Array, *, is_record: bool
+    ) -> tuple[pa.Table, pa.Table | None]:
+        """Calls the function, stores changed payloads; returns its output, and the records that it failed on."""
+        about = About(is_record, self._rows.clock.reached.of(keys.hashes), self._now_ms)
+        result, failed = self._plan.failed(self._plan.run(records, numbers, payloads, about), records)
+        is_state = pc.is_valid(result.column(runner.KEY))
+        for batch in result.filter(is_state).select(runner.OUTPUT.names).combine_chunks().to_batches():
+            places = batch.column(runner.KEY).to_numpy(zero_copy_only=False)
+            times = (batch.column(name).to_numpy(zero_copy_only=False) for name in runner.OUTPUT.names[2:])
+            self._rows.put(keys.take(places), Rows(batch.column(runner.PAYLOAD), *times))
+        out = result.filter(pc.invert(is_state)).select(self.schema.names)
+        return pa.Table.from_arrays(out.columns, schema=self.schema), failed
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStores:
+    """The OperatorStores of a process function."""
+
+    operator: Operator
+    spec: RowSpec
+    rows: StoreFactory
+    bench: Workbench
+
+    def fresh(self, schema: pa.Schema) -> ProcessStore:
+        plan = ProcessPlan(self.operator, self.bench)
+        annotated = schema.with_metadata({_STATES: json.dumps(_described(plan))})
+        spec = self.spec.within(schema)
+        return ProcessStore(spec, self.rows.fresh(spec, annotated), plan)
+
+    def restored(self, states: Sequence[OperatorState], checkpoint_id: int) -> ProcessStore:
+        plan = ProcessPlan(self.operator, self.bench)
+        rows = self.rows.restored(self.spec, states, checkpoint_id)
+        try:
+            before = json.loads((rows.record_schema.metadata or {}).get(_STATES, b"{}"))
+            now = _described(plan)
+            self._compare(before, now)
+            # state that is no longer declared still exists for keys that were not visited since
+            rows.record_schema = rows.record_schema.with_metadata({_STATES: json.dumps(before | now)})
+            return ProcessStore(self.spec.within(rows.record_schema), rows, plan)
+        except BaseException:
+            rows.close()
+            raise
+
+    def _compare(self, before: dict[str, str], now: dict[str, str]) -> None:
+        for name, kind in now.items():
+            if before.get(name, kind) != kind:
+                raise StateUnreadable(
+                    f"state '{name}' of {named(self.operator)} was stored as {before[name]}, and the job now declares"
+                    f" {kind}; keep its type, or give the new state another name"
+                )
+
+
+def _described(plan: ProcessPlan) -> dict[str, str]:
+    """State by name, in readable form."""
+    return {
+        state.name: f"{state.shape} of {f'{state.key_kind} to ' if state.key_kind is not None else ''}{state.kind}"
+        for state in plan.states
+    }
+
+
+def _declared(bench: Workbench, ddl: str, owner: str) -> pa.Schema:
+    return passable_schema(declared_frame(bench.session, ddl, owner), owner)
+
+
+def _without_hash(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name != HASH])

@@ -1,0 +1,267 @@
+"""Calls a process function for the keys of a micro-batch. Runs in Spark's Python workers, see `handles`.
+
+in: the records' columns, and INPUT; the rows of a key are adjacent, its payload is in the first of them
+out: the columns of the result, and OUTPUT; output rows have no KEY, the other rows are the state of a key
+
+The payload of a key is a pickle of (state by name, event time timers, processing time timers) made of plain values; it
+is read by an unpickler that accepts nothing else. A key without state and timers has no payload.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lockgate_taskmanager.spark.keyed.handles import (
+    Cells,
+    Convert,
+    ListHandle,
+    MapHandle,
+    TimerHandle,
+    ValueHandle,
+    converter,
+    optional,
+)
+
+KEY, PAYLOAD, EVENT, WALL, EXPIRY = "__key", "__payload", "__event", "__wall", "__expiry"
+IS_RECORD, WATERMARK, NOW = "__is_record", "__watermark", "__now"
+INPUT = pa.schema(
+    [(KEY, pa.int32()), (PAYLOAD, pa.binary()), (IS_RECORD, pa.bool_()), (WATERMARK, pa.int64()), (NOW, pa.int64())]
+)
+OUTPUT = pa.schema(
+    [(KEY, pa.int32()), (PAYLOAD, pa.binary()), (EVENT, pa.int64()), (WALL, pa.int64()), (EXPIRY, pa.int64())]
+)
+NEVER = (1 << 63) - 1
+UNKNOWN = -(1 << 63)
+VALUE, LIST, MAP = "value", "list", "map"
+_PLAIN = frozenset(
+    {
+        *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
+        ("decimal", "Decimal"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A state of a function. shape: VALUE, LIST or MAP; key_kind: of the keys of a map."""
+
+    name: str
+    shape: str
+    kind: pa.DataType
+    key_kind: pa.DataType | None
+    ttl_ms: int
+
+
+@dataclass(frozen=True)
+class TimerEvent:
+    """A timer that fires, as the function sees it."""
+
+    time_ms: int
+    is_event_time: bool
+
+
+class KeyContext:
+    """What a call of the function can access: its key, state, timers and times."""
+
+    def __init__(self, timers: TimerHandle) -> None:
+        self.key: Any = None
+        self.watermark: int | None = None
+        self.now_ms = 0
+        self.timers = timers
+
+
+class Runner:
+    """One function over the batches of one task."""
+
+    def __init__(
+        self,
+        function: Any,
+        states: tuple[Declared, ...],
+        keys: tuple[str, ...],
+        records: tuple[str, ...],
+        result: pa.Schema,
+    ) -> None:
+        """records: the columns of the records; result: the columns that the function emits."""
+        self._function, self._states = function, {state.name: state for state in states}
+        self._keys, self._records, self._result = keys, records, result
+        self._cells, self._timers = Cells(), TimerHandle()
+        self._context = KeyContext(self._timers)
+        self._number: int | None = None  # of the current key
+        self._watermark = UNKNOWN
+        self._out: list[list[Any]] = [[] for _ in result]
+        self._kept: list[tuple[int, bytes | None, int, int, int]] = []
+        for state in states:
+            setattr(function, state.name, self._handle(state))
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The function for Spark."""
+        for batch in batches:
+            columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+            records = zip(*(columns[name] for name in self._records), strict=True)
+            about = zip(*(columns[name] for name in INPUT.names), strict=True)
+            for record, (number, payload, is_record, watermark, now_ms) in zip(records, about, strict=True):
+                row = dict(zip(self._records, record, strict=True))
+                if number != self._number:
+                    self._leave()
+                    self._enter(number, row, payload, watermark, now_ms)
+                if is_record:
+                    self._emit(self._function.process(self._context, row))
+            yield from self._flush()
+        self._leave()
+        yield from self._flush()
+
+    def _handle(self, declared: Declared) -> Any:
+        state_name = f"state '{declared.name}'"
+        if declared.shape == VALUE:
+            return ValueHandle(self._cells, declared.name, converter(declared.kind, state_name), declared.ttl_ms)
+        if declared.shape == LIST:
+            return ListHandle(
+                self._cells, declared.name, optional(converter(declared.kind, state_name)), declared.ttl_ms
+            )
+        keys: Convert = converter(declared.key_kind, f"the key of {state_name}")
+        return MapHandle(
+            self._cells, declared.name, optional(converter(declared.kind, state_name)), declared.ttl_ms, keys
+        )
+
+    def _enter(self, number: int, row: dict[str, Any], payload: bytes | None, watermark: int, now_ms: int) -> None:
+        names = self._keys
+        self._number, self._watermark = number, watermark
+        context = self._context
+        context.key = row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
+        context.watermark = None if watermark == UNKNOWN else watermark
+        context.now_ms = now_ms
+        content, self._timers.event, self._timers.wall = ({}, [], []) if payload is None else _read(payload)
+        self._cells.content, self._cells.now_ms = content, now_ms
+        self._cells.is_changed = self._timers.is_changed = False
+        self._drop_what_is_over(now_ms)
+
+    def _drop_what_is_over(self, now_ms: int) -> None:
+        for name, found in list(self._cells.content.items()):
+            declared = self._states.get(name)
+            if declared is None:  # left by an earlier function
+                self._cells.set(name, None)
+            elif declared.shape == VALUE:
+                if 0 < found[1] <= now_ms:
+                    self._cells.set(name, None)
+            elif declared.shape == LIST:
+                kept: Any = [entry for entry in found if not 0 < entry[1] <= now_ms]
+                if len(kept) < len(found):
+                    self._cells.set(name, kept)
+            else:
+                kept = {key: entry for key, entry in found.items() if not 0 < entry[1] <= now_ms}
+                if len(kept) < len(found):
+                    self._cells.set(name, kept)
+
+    def _leave(self) -> None:
+        """Fires the timers of the current key that are due, and records its state if it has changed."""
+        if self._number is None:
+            return
+        timers = self._timers
+        if self._watermark == NEVER:  # the end of the input: timers set by these calls would never end
+            for time_ms in list(timers.event):
+                if time_ms in timers.event:
+                    timers.delete_event_time(time_ms)
+                    self._emit(self._function.on_timer(self._context, TimerEvent(time_ms, True)))
+        else:
+            self._fire(timers.event, self._watermark, True)
+        self._fire(timers.wall, self._context.now_ms, False)
+        if self._cells.is_changed or timers.is_changed:
+            self._kept.append((self._number, *self._state()))
+        self._number = None
+
+    def _fire(self, times: list[int], now_ms: int, is_event_time: bool) -> None:
+        """In order of time; a timer set meanwhile for a time that is not later has to wait, or this might never end."""
+        last: int | None = None
+        while (time_ms := self._timers.take_due(times, now_ms, last)) is not None:
+            last = time_ms
+            self._emit(self._function.on_timer(self._context, TimerEvent(time_ms, is_event_time)))
+
+    def _state(self) -> tuple[bytes | None, int, int, int]:
+        """Payload, earliest timers, and expiry time."""
+        content, timers = self._cells.content, self._timers
+        if not content and not timers.event and not timers.wall:
+            return None, NEVER, NEVER, NEVER
+        payload = pickle.dumps((content, timers.event, timers.wall), 5)
+        event, wall = timers.event[0] if timers.event else NEVER, timers.wall[0] if timers.wall else NEVER
+        return payload, event, wall, self._expiry() if event == wall == NEVER else NEVER
+
+    def _expiry(self) -> int:
+        last = 0
+        for name, found in self._cells.content.items():
+            shape = self._states[name].shape
+            entries = (found,) if shape == VALUE else found if shape == LIST else found.values()
+            for _, expiry in entries:
+                if not expiry:
+                    return NEVER
+                last = max(last, expiry)
+        return last
+
+    def _emit(self, rows: Any) -> None:
+        if rows is None:
+            return
+        for row in (rows,) if isinstance(rows, Mapping) else rows:
+            if isinstance(row, Mapping):
+                values = [row.get(name) for name in self._result.names]
+                if not row.keys() <= set(self._result.names):
+                    other = next(name for name in row if name not in self._result.names)
+                    raise TypeError(f"the function emitted a column '{other}' that its schema does not have")
+            else:
+                values = row
+                if not isinstance(row, tuple | list) or len(row) != len(self._out):
+                    raise TypeError(f"the function emitted {row!r}, but its schema has {len(self._out)} columns")
+            for column, value in zip(self._out, values, strict=True):
+                column.append(value)
+
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        count = len(self._out[0])
+        if count:
+            columns = [array_of(values, field) for values, field in zip(self._out, self._result, strict=True)]
+            rest = [pa.nulls(count, field.type) for field in OUTPUT]
+            yield pa.RecordBatch.from_arrays([*columns, *rest], names=[*self._result.names, *OUTPUT.names])
+            for column in self._out:
+                column.clear()
+        if self._kept:
+            rest = [pa.nulls(len(self._kept), field.type) for field in self._result]
+            parts = zip(zip(*self._kept, strict=True), OUTPUT, strict=True)
+            columns = [pa.array(values, field.type) for values, field in parts]
+            yield pa.RecordBatch.from_arrays([*rest, *columns], names=[*self._result.names, *OUTPUT.names])
+            self._kept.clear()
+
+
+def calling(
+    function: bytes, states: tuple[Declared, ...], keys: tuple[str, ...], records: tuple[str, ...], result: pa.Schema
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for Spark. function: pickled; other arguments as for Runner."""
+
+    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return Runner(pickle.loads(function), states, keys, records, result).run(batches)
+
+    return call
+
+
+class _Plain(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _PLAIN:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"the state of a key holds a {module}.{name}, which is not a plain value")
+
+
+def _read(payload: bytes) -> tuple[dict[str, Any], list[int], list[int]]:
+    found: tuple[dict[str, Any], list[int], list[int]] = _Plain(io.BytesIO(payload)).load()
+    return found
+
+
+def array_of(values: list[Any], field: pa.Field) -> pa.Array:
+    """Emitted values as a column. Raises TypeError that names it."""
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"the function emitted a value for column '{field.name}' that is not a {field.type}: {error}"
+        ) from None

@@ -1,0 +1,155 @@
+"""Plans: a DataFrame over a leaf, made once and executed for every micro-batch where that is correct.
+
+Executing a DataFrame again runs the same physical plan. That is correct only when the whole plan reads its input again:
+results of exchanges, broadcasts, subqueries and caches stay inside a plan, and the current time, random seeds and the
+like are fixed when it is made. So only plans that consist of operators known to keep nothing are executed again; any
+other plan is made anew for every batch, which is slower but always correct.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from lockgate_taskmanager.spark.errors import explained
+from lockgate_taskmanager.spark.event_time import Times
+from lockgate_taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
+from lockgate_taskmanager.spark.malformed import describe
+from lockgate_taskmanager.spark.session import is_connect
+from lockgate_taskmanager.spark.valid_text import require_valid
+from lockgate_taskmanager.task.program import DataError, UserError
+
+LOG = logging.getLogger(__name__)
+
+Build = Callable[[DataFrame], DataFrame]
+TimesOf = Callable[[DataFrame], Times]  # of the last batch executed
+_KEEPS_NOTHING = frozenset(
+    {
+        "ArrowEvalPython",
+        "BatchEvalPython",
+        "Coalesce",
+        "CollectMetrics",  # reset by every execution
+        "ColumnarToRow",
+        "Expand",
+        "Filter",
+        "Generate",
+        "HashAggregate",
+        "InputAdapter",
+        "LocalTableScan",
+        "MapInArrow",
+        "MapInPandas",
+        "ObjectHashAggregate",
+        "Project",
+        "PythonMapInArrow",
+        "Sort",
+        "SortAggregate",
+        "SortMergeJoin",
+        "Union",
+        "Window",
+        "WindowGroupLimit",
+    }
+)
+_READS_A_FILE = re.compile(r"Scan (text|csv|json|parquet)\b")
+_FIXED_WHEN_PLANNED = re.compile(
+    r"\b(current_timestamp|current_date|current_time|localtimestamp|now|unix_timestamp|rand|randn|random|randstr"
+    r"|uniform|uuid|shuffle|current_timezone)\(",
+    re.IGNORECASE,
+)
+_OF_A_FILE = re.compile(r"\binput_file_(name|block_start|block_length)\(\)")
+
+
+class Plan:
+    """One Spark job of a subtask: content in, Arrow table out. Used from one thread at a time."""
+
+    def __init__(self, leaf: Leaf, build: Build, where: str, times: TimesOf | None = None) -> None:
+        """Makes the plan. Raises UserError (with `where`, the operator, in front) when the query is wrong.
+
+        times: the event times of a batch, if the query declares event time.
+        """
+        self.times = Times()  # of the last batch
+        self.inputs: list[DataFrame] = []  # of each transform in it, set by the caller
+        self.malformed = 0  # lines of the last batch that could not be parsed, dropped or kept
+        self._times = times
+        self._leaf = leaf
+        self._build = build
+        self._where = where
+        leaf.prepare()
+        bottom = leaf.frame()
+        self._frame = build(bottom)
+        with explained(where):
+            if not is_connect(self._frame):
+                _require_fresh(self._frame, bottom, where)
+            self.schema = passable_schema(self._frame, where)
+            self.repeatable = leaf.repeatable and keeps_nothing(self._frame)
+        if not self.repeatable:
+            LOG.info("%s: its plan keeps results or fixed values, so it is built again for every micro-batch", where)
+
+    def warm_up(self) -> None:
+        """Executes the job over no records, so that its code is generated and compiled."""
+        self.run(self._leaf.nothing())
+
+    def run(self, content: Content) -> pa.Table:
+        """Executes the job. Raises DataError, UserCodeFailed, UserError, EngineError, OSError."""
+        self._leaf.load(content)
+        try:
+            with explained(self._where, on_records=True):
+                frame = self._frame if self.repeatable else self._build(self._leaf.frame())
+                table: pa.Table = frame.toArrow()
+                self.malformed = self._leaf.malformed(frame)
+                if self._times is not None:
+                    self.times = self._times(frame)
+        except DataError as error:
+            raise describe(error) from error.__cause__
+        return require_valid(pa.Table.from_arrays(table.columns, schema=self.schema), self._where)
+
+    def close(self) -> None:
+        """Releases the leaf."""
+        self._leaf.close()
+
+
+def _require_fresh(frame: DataFrame, bottom: DataFrame, where: str) -> None:
+    """Raises UserError for a plan that would apply facts about the first batch, or about our files, to every batch."""
+    analyzed = frame._jdf.queryExecution().analyzed()
+    if _OF_A_FILE.search(analyzed.toString()):
+        raise UserError(
+            f"{where}: input_file_name() and similar functions return an internal file that holds a batch, not the file"
+            " that a record came from; keep the name in the records, or write a custom source"
+        )
+    theirs = bottom._jdf.queryExecution().analyzed()
+    cached = _leaves(frame._jdf.queryExecution().withCachedData())
+    kept = [leaf.cacheBuilder().logicalPlan() for leaf in cached if leaf.nodeName().startswith("InMemoryRelation")]
+    if any(own.sameResult(leaf) for plan in kept for leaf in _leaves(plan) for own in _leaves(theirs)):
+        raise UserError(
+            f"{where}: it caches records of its input, so that every batch would get those of the first one; leave the"
+            " cache out, because a batch is read only once"
+        )
+
+
+def _leaves(plan: Any) -> list[Any]:
+    leaves = plan.collectLeaves()
+    return [leaves.apply(index) for index in range(leaves.size())]
+
+
+def keeps_nothing(frame: DataFrame) -> bool:
+    """True when executing the (classic) DataFrame again reads and computes everything again."""
+    execution = frame._jdf.queryExecution()
+    analyzed = execution.analyzed()
+    if not analyzed.deterministic() or _FIXED_WHEN_PLANNED.search(analyzed.toString()):
+        return False
+    return _node_keeps_nothing(execution.executedPlan())
+
+
+def _node_keeps_nothing(node: Any) -> bool:
+    name = node.nodeName()
+    # WholeStageCodegen's name ends in a number
+    known = name in _KEEPS_NOTHING or name.startswith("WholeStageCodegen") or name == "Scan OneRowRelation"
+    if not known and not _READS_A_FILE.match(name):
+        return False
+    if not node.subqueries().isEmpty():
+        return False
+    children = node.children()
+    return all(_node_keeps_nothing(children.apply(index)) for index in range(children.size()))

@@ -1,0 +1,1 @@
+"""Sinks: output is hidden until its checkpoint is completed, then made visible once."""

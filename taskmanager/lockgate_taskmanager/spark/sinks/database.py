@@ -1,0 +1,156 @@
+"""The database of a sink: made from a URL, its transactions, and its errors as sentences.
+
+Errors that a restart may resolve (it is down, locked, full, starting up) become Unavailable; permanent ones (the
+password, the table, a value that does not fit) are errors of the author.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from lockgate_common.masking import masked
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
+
+from lockgate_taskmanager.spark.variables import filled_url
+from lockgate_taskmanager.task.program import DataError, Unavailable, UserError
+
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+_DRIVERS = {SQLITE: ("sqlite", "sqlite+pysqlite"), POSTGRESQL: ("postgresql", "postgresql+psycopg")}
+_NO_DRIVER = (
+    "the database URL cannot be used: the PostgreSQL driver is not installed on this task manager;"
+    " install it with: pip install 'lockgate[postgresql]'"
+)
+_SQLITE_BUSY_TIMEOUT_S = 30
+_IDLE_TIMEOUT_MS = 10_000
+"""The server ends a transaction whose process is stalled for so long: it holds the lock on its sink's ledger row."""
+
+# libpq's defaults wait for a vanished host for ever or a quarter of an hour
+_POSTGRESQL_DEFAULTS: Mapping[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "lockgate",
+}
+_FAULTS = (OperationalError, InterfaceError, InternalError)
+# The server refuses a connection before there is a result with an SQLSTATE, so the message text has to be used. In a
+# language other than English it is not recognized, and the refusal counts as a transient fault: the job restarts, and
+# reports why.
+_REFUSALS = (
+    "password authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "is not permitted to log in",
+    "permission denied for database",
+)
+
+
+class Database:
+    """One connection to a database. Used from one thread at a time."""
+
+    def __init__(self, url: str, where: str) -> None:
+        """where: the sink's name in messages. Raises UserError for a URL that cannot be used."""
+        self._where = where
+        self.engine = _engine(url, where)
+        self.is_postgresql = self.engine.dialect.name == POSTGRESQL
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Committed at the end of the block, rolled back when it raises."""
+        with self.engine.begin() as connection:
+            # both until the end of the transaction; timestamps have the same meaning as in Spark
+            if self.is_postgresql:
+                connection.exec_driver_sql(
+                    "SELECT set_config('TimeZone', 'UTC', true),"
+                    f" set_config('idle_in_transaction_session_timeout', '{_IDLE_TIMEOUT_MS}', true)"
+                )
+            yield connection
+
+    @contextmanager
+    def explained(self, subject: str, *, on_records: bool = False) -> Iterator[None]:
+        """Turns the database's exceptions inside the block into UserError or Unavailable.
+
+        subject: the object passed to the database; on_records: these are records, and a refusal of them is a DataError.
+        """
+        title = f"{self._where}: the database {masked(self.engine.url.render_as_string(hide_password=True))}"
+        try:
+            yield
+        except DBAPIError as error:
+            text = reason(error)
+            if error.connection_invalidated or isinstance(error, _FAULTS):
+                if self.is_postgresql and _is_refusal(error, text):
+                    raise UserError(f"{title} cannot be used: {text}") from error
+                raise Unavailable(f"{title} failed: {text}") from error
+            kind = DataError if on_records and not _is_wrong_statement(error) else UserError
+            raise kind(f"{title} refused {subject}: {text}") from error
+        except SQLAlchemyError as error:
+            kind = DataError if on_records else UserError
+            raise kind(f"{title} cannot be used: {reason(error)}") from error
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self.engine.dispose()
+
+
+def _is_wrong_statement(error: DBAPIError) -> bool:
+    """True when PostgreSQL refuses the table or a permission, not a row: it would refuse any row."""
+    return str(getattr(error.orig, "sqlstate", None) or "").startswith("42")
+
+
+def _is_refusal(error: DBAPIError, text: str) -> bool:
+    """True when the server refused the connection itself, for a permanent reason."""
+    connecting = getattr(error.orig, "sqlstate", None) is None and "FATAL" in text
+    return connecting and any(refusal in text for refusal in _REFUSALS)
+
+
+def reason(error: SQLAlchemyError) -> str:
+    """The database's message, in one line."""
+    lines = [" ".join(line.split()) for line in str(getattr(error, "orig", None) or error).strip().splitlines()]
+    if lines and lines[0].endswith(":"):  # several addresses were tried, one per line
+        return " ".join(line for line in lines if line)
+    return lines[0] if lines else type(error).__name__
+
+
+def _engine(url: str, where: str) -> sa.Engine:
+    try:
+        parsed = _parsed(url, where)
+        if parsed.get_backend_name() == POSTGRESQL:
+            given = {name: value for name, value in _POSTGRESQL_DEFAULTS.items() if name not in parsed.query}
+            parsed = parsed.set(drivername="postgresql+psycopg")  # independent of the SQLAlchemy version's default
+            return sa.create_engine(parsed, pool_size=1, max_overflow=1, pool_pre_ping=True, connect_args=given)
+        engine = sa.create_engine(parsed, connect_args={"timeout": _SQLITE_BUSY_TIMEOUT_S})
+    except ImportError as error:
+        raise UserError(f"{where}: {_NO_DRIVER} ({error})") from error
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise UserError(f"{where}: the database URL cannot be used: {error}") from error
+    # A transaction that reads before it writes fails at once when another one writes; taking the lock first makes it
+    # wait
+    sa.event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    return engine
+
+
+def _parsed(url: str, where: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(filled_url(url, where))
+    except ValueError:  # its text may hold a part of the password, so it is not shown
+        raise UserError(f"{where}: the database URL cannot be used: its port is not a number") from None
+    known = _DRIVERS.get(parsed.get_backend_name())
+    if known is None:
+        raise UserError(f"{where}: {parsed.get_backend_name()} is not supported; use sqlite or postgresql")
+    if parsed.drivername not in known:
+        raise UserError(f"{where}: the driver of {parsed.drivername}:// is not supported; write {known[0]}://")
+    return parsed

@@ -1,0 +1,1 @@
+"""Sources: their splits, and the next micro-batch. No Spark in this package."""

@@ -1,0 +1,107 @@
+"""The interface of every source, and the sizing of micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lockgate_proto.messages import EventTime, SplitRange, SplitState
+
+from lockgate_taskmanager.spark.leaf import Content, LeafSpec
+from lockgate_taskmanager.task.program import Exhausted, Idle
+
+FIRST_BATCH_BYTES = 50_000
+_GROWTH = 4
+_TOLERANCE = 1.5
+UNASSIGNED_WAIT_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A micro-batch's input. full: the budget was used up, so a larger one would have returned more.
+
+    For a source that reads by split: split: the only one in it that continues, empty for none; ended: those that it has
+    read to their ends. ranges: describes the records, in messages.
+    """
+
+    content: Content
+    rows: int
+    bytes: int
+    full: bool
+    split: str = ""
+    ended: tuple[str, ...] = ()
+    ranges: tuple[SplitRange, ...] = ()
+
+
+class Source(Protocol):
+    """Reads the splits assigned to one subtask. Used from the subtask's thread.
+
+    A source that reads *by split*, which event time needs, has at most one split in a batch that the batch does not
+    read to its end, and takes its splits in turn.
+    """
+
+    def spec(self) -> LeafSpec | None:
+        """The form of its batches; None while it is not known. Raises UserError."""
+        ...
+
+    def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
+        """Adds splits, including those of a restored state.
+
+        A split that is already assigned continues at its offset.
+        """
+        ...
+
+    def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:
+        """The next records, about `budget_bytes` of them; moves the offsets. Raises UserError, OSError."""
+        ...
+
+    def splits(self) -> tuple[SplitState, ...]:
+        """Every assigned split with its offset."""
+        ...
+
+    def backlog(self, now_ms: int) -> Collection[str]:
+        """The splits that have records waiting."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """True when no further split will be assigned."""
+        ...
+
+    def close(self) -> None:
+        """Closes open files."""
+        ...
+
+
+class BatchSizer:
+    """Finds the batch size that takes `target_ms`: starts small, so that an attempt produces output soon, then
+    grows.
+    """
+
+    def __init__(self, target_ms: int, max_bytes: int) -> None:
+        self._target_ms = target_ms
+        self._max_bytes = max_bytes
+        self._floor = min(FIRST_BATCH_BYTES, max_bytes)
+        self.budget_bytes = self._floor
+        self._slow_in_a_row = 0
+
+    def observed(self, size_bytes: int, took_ms: float, full: bool) -> None:
+        """Learns from a batch that has run. One slow batch may be chance; two in a row are too large."""
+        if took_ms > _TOLERANCE * self._target_ms:
+            self._slow_in_a_row += 1
+            if self._slow_in_a_row > 1:
+                self._slow_in_a_row = 0
+                self.budget_bytes = max(self._floor, self.budget_bytes // 2)
+            return
+        self._slow_in_a_row = 0
+        if full:  # otherwise there was no more to read, which says nothing about a larger batch
+            wanted = int(size_bytes * self._target_ms / max(took_ms, 1.0))
+            self.budget_bytes = min(max(wanted, self.budget_bytes), self.budget_bytes * _GROWTH, self._max_bytes)
+
+
+def rested(rest: Idle | Exhausted, declared: EventTime | None) -> Idle | Exhausted:
+    """Limits a pause to the time after which a split counts as idle. declared: the event time of the source."""
+    if declared is None or not declared.idle_after_ms or not isinstance(rest, Idle):
+        return rest
+    return Idle(min(rest.wait_ms, declared.idle_after_ms))

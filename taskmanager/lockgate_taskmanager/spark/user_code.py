@@ -1,0 +1,70 @@
+"""The author's code that runs in the task manager itself: planning functions, connectors, foreach_batch.
+
+Code in one of Spark's Python workers ends with its Spark job. Code in this process can only be interrupted by an
+exception raised inside it, which Python does between two bytecodes: an endless loop can be interrupted, a library call
+that never returns cannot.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lockgate_taskmanager.task.program import Canceled
+
+_raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_lock = threading.Lock()
+_inside: dict[int, int] = {}  # threads that are running the author's code: how often an exception was raised in each
+_GENTLE = 3
+
+
+class _Ended(Exception):
+    """Raised in the author's code. Libraries clean up after it as after any other."""
+
+
+class _EndedForGood(BaseException):
+    """The same for code that continues after every Exception."""
+
+
+@contextmanager
+def may_be_ended() -> Iterator[None]:
+    """The block is the author's code; `end` interrupts it from another thread, and Canceled leaves the block."""
+    here = threading.get_ident()
+    with _lock:
+        is_outermost = here not in _inside
+        _inside.setdefault(here, 0)
+    try:
+        yield
+    except (_Ended, _EndedForGood):
+        raise Canceled("the author's code was interrupted") from None
+    finally:
+        if is_outermost:
+            _leave(here)
+
+
+def end(thread: int) -> bool:
+    """Raises an exception in the author's code, if the thread is running it; otherwise returns False.
+
+    May be repeated.
+    """
+    with _lock:
+        times = _inside.get(thread)
+        if times is None:
+            return False
+        _inside[thread] = times + 1
+        kind = _Ended if times < _GENTLE else _EndedForGood
+        return bool(_raise_in(ctypes.c_ulong(thread), ctypes.py_object(kind)))
+
+
+def _leave(here: int) -> None:
+    """From here on nothing is raised any more, not even an exception that was already pending."""
+    while True:
+        try:
+            with _lock:
+                _inside.pop(here, None)
+                _raise_in(ctypes.c_ulong(here), None)
+            return
+        except (_Ended, _EndedForGood):
+            continue

@@ -1,0 +1,31 @@
+"""What a stored piece of keyed state says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lockgate_taskmanager.task.watermarks import MIN_WATERMARK
+
+Ahead = tuple[int, int, int]  # first key group, the one behind the last, and the watermark that they had come to
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """partial_schema: of the tables that the state folds; owned: key groups of the subtask that wrote it.
+
+    owned is empty in older files. watermark: how far event time had come, the end of the input left out;
+    purged_until: rows with an event time at or before it are gone; ahead: key groups for which event time had come
+    further; gone: until when windows are not kept any more, of all its key groups and again of some, empty in older
+    files. Times are milliseconds since 1970, MIN_WATERMARK where there was none.
+    """
+
+    partial_schema: pa.Schema
+    signature: str
+    max_parallelism: int
+    owned: range = range(0)
+    watermark: int = MIN_WATERMARK
+    purged_until: int = MIN_WATERMARK
+    ahead: tuple[Ahead, ...] = ()
+    gone: tuple[Ahead, ...] = ()

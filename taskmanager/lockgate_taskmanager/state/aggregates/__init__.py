@@ -1,0 +1,1 @@
+"""Aggregates by key without windows, in memory or in RocksDB."""

@@ -1,0 +1,76 @@
+"""What all states of aggregates have in common, whatever their rows are: one for each key, or key and window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from lockgate_proto.messages import KeyedAggregate, StateBackend
+
+from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns, field_of
+from lockgate_taskmanager.state.columns.changes import Changes
+from lockgate_taskmanager.state.format import state_file
+from lockgate_taskmanager.state.heap.frozen_rows import FrozenRows
+from lockgate_taskmanager.state.heap.heap_store import HeapStore
+from lockgate_taskmanager.state.heap.snapshots import FrozenHeap
+from lockgate_taskmanager.state.layout import ROWS
+from lockgate_taskmanager.state.spec import StoreSpec
+from lockgate_taskmanager.task.program import SnapshotOrder
+
+Array = Any  # numpy.ndarray
+
+
+class AggregateState(HeapStore):
+    """See the module and KeyedStore. By itself it is a store in memory; a database makes one of the rows it needs.
+
+    key_count: number of key columns of stored rows.
+    """
+
+    _spec: StoreSpec
+    key_count: int
+    schema: pa.Schema
+
+    def __init__(
+        self,
+        spec: StoreSpec,
+        schema: pa.Schema,
+        choice: StateBackend | None = None,
+        operator: KeyedAggregate | None = None,
+    ) -> None:
+        """schema: of the partial table, see `layout`; choice: how snapshots are to be, None where none are taken.
+
+        operator: what is folded, where that is more than what is shown. Raises UserError when a column or type does not
+        fit.
+        """
+        super().__init__(spec, choice or StateBackend())
+        self._operator = operator or spec.aggregation
+        self.partial_schema = schema
+        self._keys = pa.schema([field_of(schema, name) for name in self._operator.keys])
+        self._columns = self._new_columns()
+        self._changes = Changes(self.chains.is_incremental)
+        self._results = self._columns.fields[: len(spec.aggregation.aggregates)]
+
+    def snapshot(self, order: SnapshotOrder) -> FrozenHeap:
+        """See KeyedStore. Microseconds."""
+        return self._frozen(order, self.freeze())
+
+    def freeze(self) -> FrozenRows:
+        """The state as it is now. Microseconds, whatever its size, or a copy of a byte for each row."""
+        raise NotImplementedError
+
+    def restore(self, snapshots: Sequence[state_file.Stored]) -> None:
+        self.take_up(state_file.joined(snapshots, self.key_count))
+
+    def take_up(self, rows: state_file.StoredRows) -> None:
+        """Rows to begin with."""
+        raise NotImplementedError
+
+    def _new_columns(self) -> AggregateColumns:
+        return AggregateColumns(self._operator, self.partial_schema)
+
+
+def records_in(batch: pa.RecordBatch) -> int:
+    """How many records are behind the rows of a partial."""
+    return int(pc.sum(batch.column(ROWS)).as_py() or 0)

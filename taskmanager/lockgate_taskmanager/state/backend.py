@@ -1,0 +1,264 @@
+"""Where snapshot bytes go: files (`filesystem`) or inside the acknowledgement (`memory`)."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+from lockgate_common import storage as filesystem
+from lockgate_proto.messages import MemoryBackend, StateBackend, StateHandle
+
+from lockgate_taskmanager.task.program import SnapshotTooLarge, StateUnreadable, StorageUnavailable
+
+DEFAULT_MEMORY_LIMIT = 16 << 20
+SHARED_FOLDER = "shared"
+PIECE_BYTES = 1 << 20
+
+
+class SnapshotWriter(Protocol):
+    """Stores the pieces of one snapshot of one subtask. Used from the thread that persists."""
+
+    def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
+        """Stores the bytes durably under a name that is unique in the snapshot. Raises SnapshotTooLarge, OSError.
+
+        is_shared: later snapshots may take it over.
+        """
+        ...
+
+    def store_file(self, name: str, source: Path, is_shared: bool = False) -> StateHandle:
+        """The same for a file on this machine, of any size."""
+        ...
+
+    def has_room(self, size_bytes: int, besides: Callable[[], int] = lambda: 0) -> bool:
+        """False when so many bytes, and those that are known of besides, would be too many."""
+        ...
+
+    def take_over(self, handle: StateHandle) -> StateHandle:
+        """What stands in this snapshot for a shared piece that an earlier one has stored. Raises SnapshotTooLarge."""
+        ...
+
+    def undo(self) -> None:
+        """Removes what was stored: the snapshot has failed and nothing refers to it."""
+        ...
+
+
+class Backend(Protocol):
+    """Makes writers; reading is the same for all, see `load`."""
+
+    def writer(self, checkpoint_id: int) -> SnapshotWriter:
+        """The writer of one snapshot."""
+        ...
+
+
+class InlineBackend:
+    """The bytes travel in the handle; at most `limit` bytes a subtask and snapshot."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    def writer(self, checkpoint_id: int) -> SnapshotWriter:
+        return _InlineWriter(self._limit, checkpoint_id)
+
+
+class FileBackend:
+    """One file a piece: `<directory>/chk-<checkpoint>/<prefix>-<name>.state`.
+
+    Where later snapshots may refer to it: `<directory>/shared/<checkpoint>-<prefix>-<name>.state`.
+
+    prefix: tells subtasks and attempts apart, so that a zombie attempt never overwrites another one's file.
+    """
+
+    def __init__(self, directory: str, prefix: str) -> None:
+        self._directory = filesystem.locate(directory)
+        self._prefix = prefix
+
+    def writer(self, checkpoint_id: int) -> SnapshotWriter:
+        return _FileWriter(self._directory, checkpoint_id, self._prefix)
+
+
+def remove_checkpoint(directory: str, checkpoint_id: int) -> None:
+    """Deletes what a FileBackend there has stored for a checkpoint that never became complete. Raises OSError."""
+    root = filesystem.locate(directory)
+    filesystem.remove_folder(root.child(f"chk-{checkpoint_id}"))
+    filesystem.remove_files(root.child(SHARED_FOLDER), f"{checkpoint_id}-")
+
+
+def make_backend(choice: StateBackend | None, directory: str, prefix: str) -> Backend:
+    """The backend a job graph asks for; `filesystem` in the checkpoint directory when it asks for none."""
+    backend = choice.backend if choice else None
+    if isinstance(backend, MemoryBackend):
+        return InlineBackend(backend.max_state_bytes or DEFAULT_MEMORY_LIMIT)
+    return FileBackend(directory, prefix)
+
+
+_BELOW_CLUSTER = 4
+"""`<storage>/<cluster>/<job>/<run>/chk-<n>/<file>`: how far above a state file the cluster's folder is."""
+
+
+def checksum(data: bytes | pa.Buffer) -> str:
+    """`crc32:<8 hex digits>`"""
+    return f"crc32:{zlib.crc32(data):08x}"
+
+
+def inline_handle(data: bytes) -> StateHandle:
+    """A handle that carries its bytes."""
+    return StateHandle(inline=data, size_bytes=len(data), checksum=checksum(data))
+
+
+def load(handle: StateHandle) -> pa.Buffer:
+    """The bytes behind a handle, verified.
+
+    Raises StateUnreadable naming the file when it is missing or damaged, which no restart fixes, and
+    StorageUnavailable for a transient error (a timeout, a lost connection, no descriptor left): the next attempt may be
+    able to read the file.
+    """
+    with _explained(handle):
+        data = filesystem.read_all(filesystem.locate(handle.path)) if handle.path else pa.py_buffer(handle.inline)
+    _verify(handle, data.size, checksum(data))
+    return data
+
+
+def download(handle: StateHandle, target: Path) -> None:
+    """Writes the bytes behind a handle to a file on this machine, piece by piece. Raises as `load` does."""
+    crc = size = 0
+    with target.open("wb") as file:  # which is not the storage
+        for piece in _pieces(handle):
+            crc, size = zlib.crc32(piece, crc), size + len(piece)
+            file.write(piece)
+    _verify(handle, size, f"crc32:{crc:08x}")
+
+
+def _pieces(handle: StateHandle) -> Iterator[bytes]:
+    with _explained(handle):
+        yield from filesystem.pieces(filesystem.locate(handle.path)) if handle.path else (handle.inline,)
+
+
+def _where(handle: StateHandle) -> str:
+    return handle.path or "the inlined state of a checkpoint"
+
+
+@contextlib.contextmanager
+def _explained(handle: StateHandle) -> Iterator[None]:
+    where = _where(handle)
+    try:
+        yield
+    except FileNotFoundError as error:
+        if _is_storage_missing(handle):
+            text = f"the state file {where} cannot be read for now: the folder of the whole cluster is not there"
+            raise StorageUnavailable(text) from error
+        raise StateUnreadable(f"the state file {where} is missing; restore from another checkpoint") from error
+    except ValueError as error:  # the recorded path is none; ArrowInvalid is a ValueError too
+        raise StateUnreadable(f"the state file {where} cannot be read: {error}") from error
+    except OSError as error:
+        raise StorageUnavailable(f"the state file {where} cannot be read for now: {error}") from error
+
+
+def _is_storage_missing(handle: StateHandle) -> bool:
+    """True when not only the file is gone but all that the cluster has stored: what it lies on is not mounted."""
+    folder = filesystem.locate(handle.path)
+    for _ in range(_BELOW_CLUSTER):
+        folder = folder.parent()
+    return folder.is_local and not filesystem.exists(folder)
+
+
+def _verify(handle: StateHandle, size: int, found: str) -> None:
+    if handle.checksum and (size != handle.size_bytes or found != handle.checksum):
+        raise StateUnreadable(
+            f"the state file {_where(handle)} is corrupt: {size} bytes with {found},"
+            f" expected {handle.size_bytes} bytes with {handle.checksum}; restore from another checkpoint"
+        )
+
+
+class _InlineWriter:
+    def __init__(self, limit: int, checkpoint_id: int) -> None:
+        self._limit = limit
+        self._checkpoint_id = checkpoint_id
+        self._used = 0
+        self._lock = threading.Lock()
+
+    def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
+        self._use(name, data.size)
+        handle = inline_handle(data.to_pybytes())
+        return replace(handle, checkpoint_id=self._checkpoint_id) if is_shared else handle
+
+    def store_file(self, name: str, source: Path, is_shared: bool = False) -> StateHandle:
+        return self.store(name, pa.py_buffer(source.read_bytes()), is_shared)
+
+    def has_room(self, size_bytes: int, besides: Callable[[], int] = lambda: 0) -> bool:
+        return self._used + size_bytes + besides() <= self._limit
+
+    def take_over(self, handle: StateHandle) -> StateHandle:
+        """The bytes need not travel again: the coordinator has them."""
+        self._use("its increments", handle.size_bytes)
+        return replace(handle, inline=b"", taken_over=True)
+
+    def undo(self) -> None:
+        self._used = 0
+
+    def _use(self, name: str, size: int) -> None:
+        with self._lock:
+            self._used += size
+            if self._used <= self._limit:
+                return
+            self._used -= size
+        raise SnapshotTooLarge(
+            f"checkpoint {self._checkpoint_id}: the state of this subtask ({name}) takes more than the"
+            f" {self._limit} bytes that the memory backend allows; use the filesystem backend"
+        )
+
+
+class _FileWriter:
+    def __init__(self, directory: filesystem.Location, checkpoint_id: int, prefix: str) -> None:
+        self._directory = directory
+        self._checkpoint_id = checkpoint_id
+        self._prefix = prefix
+        self._written: list[filesystem.Location] = []
+
+    def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
+        target = self._target(name, is_shared)
+        filesystem.write_durably(target, data)
+        return self._handle(target, data.size, checksum(data), is_shared)
+
+    def store_file(self, name: str, source: Path, is_shared: bool = False) -> StateHandle:
+        target = self._target(name, is_shared)
+        crc = 0
+        size = 0
+
+        def pieces() -> Iterator[bytes]:
+            nonlocal crc, size
+            with source.open("rb") as file:
+                while piece := file.read(PIECE_BYTES):
+                    crc, size = zlib.crc32(piece, crc), size + len(piece)
+                    yield piece
+
+        filesystem.write_pieces_durably(target, pieces())
+        return self._handle(target, size, f"crc32:{crc:08x}", is_shared)
+
+    def _target(self, name: str, is_shared: bool) -> filesystem.Location:
+        file = f"{self._prefix}-{filesystem.file_name(name)}.state"
+        where = f"{SHARED_FOLDER}/{self._checkpoint_id}-{file}" if is_shared else f"chk-{self._checkpoint_id}/{file}"
+        target = self._directory.child(where)
+        self._written.append(target)
+        return target
+
+    def _handle(self, target: filesystem.Location, size: int, found: str, is_shared: bool) -> StateHandle:
+        handle = StateHandle(path=target.uri, size_bytes=size, checksum=found)
+        return replace(handle, checkpoint_id=self._checkpoint_id, shared=True) if is_shared else handle
+
+    def has_room(self, size_bytes: int, besides: Callable[[], int] = lambda: 0) -> bool:  # noqa: ARG002
+        return True
+
+    def take_over(self, handle: StateHandle) -> StateHandle:
+        return handle
+
+    def undo(self) -> None:
+        for target in self._written:
+            with contextlib.suppress(OSError):
+                filesystem.remove(target)
+        self._written.clear()

@@ -1,0 +1,62 @@
+"""Which stored snapshots of one operator's state the next one may build on. Thread-safe, no I/O.
+
+A chain is a full snapshot and the increments behind it, oldest first. A new increment holds what has changed since a
+checkpoint that is certainly complete, so whatever became of those in between (aborted, late, never heard of again),
+nothing is lost: their changes are newer than that checkpoint, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from lockgate_proto.messages import StateHandle
+
+from lockgate_taskmanager.task.program import SnapshotOrder
+
+REMEMBERED = 64  # snapshots whose fate is never told are forgotten beyond this
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What a checkpoint consists of. version: of the state that it holds; handles: the full one, then increments."""
+
+    version: int
+    handles: tuple[StateHandle, ...]
+
+
+class Chains:
+    """The chains of one operator in one subtask."""
+
+    def __init__(self, full_every: int) -> None:
+        """full_every: so many snapshots a chain at most; 0 or 1: every snapshot is full and by itself."""
+        self._full_every = full_every
+        self._known: dict[int, Chain] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def is_incremental(self) -> bool:
+        """False: no snapshot ever builds on another."""
+        return self._full_every > 1
+
+    def base(self, order: SnapshotOrder) -> Chain | None:
+        """What the next snapshot is to build on; None: it has to be full."""
+        with self._lock:
+            for number in [number for number in self._known if number < order.base_id]:
+                del self._known[number]
+            chain = self._known.get(order.base_id)
+        if chain is None or order.is_savepoint or len(chain.handles) >= self._full_every:
+            return None
+        return chain
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there may be something to build on."""
+        return bool(self._known)
+
+    def stored(self, checkpoint_id: int, chain: Chain) -> None:
+        """A checkpoint's part was stored, or restored; it may turn out to be complete."""
+        with self._lock:
+            self._known[checkpoint_id] = chain
+            while len(self._known) > REMEMBERED:
+                del self._known[min(self._known)]

@@ -1,0 +1,143 @@
+"""The aggregates of many rows: one column per part, folded a batch at a time. What a row stands for is the owner's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate
+
+from lockgate_taskmanager.state.columns.folded import Column, Freeze, FrozenColumn
+from lockgate_taskmanager.state.layout import Fold, Part, parts
+from lockgate_taskmanager.task.program import DataError, UserError
+
+Array = Any  # numpy.ndarray
+
+
+class AggregateColumns:
+    """Columns of all parts of an operator's aggregates; row i of each belongs together."""
+
+    def __init__(self, operator: KeyedAggregate, schema: pa.Schema) -> None:
+        """schema: of the partial table, see `layout`. Raises UserError when a column or type does not fit."""
+        self._operator = operator
+        self._schema = schema
+        self._parts = parts(operator)
+        self._columns = tuple(_column(part, operator.aggregates[part.aggregate], schema) for part in self._parts)
+        self._scratch = np.zeros(0, np.int64)
+        self.fields = tuple(
+            pa.field(aggregate.output, self._type_of(i)) for i, aggregate in enumerate(operator.aggregates)
+        )
+
+    def reserve(self, count: int) -> None:
+        """Makes room for `count` rows in all."""
+        for column in self._columns:
+            column.reserve(count)
+        if len(self._scratch) < count:
+            self._scratch = np.zeros(max(1024, 2 * count), np.int64)
+
+    def fold(self, rows: Array, partial: pa.RecordBatch) -> Array | None:
+        """Folds a partial into each of `rows`, which have room and may come more than once. Raises DataError.
+
+        Returns the positions in `rows` that stand for every row once, None when all are distinct.
+        """
+        columns = [partial.column(part.column) for part in self._parts]
+        last: Array | None = None
+        pending = np.arange(len(rows))
+        while len(pending):
+            chosen = rows[pending]
+            self._scratch[chosen] = pending
+            winners = self._scratch[chosen] == pending  # one occurrence of each row
+            if winners.all() and last is None:
+                self._fold_distinct(rows, columns)
+                return None
+            here = pending[winners]
+            last = here if last is None else last
+            positions = pa.array(here)
+            self._fold_distinct(rows[here], [column.take(positions) for column in columns])
+            pending = pending[~winners]
+        return last
+
+    def results(self, rows: Array) -> list[pa.Array]:
+        """The values of the aggregates for `rows`, one array for each of `fields`."""
+        arrays: list[pa.Array] = []
+        at = 0
+        for aggregate in self._operator.aggregates:
+            arrays.append(self._columns[at].take(rows))
+            at += 1
+            if aggregate.function is AggregateFunction.AVG:
+                arrays[-1] = _quotient(arrays[-1], self._columns[at].take(rows))
+                at += 1
+        return arrays
+
+    def added_up(self, pieces: Iterable[tuple[Array, Array]], count: int) -> AggregateColumns:
+        """New columns of `count` rows. pieces: pairs of new rows (distinct) and the old rows folded into them."""
+        total = AggregateColumns(self._operator, self._schema)
+        total.reserve(count)
+        for new, old in pieces:
+            total._fold_distinct(new, [column.take(old) for column in self._columns])
+        return total
+
+    def take_in(self, rows: Array, others: Array) -> None:
+        """Folds each of `others` into the row beside it in `rows`, which may come more than once."""
+        pending = np.arange(len(rows))
+        while len(pending):
+            _, first = np.unique(rows[pending], return_index=True)
+            here = pending[first]
+            self._fold_distinct(rows[here], [column.take(others[here]) for column in self._columns])
+            pending = np.delete(pending, first)
+
+    @property
+    def bounds(self) -> tuple[str, str]:
+        """With `layout.with_bounds`: the columns of the partial that hold the first and the last time."""
+        return self._parts[-2].column, self._parts[-1].column
+
+    def bounds_of(self, rows: Array) -> tuple[Array, Array]:
+        """With `layout.with_bounds`: first and last time of `rows`, milliseconds."""
+        first, last = (column.take(rows).to_numpy(zero_copy_only=False) for column in self._columns[-2:])
+        return first, last
+
+    def freeze(self, count: int, reader: Freeze) -> tuple[tuple[str, FrozenColumn], ...]:
+        """The first `count` rows as they are now, with the names they are stored under. Copies nothing."""
+        names = [f"{self._operator.aggregates[part.aggregate].output}#{part.fold.value}" for part in self._parts]
+        return tuple((name, column.freeze(count, reader)) for name, column in zip(names, self._columns, strict=True))
+
+    def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Replaces everything by what was stored: batches with one column for each part, in order."""
+        for number, column in enumerate(self._columns):
+            column.restore([batch.column(number) for batch in batches])
+
+    def _fold_distinct(self, rows: Array, columns: Sequence[pa.Array]) -> None:
+        for part, column, values in zip(self._parts, self._columns, columns, strict=True):
+            try:
+                column.merge(rows, values)
+            except DataError as error:
+                output = self._operator.aggregates[part.aggregate].output
+                raise DataError(f"aggregate '{output}': {error}") from error
+
+    def _type_of(self, aggregate: int) -> pa.DataType:
+        if self._operator.aggregates[aggregate].function is AggregateFunction.AVG:
+            return pa.float64()
+        return next(c.type for p, c in zip(self._parts, self._columns, strict=True) if p.aggregate == aggregate)
+
+
+def field_of(schema: pa.Schema, name: str) -> pa.Field:
+    """A column of the partial table. Raises UserError when there is none."""
+    index = schema.get_field_index(name)
+    if index < 0:
+        raise UserError(f"the input has no column '{name}'; its columns are {', '.join(schema.names)}")
+    return pa.field(name, schema.field(index).type)
+
+
+def _quotient(sums: pa.Array, counts: pa.Array) -> pa.Array:
+    return pc.divide(sums.cast(pa.float64()), counts.cast(pa.float64()))
+
+
+def _column(part: Part, aggregate: Aggregate, schema: pa.Schema) -> Column:
+    kind = pa.int64() if part.fold is Fold.COUNT else field_of(schema, part.column).type
+    try:
+        return Column(part.fold, kind)
+    except UserError as error:
+        raise UserError(f"aggregate '{aggregate.output}': {error}") from error

@@ -1,0 +1,80 @@
+"""Which rows of a state have changed since a snapshot: what increments are made from.
+
+The state has a version, which rises with every snapshot. Beside each row stands the version in which it was changed
+last, so whatever becomes of the snapshots between, the next one finds everything that is newer than its base.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockgate_taskmanager.state.columns.growing import GrowingArray
+
+Array = Any  # numpy.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """As it was at a snapshot of that version.
+
+    at: the version of each row's last change, None where that is not kept; floor: what has changed since an older
+    version than that is not known. `at` is not frozen: a row that changes again later has a still higher version, so
+    that it is among the changed, with the value that it had at the snapshot.
+    """
+
+    version: int
+    at: Array | None
+    floor: int
+
+    def since(self, version: int) -> Array | None:
+        """The rows that have changed since the snapshot of a version, in order; None where that is not known."""
+        if self.at is None or version < self.floor:
+            return None
+        return np.flatnonzero(self.at > version)
+
+
+class Changes:
+    """See the module. Used from the subtask's own thread; rows are numbered from 0."""
+
+    def __init__(self, is_kept: bool) -> None:
+        """is_kept: False where no snapshot is ever an increment, and nothing has to be remembered."""
+        self._at = GrowingArray(np.int32, 0) if is_kept else None
+        self._version = 1
+        self._floor = 0
+
+    def mark(self, rows: Array, count: int) -> None:
+        """Rows were changed or added. count: rows in all."""
+        if self._at is not None:
+            self._at.extend_to(count)
+            self._at[rows] = self._version
+
+    def last(self, rows: Array, count: int) -> Array:
+        """The version in which each of some rows was changed last. count: rows in all."""
+        assert self._at is not None
+        self._at.extend_to(count)
+        return self._at[rows]
+
+    def restored(self, count: int) -> None:
+        """There are so many rows, none of which has changed since a snapshot of version 0."""
+        if self._at is not None:
+            self._at.extend_to(count)
+            self._at.values[:] = 0
+
+    def moved(self, rows: Array, *, is_complete: bool) -> None:
+        """The row i from now on is the one that was `rows[i]`. is_complete: of the others no increment has to tell."""
+        if self._at is not None:
+            moved, self._at = self._at[rows], GrowingArray(np.int32, 0)
+            self._at.append(moved)
+        if not is_complete:
+            self._floor = self._version
+
+    def freeze(self, count: int) -> Changed:
+        """What is known of the first `count` rows. Copies nothing; what was handed out is only ever raised."""
+        if self._at is not None:
+            self._at.extend_to(count)
+        found = Changed(self._version, None if self._at is None else self._at.values, self._floor)
+        self._version += 1
+        return found

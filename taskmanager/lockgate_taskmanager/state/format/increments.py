@@ -1,0 +1,147 @@
+"""A full snapshot and its increments made into one: the last word on every key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lockgate_taskmanager.state.columns.keys import KeyIndex
+from lockgate_taskmanager.state.columns.pieces import FrozenPieces, fitting
+from lockgate_taskmanager.state.format.diff_column import undone
+from lockgate_taskmanager.state.format.state_file import BASE, DELETED, PAYLOAD, Stored
+from lockgate_taskmanager.task.program import StateUnreadable
+from lockgate_taskmanager.task.watermarks import MIN_WATERMARK
+
+Array = Any  # numpy.ndarray
+_DIFFS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """What has changed, as a file. diff_values: how many values are differences; diff_saved_bytes: saved by these."""
+
+    data: pa.Buffer
+    diff_values: int = 0
+    diff_saved_bytes: int = 0
+
+
+def latest(chain: Sequence[Stored], keys: int, time: str | None = None) -> Stored:
+    """What the pieces of a chain come to. chain: the full one, then increments, in order; keys: number of key columns.
+
+    The rows that the last piece with a key has of it, one or for sessions several, replace all that the pieces before
+    have of it; a key that was deleted last is not there. time: the column by which event time purges rows, None where
+    it does not: each piece first forgets what it has purged, which one time says.
+
+    Raises StateUnreadable when the first is not a full one, or a difference is not from what stands in front of it.
+    """
+    first = _full(chain)
+    if len(chain) == 1:
+        return first
+    has_diffs = any(BASE in stored.schema.names for stored in chain)
+    tables = [_alike(stored, has_diffs) for stored in chain]
+    pieces = np.repeat(np.arange(len(chain)), [table.num_rows for table in tables])
+    table = pa.concat_tables(tables)
+    numbers = _numbers(table, keys)
+    last = np.zeros(len(numbers), np.int64)
+    last[numbers] = pieces  # which rise: of several the last one is written last
+    is_kept = (pieces == last[numbers]) & ~table.column(DELETED).to_numpy()
+    if time is not None:
+        is_kept &= table.column(time).to_numpy() > _purged_later(chain)[pieces]
+    found, rows = FrozenPieces(table.schema, table.to_batches()), np.flatnonzero(is_kept)
+    kept = _undone(found, table, rows, _earlier(numbers), _Places(chain)) if has_diffs else found.each(rows)
+    batches = tuple(batch.select(first.schema.names) for batch in kept)
+    return replace(chain[-1], schema=first.schema, batches=batches, is_increment=False)
+
+
+def only_added(chain: Sequence[Stored], time: str) -> Iterator[pa.RecordBatch]:
+    """The same of rows that no later piece replaces, a batch of one piece after the other. time: see `latest`."""
+    names = _full(chain).schema.names
+    for stored, purged_until in zip(chain, _purged_later(chain).tolist(), strict=True):
+        for batch in stored.batches:
+            is_kept = batch.column(time).to_numpy(zero_copy_only=False) > purged_until
+            kept = batch if stored is chain[-1] or is_kept.all() else batch.filter(pa.array(is_kept))
+            yield kept.select(names).replace_schema_metadata(None)
+
+
+def _full(chain: Sequence[Stored]) -> Stored:
+    """The first piece. Raises StateUnreadable when it is no full snapshot."""
+    first = chain[0]
+    if first.is_increment:
+        raise StateUnreadable(
+            f"the state file {first.where} holds only what has changed since another one, which is not named; restore"
+            " from another checkpoint"
+        )
+    return first
+
+
+def _numbers(table: pa.Table, keys: int) -> Array:
+    """For each row the number of its key."""
+    names = table.column_names
+    index = KeyIndex(pa.schema([table.schema.field(name) for name in names[:keys]]))
+    numbers = [np.zeros(0, np.int64)]
+    for batch in table.to_batches(max_chunksize=1 << 20):
+        hashes = batch.column(keys).to_numpy(zero_copy_only=False)
+        numbers.append(index.rows_of(batch.select(names[:keys]), hashes))
+    return np.concatenate(numbers)
+
+
+def _earlier(numbers: Array) -> Array:
+    """For each row the one in front of it with the same number, -1 for none."""
+    order = np.argsort(numbers, kind="stable")
+    earlier = np.full(len(numbers), -1)
+    earlier[order[1:]] = np.where(numbers[order[1:]] == numbers[order[:-1]], order[:-1], -1)
+    return earlier
+
+
+def _purged_later(chain: Sequence[Stored]) -> Array:
+    """For each piece until when the pieces behind it have purged."""
+    times = np.array([*(stored.about.purged_until for stored in chain[1:]), MIN_WATERMARK], np.int64)
+    return np.maximum.accumulate(times[::-1])[::-1]
+
+
+def _undone(
+    found: FrozenPieces, table: pa.Table, rows: Array, earlier: Array, places: _Places
+) -> Iterator[pa.RecordBatch]:
+    """Some rows, in another order, with the whole value where there is a difference. found, table: all rows."""
+    payloads, bases = table.column(PAYLOAD), table.column(BASE)
+    is_whole = pc.is_null(bases).to_numpy()[rows]
+    yield from found.each(rows[is_whole])
+    column = table.schema.get_field_index(PAYLOAD)
+
+    def take(diffs: Array) -> pa.RecordBatch:
+        whole = pa.array([undone(payloads, bases, earlier, row, places.name_of) for row in diffs.tolist()], pa.binary())
+        if isinstance(whole, pa.ChunkedArray):
+            raise pa.ArrowInvalid("the values are more than one array can hold")
+        return found.take(diffs).set_column(column, PAYLOAD, whole)
+
+    diffs = rows[~is_whole]
+    for start in range(0, len(diffs), _DIFFS_AT_ONCE):
+        yield from fitting(take, diffs[start : start + _DIFFS_AT_ONCE])
+
+
+class _Places:
+    """Which piece of a chain a row is in, of the rows of all pieces."""
+
+    def __init__(self, chain: Sequence[Stored]) -> None:
+        self._chain = chain
+        self._ends = np.cumsum([sum(batch.num_rows for batch in stored.batches) for stored in chain])
+
+    def name_of(self, row: int) -> str:
+        """The piece's name."""
+        return self._chain[int(np.searchsorted(self._ends, row, "right"))].where
+
+
+def _alike(stored: Stored, has_diffs: bool) -> pa.Table:
+    """A piece with the columns that all of them have."""
+    table = pa.Table.from_batches(stored.batches, stored.schema)
+    if not stored.is_increment:
+        table = table.append_column(pa.field(DELETED, pa.bool_()), pa.array(np.zeros(table.num_rows, np.bool_)))
+    if has_diffs and BASE not in table.column_names:
+        place = table.num_columns - 1
+        table = table.add_column(place, pa.field(BASE, pa.int64()), pa.nulls(table.num_rows, pa.int64()))
+    return table

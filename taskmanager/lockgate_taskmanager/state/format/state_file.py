@@ -1,0 +1,260 @@
+"""The format of stored keyed state: an Arrow IPC file with one record batch for each key group that has keys.
+
+Where that would be too large there are several, one after the other (format "4", of an increment "5"), and the key
+group of a batch is that of its first row; `lockgate.key_groups` is not there then.
+
+Schema: the key columns, then `__hash` (int64, see `layout`), then one column per part (`<output>#count`, `#sum`,
+`#min`, `#max`).
+An increment has one column more, `__deleted` (bool): true for a key that is gone, whose parts are NULL then. What event
+time has purged is not told row by row: see `lockgate.purged_until`.
+One with differences has `__base` (int64) in front of that: for a `__payload` that is the difference from the form that
+the snapshots before it hold, the mark of that form (see `difference`); NULL where it is whole.
+Schema metadata: `lockgate.format` ("1", of an increment "2", with differences "3"), `lockgate.key_groups` (JSON list,
+the key group of each record batch), `lockgate.max_parallelism`, `lockgate.owned` (JSON pair: first key group of the
+subtask that wrote it, and the one behind its last), `lockgate.signature` (JSON: keys and aggregates that the columns
+belong to), `lockgate.partial_schema` (base64 of the Arrow schema of the partial tables that the state folds), and with
+windows `lockgate.watermark` (how far event time had come, the end of the input left out), `lockgate.purged_until` (rows
+at or before this time are gone, also those that earlier pieces hold: `__pane`, of sessions `__last#max`) and, where
+some key groups had come further than the watermark, `lockgate.ahead` (JSON list of triples: first key group, the one
+behind the last, and how far; see `event_clock`), and `lockgate.gone` (the same of how long windows were kept: those
+that end at or before the time + 1 are not any more, whatever lateness a later run has).
+
+With tumbling and sliding windows `__pane` is the last of the key columns.
+
+A file of an interval join has the rows of one side instead: their columns, `__hash` and `__event_time` (int64,
+milliseconds); the partial schema is that of the rows as they come, and the times are there as with windows, of which
+`lockgate.purged_until` goes by `__event_time`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from lockgate_common import arrow_input
+from lockgate_proto.messages import KeyedAggregate
+
+from lockgate_taskmanager.state.about import About
+from lockgate_taskmanager.state.columns import pieces
+from lockgate_taskmanager.state.columns.pieces import fitting
+from lockgate_taskmanager.state.layout import HASH
+from lockgate_taskmanager.task.program import StateUnreadable
+from lockgate_taskmanager.task.watermarks import MIN_WATERMARK
+
+Array = Any  # numpy.ndarray
+FORMAT = "1"
+INCREMENT_FORMAT = "2"
+DIFF_FORMAT = "3"
+CUT_FORMAT = "4"
+CUT_INCREMENT_FORMAT = "5"
+_FULL_FORMATS = (FORMAT, CUT_FORMAT)
+_FORMATS = (FORMAT, INCREMENT_FORMAT, DIFF_FORMAT, CUT_FORMAT, CUT_INCREMENT_FORMAT)
+DELETED = "__deleted"
+BASE = "__base"
+PAYLOAD = "__payload"  # of rows by key
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was read back. batches: of the wanted key groups; where: names the file in messages."""
+
+    schema: pa.Schema
+    batches: tuple[pa.RecordBatch, ...]
+    about: About
+    is_increment: bool = False
+    where: str = ""
+
+
+def signature(operator: KeyedAggregate) -> str:
+    """Says what state belongs to: equal signatures, equal columns."""
+    aggregates = [[aggregate.output, aggregate.function.name, aggregate.input] for aggregate in operator.aggregates]
+    described: dict[str, Any] = {"keys": list(operator.keys), "aggregates": aggregates}
+    if operator.window is not None and operator.window.kind is not None:  # how long windows are kept may change
+        kind = operator.window.kind
+        described["window"] = {"kind": type(kind).__name__, **asdict(kind), "event_time": operator.window.event_time}
+    return json.dumps(described)
+
+
+Take = Callable[[Array], pa.RecordBatch]
+
+
+def write(hashes: Array, take: Take, about: About, *, is_increment: bool = False) -> pa.Buffer:
+    """Serializes rows of state by key group. Holds the file in memory, and beside it the rows of one key group.
+
+    hashes: of the rows; take: gives some of them, by their places among all: key columns, `__hash`, parts; of an
+    increment also DELETED, whose rows have NULL for every part, and in front of it BASE where there are differences. It
+    may raise pa.ArrowInvalid for rows that are too many for one batch.
+    """
+    groups = np.mod(hashes, about.max_parallelism).astype(np.int16 if about.max_parallelism <= 1 << 15 else np.int32)
+    order = np.argsort(groups, kind="stable")  # 16 bits: a radix sort
+    present, starts = np.unique(groups[order], return_index=True)
+    wanted = [order[start:end] for start, end in pairwise([*starts.tolist(), len(groups)])]
+    empty = take(np.zeros(0, np.int64))
+    try:
+        whole = {"lockgate.key_groups": json.dumps(present.tolist())}
+        return _written(empty, (_in_one(take, rows) for rows in wanted), about, _format(empty, is_increment), whole)
+    except _TooLargeForOneBatch:
+        cut = CUT_INCREMENT_FORMAT if is_increment else CUT_FORMAT
+        return _written(empty, (batch for rows in wanted for batch in fitting(take, rows)), about, cut, {})
+
+
+def replacing(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of an increment none of which says that a key is gone."""
+    return rows.append_column(pa.field(DELETED, pa.bool_()), pa.array(np.zeros(rows.num_rows, np.bool_)))
+
+
+def write_groups(target: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, about: About) -> None:
+    """Writes a full snapshot to a file, a batch at a time: in the order of key groups, of each as many as there are."""
+    said = described(about, CUT_FORMAT)
+    with pa.ipc.new_file(str(target), schema.with_metadata(said)) as file:
+        for batch in batches:
+            if batch.num_rows:
+                file.write_batch(batch.replace_schema_metadata(said))
+
+
+def described(about: About, file_format: str) -> dict[str, str]:
+    """What a file says of itself, but for the key groups of its batches."""
+    said = {
+        "lockgate.format": file_format,
+        "lockgate.max_parallelism": str(about.max_parallelism),
+        "lockgate.owned": json.dumps([about.owned.start, about.owned.stop]),
+        "lockgate.signature": about.signature,
+        "lockgate.partial_schema": base64.b64encode(about.partial_schema.serialize()).decode(),
+    }
+    times = {"lockgate.watermark": about.watermark, "lockgate.purged_until": about.purged_until}
+    said |= {name: str(time) for name, time in times.items() if time != MIN_WATERMARK}
+    runs = {"lockgate.ahead": about.ahead, "lockgate.gone": about.gone}
+    return said | {name: json.dumps(some) for name, some in runs.items() if some}
+
+
+def about_of(
+    said: Mapping[str, str], where: str, formats: Sequence[str], signature: str, max_parallelism: int
+) -> About:
+    """The other way round. Raises StateUnreadable when it is another's, KeyError, ValueError, pa.ArrowException."""
+    if said.get("lockgate.format") not in formats:
+        raise StateUnreadable(
+            f"the state file {where} has format {said.get('lockgate.format')}, expected {' or '.join(formats)}"
+        )
+    _check(said, where, signature, max_parallelism)
+    partial_schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["lockgate.partial_schema"])))
+    owned = range(*json.loads(said.get("lockgate.owned", "[0, 0]")))  # files of before do not say it
+    watermark, purged_until = (
+        int(said.get(name, MIN_WATERMARK)) for name in ("lockgate.watermark", "lockgate.purged_until")
+    )
+    ahead, gone = (
+        tuple((first, behind, time) for first, behind, time in json.loads(said.get(name, "[]")))
+        for name in ("lockgate.ahead", "lockgate.gone")
+    )
+    return About(partial_schema, signature, max_parallelism, owned, watermark, purged_until, ahead, gone)
+
+
+def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, wanted: range) -> Stored:
+    """Reads the key groups in `wanted`. Raises StateUnreadable when the bytes are no such file or another's."""
+    try:
+        file = arrow_input.open_file(data)
+        said = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
+        about = about_of(said, where, _FORMATS, signature, max_parallelism)
+        told = said.get("lockgate.key_groups")
+        if told is not None:
+            batches = tuple(arrow_input.batch(file, i) for i, group in enumerate(json.loads(told)) if group in wanted)
+        else:
+            every = (arrow_input.batch(file, i) for i in range(file.num_record_batches))
+            batches = tuple(batch for batch in every if _group_of(batch, max_parallelism) in wanted)
+    except (pa.ArrowException, KeyError, ValueError, IndexError, OSError) as error:
+        raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
+    is_increment = said["lockgate.format"] not in _FULL_FORMATS
+    return Stored(file.schema.remove_metadata(), batches, about, is_increment, where)
+
+
+def mark(data: pa.Buffer, where: str) -> str:
+    """The signature of a file: what its state belongs to. Raises StateUnreadable when the bytes are no such file."""
+    try:
+        said = arrow_input.open_file(data).schema.metadata or {}
+        return str(said[b"lockgate.signature"].decode())
+    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+        raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows of several stored pieces together, as batches: one array could not hold more than 2 GiB of text.
+
+    keys: batches with the key columns; hashes: of all rows, one batch after the other; parts: the other columns.
+    """
+
+    keys: tuple[pa.RecordBatch, ...]
+    hashes: Array
+    parts: tuple[pa.RecordBatch, ...]
+
+
+def joined(snapshots: Sequence[Stored], keys: int) -> StoredRows:
+    """All rows of some pieces. keys: number of key columns."""
+    return rows_of([batch for snapshot in snapshots for batch in snapshot.batches if batch.num_rows], keys)
+
+
+def rows_of(batches: Sequence[pa.RecordBatch], keys: int) -> StoredRows:
+    """The same of batches that are as they are stored."""
+    hashes = [batch.column(keys).to_numpy(zero_copy_only=False) for batch in batches]
+    return StoredRows(
+        tuple(batch.select(range(keys)) for batch in batches),
+        np.concatenate([np.zeros(0, np.int64), *hashes]),
+        tuple(batch.select(range(keys + 1, batch.num_columns)) for batch in batches),
+    )
+
+
+class _TooLargeForOneBatch(Exception):
+    """The rows of a key group have to be cut."""
+
+
+def _in_one(take: Take, rows: Array) -> pa.RecordBatch:
+    try:
+        found = take(rows)
+    except pa.ArrowInvalid as error:
+        raise _TooLargeForOneBatch from error
+    if found.nbytes > pieces.LARGEST_BATCH_BYTES and len(rows) > 1:
+        raise _TooLargeForOneBatch
+    return found
+
+
+def _format(empty: pa.RecordBatch, is_increment: bool) -> str:
+    if not is_increment:
+        return FORMAT
+    return DIFF_FORMAT if BASE in empty.schema.names else INCREMENT_FORMAT
+
+
+def _written(
+    empty: pa.RecordBatch, batches: Iterable[pa.RecordBatch], about: About, file_format: str, more: dict[str, str]
+) -> pa.Buffer:
+    schema = empty.schema.with_metadata(described(about, file_format) | more)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as file:
+        for batch in batches:
+            file.write_batch(batch.replace_schema_metadata(schema.metadata))
+    return sink.getvalue()
+
+
+def _group_of(batch: pa.RecordBatch, max_parallelism: int) -> int:
+    """The key group of the rows of a batch, which are all of one."""
+    return int(batch.column(HASH)[0].as_py()) % max_parallelism
+
+
+def _check(said: Mapping[str, str], where: str, signature: str, max_parallelism: int) -> None:
+    if said["lockgate.signature"] != signature:
+        raise StateUnreadable(
+            f"the state file {where} belongs to another aggregate: it has {said['lockgate.signature']},"
+            f" the job now has {signature}; keep what state belongs to as it was (keys, aggregates, window, bounds of a"
+            " join), or let the operator begin without state: with another id, .uid('...') in Python, and"
+            " --allow-unmatched-state"
+        )
+    if int(said["lockgate.max_parallelism"]) != max_parallelism:
+        raise StateUnreadable(
+            f"the state file {where} has {said['lockgate.max_parallelism']} key groups, the job has {max_parallelism};"
+            " max_parallelism cannot change"
+        )

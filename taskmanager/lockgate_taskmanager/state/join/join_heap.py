@@ -1,0 +1,179 @@
+"""Rows that wait for partners in memory: found by key and by a range of time, forgotten when time has passed them.
+
+Rows are filed under their key and a *span* of time as long as the range that is looked for, so that whoever looks finds
+candidates in two spans at most, however many rows a key has. What one batch brings for a key and span lies together, a
+*run*; the runs of a key and span are a chain. A look-up costs by the rows asked for and by the candidates.
+
+Keys are told apart by their hash alone: who asks compares the keys of what is found.
+
+Forgotten rows leave their place behind; when those outnumber the others, the others move together, which costs no
+more than what was forgotten.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from lockgate_proto.messages import StateBackend
+
+from lockgate_taskmanager.state.about import About
+from lockgate_taskmanager.state.columns.arrays import expanded, numpy_of
+from lockgate_taskmanager.state.columns.changes import Changes
+from lockgate_taskmanager.state.columns.folded import FrozenColumn
+from lockgate_taskmanager.state.columns.growing import GrowingArray
+from lockgate_taskmanager.state.columns.hashing import HashTable, mixed
+from lockgate_taskmanager.state.columns.physical import physical
+from lockgate_taskmanager.state.columns.pieces import Pieces
+from lockgate_taskmanager.state.format.state_file import Stored
+from lockgate_taskmanager.state.heap.frozen_rows import FrozenRows
+from lockgate_taskmanager.state.heap.heap_store import HeapStore
+from lockgate_taskmanager.state.heap.snapshots import FrozenHeap
+from lockgate_taskmanager.state.join.join_spec import SideSpec
+from lockgate_taskmanager.state.join.waiting import columns_of
+from lockgate_taskmanager.state.layout import EVENT_TIME, HASH
+from lockgate_taskmanager.task.program import SnapshotOrder
+
+Array = Any  # numpy.ndarray
+_NONE = -1
+_FEW_ROWS = 4096  # places of forgotten rows that do not matter
+_AT_ONCE = 1 << 18  # candidates looked at together, which bounds memory
+_BYTES_AT_ONCE = 64 << 20  # the same, by their size on average
+_LEAST_COUNTED_MS = 1000  # rows are counted by steps of at least so long
+
+
+class JoinHeap(HeapStore):
+    """See the module and WaitingRows. Used from the subtask's own thread."""
+
+    _spec: SideSpec
+
+    def __init__(self, spec: SideSpec, schema: pa.Schema, choice: StateBackend) -> None:
+        """schema: of the rows; choice: how snapshots are to be."""
+        super().__init__(spec, choice)
+        self.restored_from: Sequence[About] = ()
+        self._schema = columns_of(schema)
+        self._span_ms = spec.join.span_ms
+        self._step_ms = max(self._span_ms // 16, _LEAST_COUNTED_MS)
+        self._changes = Changes(self.chains.is_incremental)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pieces = Pieces(self._schema)
+        self._hashes = GrowingArray(np.int64, 0)
+        self._times = GrowingArray(np.int64, 0)
+        self._spans = HashTable()  # key and span to the first run of its chain
+        self._chains = GrowingArray(np.int64, _NONE)
+        self._next = GrowingArray(np.int64, _NONE)  # run to the next in the chain
+        self._starts = GrowingArray(np.int64, 0)  # run to its first row
+        self._counts = GrowingArray(np.int64, 0)  # run to its length
+        self._in_step: dict[int, int] = {}  # rows by step of time, and the steps in order
+        self._steps: list[int] = []
+        self._forgotten = 0
+
+    def __len__(self) -> int:
+        return len(self._pieces) - self._forgotten
+
+    def add(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> None:
+        if rows.num_rows:
+            first = len(self._pieces)
+            self._file(rows, hashes, times)
+            self._changes.mark(np.arange(first, len(self._pieces)), len(self._pieces))
+
+    def restore(self, snapshots: Sequence[Stored]) -> None:
+        for snapshot in snapshots:
+            table = pa.Table.from_batches(snapshot.batches, snapshot.schema)
+            for batch in table.combine_chunks().to_batches():
+                self.add(batch.select(self._schema.names), numpy_of(batch, HASH), numpy_of(batch, EVENT_TIME))
+        self._changes.restored(len(self._pieces))
+        self.restored_from = [snapshot.about for snapshot in snapshots]
+
+    def _file(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> Array:
+        """Adds rows at the end; returns which of those given each is."""
+        names = mixed(hashes, times // self._span_ms)
+        order = np.argsort(names, kind="stable")
+        spans, starts, counts = np.unique(names[order], return_index=True, return_counts=True)
+        first = len(self._pieces)
+        self._pieces.append(rows.take(pa.array(order)))
+        self._hashes.append(hashes[order])
+        self._times.append(times[order])
+        slots = self._spans.find(spans)
+        is_new = slots == _NONE
+        slots[is_new] = self._spans.append(spans[is_new])
+        self._chains.extend_to(self._spans.count)
+        self._next.append(self._chains[slots])
+        self._chains[slots] = np.arange(len(self._starts), len(self._starts) + len(spans))
+        self._starts.append(first + starts)
+        self._counts.append(counts)
+        self._count(times)
+        return order
+
+    def near(self, hashes: Array, first: Array, last: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        asked, starts, counts = self._candidates(hashes, first, last)
+        for rows, which in expanded(starts, counts, min(_AT_ONCE, _BYTES_AT_ONCE // max(1, self._pieces.bytes_a_row))):
+            positions, times = asked[which], self._times[rows]
+            fits = (times >= first[positions]) & (times <= last[positions]) & (self._hashes[rows] == hashes[positions])
+            if fits.any():
+                yield positions[fits], self._pieces.take(rows[fits])
+
+    def forget(self, until: int) -> None:
+        """See WaitingRows. Costs by the rows that are forgotten."""
+        count = bisect.bisect_right(self._steps, (until + 1) // self._step_ms - 1)  # steps that are over
+        self._forgotten += sum(self._in_step.pop(step) for step in self._steps[:count])
+        del self._steps[:count]
+        if self._forgotten > max(len(self), _FEW_ROWS):
+            self._move_together(until)
+
+    def purge(self, until: int) -> None:
+        """See WaitingRows. Files hold nothing of that kind."""
+
+    def snapshot(self, order: SnapshotOrder, about: About, later: Sequence[FrozenHeap] = ()) -> FrozenHeap:
+        """See WaitingRows. Microseconds: rows are only added, and never changed."""
+        times = self._times.values
+        frozen = FrozenRows(
+            keys=self._pieces.frozen(),
+            hashes=self._hashes.values,
+            columns=((EVENT_TIME, FrozenColumn(physical(pa.int64()), times, None)),),
+            about=about,
+            changed=self._changes.freeze(len(self._pieces)),
+            live=lambda: np.flatnonzero(times > about.purged_until),
+        )
+        return replace(self._frozen(order, frozen), piece=self._spec.piece, later=later)
+
+    def _candidates(self, hashes: Array, first: Array, last: Array) -> tuple[Array, Array, Array]:
+        """Runs that may hold what is looked for: who asks, first row, number of rows."""
+        found: list[tuple[Array, Array]] = []
+        early, late = first // self._span_ms, last // self._span_ms
+        everybody = np.arange(len(hashes))
+        for positions, spans in ((everybody, early), (everybody[early != late], late[early != late])):
+            slots = self._spans.find(mixed(hashes[positions], spans))
+            asking, runs = positions[slots != _NONE], self._chains[slots[slots != _NONE]]
+            while len(runs):
+                found.append((asking, runs))
+                following = self._next[runs]
+                asking, runs = asking[following != _NONE], following[following != _NONE]
+        nobody = np.zeros(0, np.int64)
+        positions = np.concatenate([nobody, *(asking for asking, _ in found)])
+        runs = np.concatenate([nobody, *(runs for _, runs in found)])
+        return positions, self._starts[runs], self._counts[runs]
+
+    def _count(self, times: Array) -> None:
+        steps, counts = np.unique(times // self._step_ms, return_counts=True)
+        for step, count in zip(steps.tolist(), counts.tolist(), strict=True):
+            if step not in self._in_step:
+                self._in_step[step] = 0
+                bisect.insort(self._steps, step)
+            self._in_step[step] += count
+
+    def _move_together(self, until: int) -> None:
+        pieces, hashes, times = self._pieces, self._hashes, self._times
+        live = np.flatnonzero(times.values > until)
+        self._begin()
+        moved = [np.zeros(0, np.int64)]
+        for start in range(0, len(live), _AT_ONCE):
+            rows = live[start : start + _AT_ONCE]
+            moved.append(rows[self._file(pieces.take(rows), hashes[rows], times[rows])])
+        self._changes.moved(np.concatenate(moved), is_complete=True)  # of forgotten rows their time tells

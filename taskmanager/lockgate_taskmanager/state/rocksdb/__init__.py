@@ -1,0 +1,1 @@
+"""What every store in RocksDB shares: the database, its copies at barriers, and how it is stored and filled again."""

@@ -1,0 +1,62 @@
+"""A copy of a database as it is at a barrier, made a little later.
+
+What is still in memory has to be written to a table before tables can be linked, which takes some ten milliseconds. The
+stream does not wait for it: from the barrier until the copy is made the store holds its writes back (see
+`barrier_buffered_database`).
+
+PENDING --make--> MADE --drop--> DROPPED
+   +---make, which fails---------^
+   +---drop----------------------+
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from enum import Enum
+from pathlib import Path
+
+from lockgate_taskmanager.state.rocksdb.engine import Database
+
+
+class CopyState(Enum):
+    """See the drawing above."""
+
+    PENDING = "pending"
+    MADE = "made"
+    DROPPED = "dropped"
+
+
+class DatabaseCopy:
+    """Made by whoever needs it first, once. Every method may be called on any thread."""
+
+    def __init__(self, database: Database, path: Path) -> None:
+        """path: folder of the copy, which is not there yet."""
+        self.path = path
+        self._database = database
+        self._state = CopyState.PENDING
+        self._lock = threading.Lock()
+
+    @property
+    def is_settled(self) -> bool:
+        """True when the database may change again."""
+        return self._state is not CopyState.PENDING
+
+    def make(self) -> None:
+        """The copy is there when this returns. Raises OSError, also when it was dropped before."""
+        with self._lock:
+            if self._state is CopyState.PENDING:
+                try:
+                    self._database.checkpoint(self.path)
+                except OSError:
+                    self._state = CopyState.DROPPED
+                    raise
+                self._state = CopyState.MADE
+            if self._state is not CopyState.MADE:
+                raise OSError(f"the copy {self.path} of the database was given up")
+
+    def drop(self) -> None:
+        """It is not needed, or not any more. Waits while it is being made. Idempotent."""
+        with self._lock:
+            self._state = CopyState.DROPPED
+            shutil.rmtree(self.path, ignore_errors=True)

@@ -1,0 +1,148 @@
+"""A frozen copy of a RocksDB database: how it is stored, and how what was stored becomes a database again."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+from lockgate_proto.messages import OperatorState, StateHandle, StateKind
+
+from lockgate_taskmanager.state.about import About
+from lockgate_taskmanager.state.backend import SnapshotWriter, download, load
+from lockgate_taskmanager.state.chains import Chain, Chains
+from lockgate_taskmanager.state.format import state_file
+from lockgate_taskmanager.state.rocksdb.database_copy import DatabaseCopy
+from lockgate_taskmanager.state.rocksdb.engine import Database, portions, size_of
+from lockgate_taskmanager.task.program import StateUnreadable
+
+TABLES = ".sst"
+_ABOUT = "about.json"
+_FORMAT = "1"
+GROUP_BYTES = 2
+
+
+class TableForm(Protocol):
+    """How rows lie in a database, see `key_table`."""
+
+    def stored_batch(self, rows: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
+        """Rows of the database as rows of a snapshot file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenDatabase:
+    """See FrozenStore. copy: of the database as it was; base: whose tables are stored already.
+
+    piece: which one it is where an operator has several databases.
+    """
+
+    operator_id: str
+    copy: DatabaseCopy
+    about: About
+    chains: Chains
+    base: Chain | None
+    is_savepoint: bool
+    form: TableForm
+    piece: str = ""
+
+    def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:
+        """See FrozenStore. Tables that the base has are not stored again."""
+        self.copy.make()
+        if self.is_savepoint:
+            return self._persist_savepoint(writer)
+        there = {handle.name: handle for handle in self.base.handles} if self.base is not None else {}
+        tables = sorted(path for path in self.copy.path.iterdir() if path.suffix == TABLES)
+        files = tuple(self._table(path, there.get(path.name), writer) for path in tables)
+        rest = [path for path in self.copy.path.iterdir() if path.suffix != TABLES]
+        handle = replace(writer.store(self._name, _zipped(rest, self.about)), name=self.piece)
+        self.chains.stored(checkpoint_id, Chain(0, files))
+        return OperatorState(self.operator_id, StateKind.ROCKSDB_STATE, handle, (), files)
+
+    def release(self) -> None:
+        self.copy.drop()
+
+    @property
+    def _name(self) -> str:
+        return f"{self.operator_id}-{self.piece}" if self.piece else self.operator_id
+
+    def _table(self, path: Path, known: StateHandle | None, writer: SnapshotWriter) -> StateHandle:
+        if known is not None:
+            return writer.take_over(known)
+        return replace(writer.store_file(f"{self._name}-{path.name}", path, is_shared=True), name=path.name)
+
+    def _persist_savepoint(self, writer: SnapshotWriter) -> OperatorState:
+        """The format that every backend reads, some rows after the others, key group by key group."""
+        target = self.copy.path.with_suffix(".arrow")
+        database = Database(self.copy.path, is_read_only=True)
+        try:
+            schema = self.form.stored_batch([]).schema
+            state_file.write_groups(target, self._groups(database), schema, self.about)
+            handle = replace(writer.store_file(self._name, target), name=self.piece)
+        finally:
+            database.close()
+            target.unlink(missing_ok=True)
+        return OperatorState(self.operator_id, StateKind.KEYED_STATE, handle)
+
+    def _groups(self, database: Database) -> Iterator[pa.RecordBatch]:
+        for group in self.about.owned:
+            for rows in portions(database.rows(group_key(group), group_key(group + 1)), size_of):
+                yield self.form.stored_batch(rows)
+
+
+def group_key(group: int) -> bytes:
+    """What no database key of that key group or a later one, and every one of an earlier group, is smaller than."""
+    return group.to_bytes(GROUP_BYTES, "big")
+
+
+def mark(state: OperatorState) -> str:
+    """The signature of a stored database: what its state belongs to. Raises StateUnreadable, OSError."""
+    with _opened(state) as archive:
+        return str(_said(archive)["lockgate.signature"])
+
+
+def restore_files(state: OperatorState, folder: Path, signature: str, max_parallelism: int) -> About:
+    """Puts a stored database together in `folder`, which is made. Raises StateUnreadable, OSError."""
+    with _opened(state) as archive:
+        about = state_file.about_of(_said(archive), _where(state), (_FORMAT,), signature, max_parallelism)
+        folder.mkdir(parents=True)
+        for name in archive.namelist():
+            if name != _ABOUT:
+                (folder / Path(name).name).write_bytes(archive.read(name))
+    for file in state.files:
+        download(file, folder / Path(file.name).name)
+    return about
+
+
+@contextmanager
+def _opened(state: OperatorState) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(load(state.handle or StateHandle()).to_pybytes())) as archive:
+            yield archive
+    except (zipfile.BadZipFile, KeyError, ValueError, pa.ArrowException) as error:
+        raise StateUnreadable(f"the state file {_where(state)} cannot be read as a database: {error}") from error
+
+
+def _said(archive: zipfile.ZipFile) -> dict[str, str]:
+    found: dict[str, str] = json.loads(archive.read(_ABOUT))
+    return found
+
+
+def _where(state: OperatorState) -> str:
+    path = "" if state.handle is None else state.handle.path
+    return path or f"of operator {state.operator_id} inside the checkpoint"
+
+
+def _zipped(files: Sequence[Path], about: About) -> pa.Buffer:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_ABOUT, json.dumps(state_file.described(about, _FORMAT)))
+        for path in files:
+            archive.write(path, path.name)
+    return pa.py_buffer(target.getvalue())

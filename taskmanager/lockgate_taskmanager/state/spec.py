@@ -1,0 +1,107 @@
+"""Whose state it is: what says in a snapshot that it is of this operator, and how what was stored is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+from lockgate_proto.messages import KeyedAggregate, SessionWindow, StateHandle
+
+from lockgate_taskmanager.state.about import About, Ahead
+from lockgate_taskmanager.state.event_clock import EventClock
+from lockgate_taskmanager.state.format import state_file
+from lockgate_taskmanager.state.format.increments import latest
+from lockgate_taskmanager.state.format.state_file import Stored
+from lockgate_taskmanager.state.layout import PANE, SESSION_END
+from lockgate_taskmanager.task.program import StateUnreadable
+from lockgate_taskmanager.task.watermarks import MIN_WATERMARK
+
+
+class StateSpec:
+    """State of one operator in one subtask. key_groups: those of the subtask.
+
+    databases: how many such states share the memory that an operator's databases may use.
+    """
+
+    __slots__ = ()
+    databases: ClassVar[int] = 1
+    operator_id: str
+    max_parallelism: int
+    key_groups: range
+
+    @property
+    def signature(self) -> str:
+        """Says what state belongs to: equal signatures, equal columns."""
+        raise NotImplementedError
+
+    def about(
+        self,
+        schema: pa.Schema,
+        watermark: int = MIN_WATERMARK,
+        purged_until: int = MIN_WATERMARK,
+        ahead: tuple[Ahead, ...] = (),
+        gone: tuple[Ahead, ...] = (),
+    ) -> About:
+        """What a snapshot says of itself, see About. schema: of the tables that the state folds."""
+        mine = (self.signature, self.max_parallelism, self.key_groups)
+        return About(schema, *mine, watermark, purged_until, ahead, gone)
+
+    def clock(self, lateness_ms: int = 0) -> EventClock:
+        """How far event time has come: not yet. lateness_ms: see EventClock."""
+        return EventClock(self.max_parallelism, self.key_groups, lateness_ms)
+
+    def latest(self, chain: Sequence[Stored]) -> Stored:
+        """What a full snapshot and its increments come to. Raises StateUnreadable."""
+        raise NotImplementedError
+
+    def rows(self, chain: Sequence[Stored]) -> Iterable[pa.RecordBatch]:
+        """The rows that a full snapshot and its increments come to. Raises StateUnreadable."""
+        return self.latest(chain).batches
+
+    def require_like(self, first: pa.Schema, other: pa.Schema) -> None:
+        """Raises StateUnreadable where what two subtasks have merged cannot be put together."""
+
+    def where(self, handle: StateHandle) -> str:
+        """Names a stored piece in messages."""
+        return handle.path or f"of operator {self.operator_id} inside the checkpoint"
+
+    def read(self, data: pa.Buffer, where: str) -> Stored:
+        """The rows of this subtask's key groups in a snapshot file. Raises StateUnreadable."""
+        mine = self.signature
+        return state_file.read(
+            data, where, signature=mine, max_parallelism=self.max_parallelism, wanted=self.key_groups
+        )
+
+    def other_columns(self) -> StateUnreadable:
+        """The error for subtasks that have stored different columns."""
+        return StateUnreadable(
+            f"the state of operator {self.operator_id} has other columns in one subtask than another"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec(StateSpec):
+    """Of aggregates by key."""
+
+    operator_id: str
+    aggregation: KeyedAggregate
+    max_parallelism: int
+    key_groups: range
+
+    @property
+    def is_session(self) -> bool:
+        """Whether the windows are sessions."""
+        window = self.aggregation.window
+        return window is not None and isinstance(window.kind, SessionWindow)
+
+    @property
+    def signature(self) -> str:
+        return state_file.signature(self.aggregation)
+
+    def latest(self, chain: Sequence[Stored]) -> Stored:
+        keys = len(self.aggregation.keys)
+        if self.aggregation.window is None:
+            return latest(chain, keys)
+        return latest(chain, keys, SESSION_END) if self.is_session else latest(chain, keys + 1, PANE)

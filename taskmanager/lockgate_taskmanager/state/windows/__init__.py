@@ -1,0 +1,1 @@
+"""Aggregates by key and window: tumbling and sliding ones as panes, and sessions, in memory or in RocksDB."""

@@ -1,0 +1,73 @@
+"""How session windows lie in a database: all sessions of a key together.
+
+key = key group (2 bytes, big-endian), `__hash` (8 bytes, big-endian), the key columns (see `row_codec`)
+value = when the key wants to be looked at, + 2^63 (8 bytes, big-endian), then for each session 4 bytes length and its
+        row: the parts of the aggregates and its bounds, as they are stored in snapshot files
+
+and an entry of `time_index` for each key, at the time that its value tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lockgate_taskmanager.state.aggregates.aggregate_database import AggregateTable
+from lockgate_taskmanager.state.columns.arrays import numpy_of
+from lockgate_taskmanager.state.layout import HASH
+from lockgate_taskmanager.state.rocksdb.time_index import of_time_key, time_key
+
+Array = Any  # numpy.ndarray
+_TIME_BYTES = 8
+_LENGTH_BYTES = 4
+
+
+class SessionTable(AggregateTable):
+    """See the module, and frozen_database.TableForm. The operator is that of `layout.with_bounds`."""
+
+    def names_of(self, batch: pa.RecordBatch) -> list[bytes]:
+        """Database keys of the rows of a partial."""
+        return self.names([batch.column(key) for key in self.keys.names], numpy_of(batch, HASH))
+
+    def stored_batch(self, rows: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
+        """Keys of the database as rows of a snapshot file, one for each session."""
+        return super().stored_batch([(name, row) for name, value in rows for row in _split(value)])
+
+    def database_rows(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes]]:
+        """Rows of a snapshot file as database keys, of several sessions the same one, and what is stored of each."""
+        names, rows = super().database_rows(batch)
+        lengths = np.fromiter(map(len, rows), "<u4", len(rows)).tobytes()
+        return names, [lengths[4 * number : 4 * number + 4] + row for number, row in enumerate(rows)]
+
+
+def value_of(time_ms: int, rows: bytes) -> bytes:
+    """What the database holds for a key. rows: one after the other, as `database_rows` makes them."""
+    return time_key(time_ms) + rows
+
+
+def filed_at(value: bytes) -> int:
+    """When the key wants to be looked at."""
+    return of_time_key(filed(value))
+
+
+def filed(value: bytes) -> bytes:
+    """The same as it stands in `time_index`."""
+    return value[:_TIME_BYTES]
+
+
+def rows_in(value: bytes) -> bytes:
+    """The rows of a key."""
+    return value[_TIME_BYTES:]
+
+
+def _split(value: bytes) -> list[bytes]:
+    found = []
+    at = _TIME_BYTES
+    while at < len(value):
+        end = at + _LENGTH_BYTES + int.from_bytes(value[at : at + _LENGTH_BYTES], "little")
+        found.append(value[at + _LENGTH_BYTES : end])
+        at = end
+    return found

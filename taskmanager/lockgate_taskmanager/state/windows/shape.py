@@ -1,0 +1,123 @@
+"""Which windows a moment lies in. Pure arithmetic on milliseconds since 1970, for integers and numpy arrays alike.
+
+Windows are [start, end). Records are aggregated by *pane*: the greatest common divisor of size and slide, so that a
+window consists of whole panes and a record is kept once, however many windows it is in. A tumbling window is one pane.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from lockgate_proto.messages import SessionWindow, SlidingWindow, TumblingWindow, Window
+
+from lockgate_taskmanager.task.program import UserError
+from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
+
+Times = Any  # int, or a numpy array of int64
+
+
+@dataclass(frozen=True, slots=True)
+class WindowShape:
+    """Windows of `size_ms`, one starting every `slide_ms` from `offset_ms` on; lateness_ms: kept after the end."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+    lateness_ms: int
+
+    @property
+    def pane_ms(self) -> int:
+        """Length of a pane."""
+        return math.gcd(self.size_ms, self.slide_ms)
+
+    def last_end(self, pane: Times) -> Times:
+        """End of the last window that holds the pane starting at `pane`."""
+        return pane - (pane - self.offset_ms) % self.slide_ms + self.size_ms
+
+    def ends(self, pane: int) -> range:
+        """Ends of all windows that hold the pane, first to last."""
+        last = self.last_end(pane)
+        first = last - (last - 1 - pane) // self.slide_ms * self.slide_ms
+        # windows that end at or before the pane's start do not hold it
+        return range(first, last + 1, self.slide_ms)
+
+    def due(self, panes: Sequence[int], before: int, now: int) -> list[int]:
+        """Ends of the windows that hold one of these panes and fire as event time goes from `before` to `now`.
+
+        panes: in order. Costs by what is due, whatever waits besides.
+        """
+        found: list[int] = []
+        end = self._end_after(before + 1)
+        while end <= now + 1:
+            at = bisect.bisect_left(panes, end - self.size_ms)
+            if at == len(panes):
+                break
+            if panes[at] < end:
+                found.append(end)
+                end += self.slide_ms
+            else:  # no window that ends before holds a pane
+                end = self._end_after(panes[at])
+        return found
+
+    def _end_after(self, time_ms: int) -> int:
+        """The first end of a window behind a moment."""
+        return time_ms + 1 + (self.offset_ms + self.size_ms - time_ms - 1) % self.slide_ms
+
+    def panes(self, end: int) -> range:
+        """Starts of the panes of the window that ends at `end`."""
+        return range(end - self.size_ms, end, self.pane_ms)
+
+    def is_over(self, end: Times, watermark: Times) -> Times:
+        """True when event time has passed the window: it has fired."""
+        return end <= watermark + 1
+
+    def kept_ends(self, pane: Times, watermark: Times, kept: Times | None = None) -> tuple[Times, Times]:
+        """Ends of the first and the last window with the pane that has fired and may still change; first > last: none.
+
+        kept: the watermark that says what is gone, where it is another one than the one that says what has fired.
+        Durations and times are as far from the ends of a 64-bit integer as graphs and calendars allow.
+        """
+        passed, passed_for_good = (
+            np.clip(time, MIN_WATERMARK // 2, MAX_WATERMARK // 2) + 1
+            for time in (watermark, watermark if kept is None else kept)
+        )
+        last = self.last_end(pane)
+        first = last - (last - 1 - pane) // self.slide_ms * self.slide_ms
+        not_yet = np.maximum(-((passed - last) // self.slide_ms), 0)  # windows of the pane that have not fired
+        no_more = np.maximum((passed_for_good - self.lateness_ms - first) // self.slide_ms + 1, 0)  # that are gone
+        return first + no_more * self.slide_ms, last - not_yet * self.slide_ms
+
+    def is_expired(self, pane: Times, watermark: Times) -> Times:
+        """True when no window with this pane can fire any more: its records come too late."""
+        return self.last_end(pane) + self.lateness_ms <= watermark + 1
+
+    def expired_until(self, watermark: int) -> int:
+        """The greatest moment at which an expired pane may start: all at or before it are, all behind it are not."""
+        return self.fired_until(watermark - self.lateness_ms)
+
+    def fired_until(self, watermark: int) -> int:
+        """The same of panes whose windows have all fired, whether they are kept or not."""
+        windows = (watermark + 1 - self.size_ms - self.offset_ms) // self.slide_ms  # that are over since the offset
+        return clamped(self.offset_ms + (windows + 1) * self.slide_ms - 1)
+
+
+def clamped(time_ms: int) -> int:
+    """A moment as a 64-bit integer; watermarks of the beginning and the end of time leave their range."""
+    return min(max(time_ms, MIN_WATERMARK), MAX_WATERMARK)
+
+
+def shape_of(window: Window) -> WindowShape:
+    """The shape of tumbling and sliding windows, and the panes of sessions. Raises UserError for an unknown kind."""
+    kind = window.kind
+    if isinstance(kind, TumblingWindow):
+        return WindowShape(kind.size_ms, kind.size_ms, kind.offset_ms, window.allowed_lateness_ms)
+    if isinstance(kind, SlidingWindow):
+        return WindowShape(kind.size_ms, kind.slide_ms, kind.offset_ms, window.allowed_lateness_ms)
+    if isinstance(kind, SessionWindow):
+        return WindowShape(kind.gap_ms, kind.gap_ms, 0, window.allowed_lateness_ms)
+    raise UserError("the window is of a kind that this task manager does not know; update it")

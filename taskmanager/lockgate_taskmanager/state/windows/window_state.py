@@ -1,0 +1,127 @@
+"""What states of aggregates by key and window have in common, whatever windows they know.
+
+partial table --merge---> late updates of windows that have fired, what came too late
+watermark ----advance--> results of the windows that event time has passed, which are purged in the end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from lockgate_proto.messages import KeyedAggregate, StateBackend
+
+from lockgate_taskmanager.state.about import About
+from lockgate_taskmanager.state.aggregates.aggregate_state import AggregateState, records_in
+from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns
+from lockgate_taskmanager.state.columns.arrays import one_batch
+from lockgate_taskmanager.state.event_clock import EventClock
+from lockgate_taskmanager.state.firing import FiringInTime
+from lockgate_taskmanager.state.format import state_file
+from lockgate_taskmanager.state.spec import StoreSpec
+from lockgate_taskmanager.state.store import Merged
+from lockgate_taskmanager.state.windows.window_columns import WINDOW_FIELDS, apart, no_window, window_columns
+
+Array = Any  # numpy.ndarray
+
+
+class WindowState(AggregateState, FiringInTime):
+    """See the module and Fires. Used from the subtask's own thread."""
+
+    def __init__(
+        self,
+        spec: StoreSpec,
+        schema: pa.Schema,
+        choice: StateBackend | None = None,
+        operator: KeyedAggregate | None = None,
+        clock: EventClock | None = None,
+    ) -> None:
+        """clock: to go by, one of its own where None; the rest: see AggregateState."""
+        assert spec.aggregation.window is not None
+        super().__init__(spec, schema, choice, operator)
+        self._max_parallelism, self._owned = spec.max_parallelism, spec.key_groups
+        lateness_ms = spec.aggregation.window.allowed_lateness_ms
+        self.clock = spec.clock(lateness_ms) if clock is None else clock
+        self.schema = pa.schema([*self._keys, *WINDOW_FIELDS, *self._results])
+
+    def merge(self, partial: pa.Table) -> Merged:
+        """Folds a partial table. Costs by its rows and the windows they touch, not by what is held.
+
+        Changed are the windows that have fired before and are still kept. Records for windows that are no longer kept
+        and those without a time are dropped, counted, and aggregated alone: the latter without a window. Raises
+        DataError on overflow.
+        """
+        changed = self.schema.empty_table()
+        if not partial.num_rows:
+            return Merged(0, changed)
+        batch = one_batch(partial)
+        timeless, in_time = apart(batch)
+        late: list[pa.Table] = []
+        dropped = 0
+        if timeless is not None:
+            alone = self._alone(timeless)
+            late.append(self._with_times(timeless, no_window(timeless.num_rows), alone))
+            dropped += records_in(timeless)
+        if in_time.num_rows:
+            changed, is_late = self._fold(in_time)
+            if is_late.any():
+                too_late = in_time.filter(pa.array(is_late))
+                alone = self._alone(too_late)
+                late.append(self._with_times(too_late, window_columns(*self._bounds_of_late(too_late, alone)), alone))
+                dropped += records_in(too_late)
+        return Merged(records_in(batch), changed, pa.concat_tables(late) if late else None, dropped)
+
+    def about(self) -> About:
+        """What a snapshot says of itself."""
+        clock = self.clock
+        return self._spec.about(self.partial_schema, clock.before_end, self._purged_until(), clock.ahead, clock.gone)
+
+    def restore(self, snapshots: Sequence[state_file.Stored]) -> None:
+        self.clock.restore([snapshot.about for snapshot in snapshots])
+        super().restore(snapshots)
+
+    def let_go(self) -> None:
+        """Forgets what an earlier run would have kept longer, where a record might join it."""
+
+    def _fold(self, batch: pa.RecordBatch) -> tuple[pa.Table, Array]:
+        """Folds records with a time: the windows that changed after they had fired, and a mask of what came too late.
+
+        What came too late is not folded.
+        """
+        raise NotImplementedError
+
+    def _bounds_of_late(self, batch: pa.RecordBatch, alone: AggregateColumns) -> tuple[Array, Array]:
+        """Start and end of the window of each row of what came too late. alone: its aggregates."""
+        raise NotImplementedError
+
+    def _purged_until(self) -> int:
+        """Rows at or before this time are gone."""
+        raise NotImplementedError
+
+    def _purge(self) -> None:
+        """Forgets what no window needs any more."""
+        raise NotImplementedError
+
+    def _passed(self, now: int) -> None:
+        """All that was due is out."""
+        self.clock.advance(now)
+        self._purge()
+
+    def _alone(self, batch: pa.RecordBatch) -> AggregateColumns:
+        """The aggregates of each row of a partial."""
+        alone = self._new_columns()
+        alone.reserve(batch.num_rows)
+        alone.fold(np.arange(batch.num_rows), batch)
+        return alone
+
+    def _with_times(self, batch: pa.RecordBatch, times: Sequence[pa.Array], alone: AggregateColumns) -> pa.Table:
+        return self._shown(batch.select(self._keys.names), times, alone, np.arange(batch.num_rows))
+
+    def _shown(
+        self, keys: pa.RecordBatch, times: Sequence[pa.Array], columns: AggregateColumns, rows: Array
+    ) -> pa.Table:
+        """Results. times: see WINDOW_FIELDS; columns, rows: where the aggregates are."""
+        results = columns.results(rows)[: len(self._results)]
+        return pa.Table.from_arrays([*keys.columns, *times, *results], schema=self.schema)

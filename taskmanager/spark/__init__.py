@@ -1,1 +1,0 @@
-"""Operators on Spark: the only home of pyspark. `engine.SparkEngine` is the way in."""

@@ -1,1 +1,0 @@
-"""Operators with state of their own for each key: process functions and deduplication."""

@@ -1,1 +1,0 @@
-"""Sinks: hidden until the checkpoint that covers them is completed, then shown once."""
