@@ -1,23 +1,75 @@
-"""Fixtures that every room's tests may use."""
+"""Fixtures that every room's tests may use.
+
+What only one fixture needs is imported in it: `make test-quick` runs without Spark and without Kafka's client.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from lockgate_devtools.zookeeper.server import ZooKeeperServer
 
-from ha.zookeeper.server import ZooKeeperServer
-from tests.kafka_broker import KafkaBroker
+from tests.java import FIRST_COMPILER_ONLY
 from tests.postgresql_server import PostgresqlServer, server_for_tests
+from tests.share import draw_fewer_examples
+from tests.told import TOLD
+from tests.watchdog import (  # noqa: F401 (hooks)
+    pytest_configure,
+    pytest_exception_interact,
+    pytest_runtest_protocol,
+    pytest_unconfigure,
+)
+
+if TYPE_CHECKING:
+    from tests.kafka_broker import KafkaBroker
 
 # A busy machine takes its time over an example, and over drawing one.
 settings.register_profile("lockgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lockgate")
 
+# Spark's JVMs of the tests live for seconds or do something else each time: the second compiler would cost them nearly
+# as much as all their work. Examples, containers, drill and benchmarks run with it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", FIRST_COMPILER_ONLY)
+
 _numbers = itertools.count(1)
+_SPARK_FOLDERS = tuple(
+    Path(__file__).parent / name for name in ("unit/taskmanager/spark", "integration", "chaos", "docker")
+)
+_MARKED_SPARK = re.compile(r"^pytestmark = .*\bmark\.spark\b", re.MULTILINE)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Seeds that were drawn for this run alone, and the like."""
+    reports = [item for found in terminalreporter.stats.values() for item in found if hasattr(item, "user_properties")]
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == TOLD and report.when == "call":
+                terminalreporter.write_line(f"{report.nodeid}: {value}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m "not spark"` a file that is marked `spark` is not imported: what it imports may not be installed."""
+    if "not spark" not in config.option.markexpr:
+        return None
+    marked = collection_path.suffix == ".py" and _MARKED_SPARK.search(collection_path.read_text(encoding="utf-8"))
+    return True if marked or collection_path in _SPARK_FOLDERS else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first, so that the others run beside it."""
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in _SPARK_FOLDERS):
+            item.add_marker("spark")
+    draw_fewer_examples(items)
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
 
 
 @pytest.fixture(scope="session")
@@ -57,9 +109,12 @@ def own_postgresql() -> Iterator[PostgresqlServer]:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> KafkaBroker:
-    """A Kafka broker in this process, or the one of LOCKGATE_TEST_KAFKA, shared by all tests of the run."""
-    return KafkaBroker()
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A real broker, shared by all tests of the run; skips where none is installed."""
+    from tests.kafka_broker import broker_for_tests
+
+    with broker_for_tests(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 
 from lockgate import CustomSink, CustomSource, Transaction
@@ -24,17 +23,17 @@ class Squares(CustomSource):
         self.form = form
 
     def splits(self) -> Mapping[str, int | None]:
-        """See CustomSource."""
         return self.ends
 
     def read(self, split: str, start: int, end: int) -> Any:
-        """See CustomSource."""
         columns = {
             "square": [n * n for n in range(start, end)],
             "n": list(range(start, end)),
             "split": [split] * (end - start),
         }
         if self.form == "pandas":
+            import pandas as pd
+
             return pd.DataFrame(columns)
         if self.form == "spark":
             from pyspark.sql import SparkSession
@@ -51,25 +50,20 @@ class JsonFolder(CustomSink):
         self.folder = folder
 
     def open(self) -> None:
-        """See CustomSink."""
         (self.folder / "staged").mkdir(parents=True, exist_ok=True)
 
     def stage(self, transaction: Transaction, rows: pa.Table) -> None:
-        """See CustomSink."""
         lines = "".join(json.dumps(row) + "\n" for row in rows.to_pylist())
         self.place(transaction).write_text(lines)
 
     def commit(self, transaction: Transaction) -> None:
-        """See CustomSink."""
         if self.place(transaction).exists():
             os.replace(self.place(transaction), self.folder / transaction.name)
 
     def abort(self, transaction: Transaction) -> None:
-        """See CustomSink."""
         self.place(transaction).unlink(missing_ok=True)
 
     def staged(self) -> Iterable[str]:
-        """See CustomSink."""
         return sorted(path.name for path in (self.folder / "staged").iterdir())
 
     def place(self, transaction: Transaction) -> Path:

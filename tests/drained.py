@@ -10,15 +10,33 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from lockgate_proto.codec import decode
-from lockgate_proto.messages import CheckpointMetadata, CompletedCheckpoint, SourceState, StateKind
+from lockgate_proto.messages import (
+    CheckpointMetadata,
+    CheckpointOptions,
+    CompletedCheckpoint,
+    JobGraph,
+    SourceState,
+    StateKind,
+)
 
 from lockgate.client import TERMINAL, Client, ClientError
 
 PATIENCE_S = 180.0  # a bound, not an expectation: on an idle machine nothing here takes 10 s
 _LOOK_EVERY_S = 0.05
+_CHECKPOINT_MS = 150_000
+
+
+def patient(graph: JobGraph) -> JobGraph:
+    """The same job, whose checkpoints are given up only shortly before a test gives up waiting for one.
+
+    By default that is after a minute. On a busy machine the first batch of an attempt takes as long, for its plans are
+    not warm; the job then fails, and the next attempt does no better.
+    """
+    return replace(graph, checkpoints=replace(graph.checkpoints or CheckpointOptions(), timeout_ms=_CHECKPOINT_MS))
 
 
 def drain(client: Client, key: str) -> CompletedCheckpoint:
@@ -49,15 +67,22 @@ def rows_read(metadata: Path) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for subtask in decode(CheckpointMetadata, metadata.read_bytes()).subtasks:
         offsets = found.setdefault(subtask.vertex_id, {})
-        for one in subtask.operators:
-            if one.kind is StateKind.SOURCE_STATE:
-                assert one.handle is not None
-                for split in decode(SourceState, one.handle.inline).splits:
+        for operator in subtask.operators:
+            if operator.kind is StateKind.SOURCE_STATE:
+                assert operator.handle is not None
+                for split in decode(SourceState, operator.handle.inline).splits:
                     assert split.split not in offsets, f"two subtasks of {subtask.vertex_id} have read {split.split}"
                     offsets[split.split] = split.offset
     return {vertex: offsets for vertex, offsets in found.items() if offsets}
 
 
 def generated(offsets: dict[str, int], partitions: int) -> list[int]:
-    """Of a generator's partitions, in order: how many rows each has made."""
-    return [offsets.get(str(number), 0) for number in range(partitions)]
+    """Of a generator's partitions, in order: how many rows each has made.
+
+    Raises AssertionError where that is not known of each of them, or none has made any: nothing would be compared.
+    """
+    names = [str(number) for number in range(partitions)]
+    assert sorted(offsets) == sorted(names), f"offsets of {sorted(offsets)}, not of {partitions} partitions"
+    rows = [offsets[name] for name in names]
+    assert any(rows), "nothing was read, so nothing is proved"
+    return rows

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 from lockgate_proto.messages import IntervalJoin, JoinSide, OperatorState, RocksdbBackend, StateBackend
-
-from taskmanager.state.backend import InlineBackend, load, make_backend
-from taskmanager.state.interval_join import SIDES
-from taskmanager.state.join_home import JoinSpec
-from taskmanager.state.join_store import JoinStore, JoinStores
-from taskmanager.state.scratch import ScratchFolder
-from taskmanager.task.program import BY_ITSELF, SnapshotOrder
+from lockgate_taskmanager.state.backend import InlineBackend, load, make_backend
+from lockgate_taskmanager.state.factory import StoreFactory
+from lockgate_taskmanager.state.join.interval_join import JoinStore
+from lockgate_taskmanager.state.join.join_spec import SIDES, JoinSpec
+from lockgate_taskmanager.state.scratch import ScratchFolder
+from lockgate_taskmanager.task.program import BY_ITSELF, SnapshotOrder
 
 ROCKSDB = StateBackend(RocksdbBackend(memory_bytes=16 << 20))
 MEMORY = StateBackend()
@@ -37,7 +36,7 @@ class JoinFolder:
         """An empty one."""
         groups = range(max_parallelism) if groups is None else groups
         spec = JoinSpec("join", operator, max_parallelism, groups)
-        self._made.append(JoinStores(choice, self.scratch).fresh(spec))
+        self._made.append(StoreFactory(choice, self.scratch).join(spec))
         return self._made[-1]
 
     def stored(
@@ -46,15 +45,15 @@ class JoinFolder:
         """A snapshot of a store, where its backend puts it."""
         frozen = store.snapshot(order)
         writer = make_backend(choice, str(self.path / "storage"), f"a{id(store)}-join-0").writer(number)
-        states = tuple(one.persist(number, writer) for one in frozen)
-        for one in frozen:
-            one.release()
+        states = tuple(column.persist(number, writer) for column in frozen)
+        for column in frozen:
+            column.release()
         return states
 
     def close(self) -> None:
         """See the class."""
-        for one in self._made:
-            one.close()
+        for join_store in self._made:
+            join_store.close()
         self.scratch.close()
         self._folder.cleanup()
 
@@ -73,9 +72,9 @@ def waiting(store: JoinStore) -> dict[JoinSide, pa.Table]:
     """The rows that wait, read through a savepoint, with `__hash` and `__event_time`; sides that are known."""
     found = {}
     frozen = store.snapshot(SnapshotOrder(is_savepoint=True))
-    for one in frozen:
-        state = one.persist(1, InlineBackend(1 << 30).writer(1))
-        one.release()
+    for column in frozen:
+        state = column.persist(1, InlineBackend(1 << 30).writer(1))
+        column.release()
         assert state.handle is not None
         assert not state.increments
         side = next(side for side in SIDES if side.name.lower() == state.handle.name)

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from lockgate_devtools.drill.model import RecordCheck
+from lockgate_devtools.drill.observer import JobObserver
+from lockgate_devtools.drill.oracle import LedgerOracle, check_totals
+from lockgate_devtools.drill.pipeline import DrillPipeline
 from lockgate_proto.messages import CompletedCheckpoint, JobEventKind, JobState, JobStatus, NoRestart, RestartStrategy
 
 from lockgate.client import Client, ClientError
-from lockgate.drill.model import RecordCheck
-from lockgate.drill.observer import JobObserver
-from lockgate.drill.oracle import LedgerOracle, check_totals
-from lockgate.drill.pipeline import DrillPipeline
-from tests.drained import PATIENCE_S, drain, generated, path_of, rows_read
+from tests.drained import PATIENCE_S, drain, generated, path_of, patient, rows_read
 
 PARTITIONS = 4
 ROWS_PER_SECOND = 1_500.0
@@ -73,7 +73,8 @@ class LedgerJob:
                 checkpoint_interval_ms=interval_ms,
             )
         )
-        field.client.submit(key, dataclasses.replace(self._pipeline.graph(), restart=restart), pointer)
+        self.graph = patient(dataclasses.replace(self._pipeline.graph(), restart=restart))
+        self.submission = field.client.submit(key, self.graph, pointer)
         self.observer = JobObserver(field.client, key)
 
     def __enter__(self) -> LedgerJob:
@@ -95,7 +96,9 @@ class LedgerJob:
     def checkpoints(self, attempt: int = 0) -> list[int]:
         """Ids of every completed checkpoint heard of; attempt: of that one and later ones."""
         events = self.observer.events
-        return sorted({one.checkpoint_id for one in events if one.kind is _COMPLETED and one.attempt >= attempt})
+        return sorted(
+            {event.checkpoint_id for event in events if event.kind is _COMPLETED and event.attempt >= attempt}
+        )
 
     def wait_checkpoints(self, count: int) -> None:
         """Waits until so many more checkpoints are complete."""
@@ -121,6 +124,11 @@ class LedgerJob:
         self._savepoint = self._savepoint or drain(self._field.client, self.key)
         return self._savepoint
 
+    def stop(self) -> CompletedCheckpoint:
+        """Stops it where it is, as `lockgate stop` does. What its sources have not read by then is not expected."""
+        self._savepoint = self._field.client.stop(self.key)
+        return self._savepoint
+
     def wait_end(self, state: JobState = JobState.FINISHED) -> JobStatus:
         """Waits for the end of the job, which must be this one."""
         if not self.observer.wait_for(lambda: self.observer.has_ended, PATIENCE_S + 30):
@@ -136,7 +144,7 @@ class LedgerJob:
         records = _read_ledger(pipeline, rows)
         assert records.is_exact, f"{self.key}: {records}"
         assert not check_totals(rows, pipeline.read_totals())
-        counted = {one.operator_id: one for one in status.operators}
+        counted = {operator.operator_id: operator for operator in status.operators}
         assert counted["rows"].records_out == counted["ledger"].records_in == sum(rows)
         return status
 
@@ -149,7 +157,10 @@ class LedgerJob:
 
     def _story(self) -> str:
         status = self.observer.status
-        told = [f"{one.kind.name} {one.attempt} {one.checkpoint_id} {one.text}" for one in self.observer.events[-15:]]
+        told = [
+            f"{event.kind.name} {event.attempt} {event.checkpoint_id} {event.text}"
+            for event in self.observer.events[-15:]
+        ]
         head = f"{status.state.name} attempt {status.attempt} {status.message} {status.error}" if status else "unseen"
         return "\n".join([head, *told])
 

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 import pytest
-
-from ha.ports import choose
+from lockgate_common.ports import choose
 
 REQUIRED = "LOCKGATE_TEST_S3"
 """Set to `required` where a skip is to count as a failure."""
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "lockgate", "AWS_SECRET_ACCESS_KEY": "not-in-any-log"}
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.drained import generated
 
@@ -38,11 +38,11 @@ FIRST, AGAIN = 4_000, 150  # keys of a partition that come once at the beginning
 class KeyedJob(WatchedJob):
     """Its input flows until `check_exact`."""
 
-    def __init__(self, ground: Ground, key: str, backend: StateBackend, seconds: float = 0.0) -> None:
+    def __init__(self, testing: TestingCluster, key: str, backend: StateBackend, seconds: float = 0.0) -> None:
         """seconds: the input ends by itself after so long; 0 wherever something is killed."""
-        self._folder = ground.make_folder(key)
+        self._folder = testing.make_folder(key)
         self._rows = int(seconds * RATE)
-        super().__init__(ground, key, self._graph(backend))
+        super().__init__(testing, key, self._graph(backend))
 
     def check_exact(self) -> JobStatus:
         """Ends the input, waits for the end and compares every key with the input."""
@@ -94,4 +94,6 @@ def _expected(rows: list[int]) -> dict[str, tuple[int, int]]:
 
 
 def _vertex(name: str, *kinds: Any) -> Vertex:
-    return Vertex(name, name, 2, 128, tuple(Operator(f"{name}-{n}", f"{name}-{n}", one) for n, one in enumerate(kinds)))
+    return Vertex(
+        name, name, 2, 128, tuple(Operator(f"{name}-{n}", f"{name}-{n}", kind) for n, kind in enumerate(kinds))
+    )

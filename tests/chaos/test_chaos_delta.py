@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lockgate import Job, Restart
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.drained import PATIENCE_S, generated
 
@@ -21,16 +21,16 @@ PARTITIONS, RATE = 2, 300
 class Appended(WatchedJob):
     """A job whose two subtasks append every row to one table, until `check_exact`."""
 
-    def __init__(self, ground: Ground, key: str) -> None:
-        self._table = ground.make_folder(key) / "numbers"
+    def __init__(self, testing: TestingCluster, key: str) -> None:
+        self._table = testing.make_folder(key) / "numbers"
         job = Job(key, key=key, parallelism=2, checkpoint_interval_ms=300, restart=Restart.fixed_delay(200))
         job.generate(rate=RATE, partitions=PARTITIONS).write_delta(self._table)
-        super().__init__(ground, key, job.graph())
+        super().__init__(testing, key, job.graph())
 
     def wait_for_rows(self) -> None:
         """Until a checkpoint has brought more rows into the table than there are now."""
         before = _count(self._table)
-        self._ground.wait_until(lambda: _count(self._table) > before, "rows in the table")
+        self._testing.wait_until(lambda: _count(self._table) > before, "rows in the table")
 
     def check_exact(self, attempt: int) -> None:
         """Once that attempt or a later one goes on: ends the input, and compares the table with it."""
@@ -46,19 +46,19 @@ def _count(table: Path) -> int:
     return int(DeltaTable(table).count()) if DeltaTable.is_deltatable(str(table)) else 0
 
 
-def test_a_leader_that_is_killed_twice_changes_no_row(ground: Ground) -> None:
-    with Appended(ground, "delta-leader") as job:
+def test_a_leader_that_is_killed_twice_changes_no_row(testing: TestingCluster) -> None:
+    with Appended(testing, "delta-leader") as job:
         for _ in range(2):
             job.wait_for_rows()
-            number = ground.kill_leader()
-            ground.cluster.wait_ready("coordinator", number, PATIENCE_S)
+            number = testing.kill_leader()
+            testing.cluster.wait_ready("coordinator", number, PATIENCE_S)
         job.check_exact(attempt=3)
 
 
 @pytest.mark.parametrize("point", [pytest.param("before-commit", marks=pytest.mark.soak), "after-commit"])
-def test_a_task_manager_that_dies_at_a_commit_adds_and_loses_nothing(ground: Ground, point: str) -> None:
+def test_a_task_manager_that_dies_at_a_commit_adds_and_loses_nothing(testing: TestingCluster, point: str) -> None:
     """after-commit: the rows are in the log, and the leader never hears of it."""
-    ground.arm("taskmanager", 0, f"{point}:3")
-    ground.wait_whole()
-    with Appended(ground, f"delta-{point}") as job:
+    testing.arm("taskmanager", 0, f"{point}:3")
+    testing.wait_complete()
+    with Appended(testing, f"delta-{point}") as job:
         job.check_exact(attempt=2)

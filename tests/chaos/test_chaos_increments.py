@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from lockgate_proto.messages import CompletedCheckpoint, FilesystemBackend, MemoryBackend, RocksdbBackend, StateBackend
 
-from tests.chaos.ground import Ground, History
 from tests.chaos.keyed_job import KeyedJob
+from tests.chaos.testing_cluster import History, TestingCluster
 from tests.drained import path_of
 
 pytestmark = pytest.mark.chaos
@@ -33,56 +33,60 @@ BACKENDS = {
     ],
 )
 def test_a_task_manager_that_dies_between_upload_and_ack_of_an_increment(
-    ground: Ground, backend: str, point: str
+    testing: TestingCluster, backend: str, point: str
 ) -> None:
-    ground.arm("taskmanager", 0, f"{point}:9")
-    ground.wait_whole()
-    before = ground.cluster.pids()["taskmanager-0"]
+    testing.arm("taskmanager", 0, f"{point}:9")
+    testing.wait_complete()
+    before = testing.cluster.pids()["taskmanager-0"]
     key = f"{point}-{backend}"
-    with ground.history() as history, KeyedJob(ground, key, BACKENDS[backend]) as job:
+    with testing.history() as history, KeyedJob(testing, key, BACKENDS[backend]) as job:
         job.wait_checkpoints(1, attempt=2)
-        assert before not in ground.pids("taskmanager")
-        ground.wait_until(lambda: bool(increments(history, key)), "an increment is completed")
+        assert before not in testing.pids("taskmanager")
+        testing.wait_until(lambda: bool(increments(history, key)), "an increment is completed")
         job.check_exact()
-    assert all(one.written_bytes < one.size_bytes for one in increments(history, key))
+    assert all(increment.written_bytes < increment.size_bytes for increment in increments(history, key))
     history.check()
-    ground.wait_until(lambda: not _databases(ground), "nobody leaves a database behind")
+    testing.wait_until(lambda: not _databases(testing), "no database is left over")
 
 
 def increments(history: History, key: str) -> list[CompletedCheckpoint]:
     """Those of a job that were seen, and build on an earlier snapshot."""
-    return [one for (other, _), one in list(history.completed.items()) if other == key and one.incremental]
+    return [
+        checkpoint
+        for (other, _), checkpoint in list(history.completed.items())
+        if other == key and checkpoint.incremental
+    ]
 
 
-def _databases(ground: Ground) -> list[Path]:
+def _databases(testing: TestingCluster) -> list[Path]:
     """What stands in the task managers' folders for databases, apart from their locks.
 
     To os.walk a folder that is removed while it looks is an empty one; to Path.glob that is an error.
     """
-    walk = [one for one in os.walk(ground.cluster.directory) if Path(one[0]).name.startswith("lockgate-state-")]
+    walk = [node for node in os.walk(testing.cluster.directory) if Path(node[0]).name.startswith("lockgate-state-")]
     return [Path(at, name) for at, folders, files in walk for name in (*folders, *files) if name != "lock"]
 
 
-def test_a_leader_that_dies_leaves_no_shared_file_behind(ground: Ground) -> None:
-    with KeyedJob(ground, "increments-leader", BACKENDS["filesystem"]) as job:
+def test_a_leader_that_dies_leaves_no_shared_file_behind(testing: TestingCluster) -> None:
+    with KeyedJob(testing, "increments-leader", BACKENDS["filesystem"]) as job:
         job.wait_checkpoints(4)
-        folder = _folder(ground.client.checkpoints(job.key)[0])
-        ground.kill_leader()
+        folder = _folder(testing.client.checkpoints(job.key)[0])
+        testing.kill_leader()
         abandoned = folder / "shared" / "1-a1-totals-0-nobody.state"
         abandoned.write_bytes(b"left behind by a dead leader")
-        ground.wait_until(lambda: not abandoned.exists(), "the new leader collects what nothing refers to")
+        testing.wait_until(lambda: not abandoned.exists(), "the new leader collects what nothing refers to")
         savepoint = job.check_exact().last_checkpoint
     assert savepoint is not None
-    ground.client.dispose_savepoint(job.key, savepoint.checkpoint_id)
+    testing.client.dispose_savepoint(job.key, savepoint.checkpoint_id)
     left = [path for path in folder.rglob("*") if path.is_file()]
     assert not left, "of a job that has ended only its savepoint stays, and that was disposed of"
 
 
-def test_a_job_that_has_come_to_its_end_leaves_nothing_behind(ground: Ground) -> None:
-    with KeyedJob(ground, "increments-end", BACKENDS["filesystem"], seconds=2) as job:
+def test_a_job_that_has_come_to_its_end_leaves_nothing_behind(testing: TestingCluster) -> None:
+    with KeyedJob(testing, "increments-end", BACKENDS["filesystem"], seconds=2) as job:
         last = job.check_exact().last_checkpoint
         assert last is not None
-        ground.wait_until(lambda: not _folder(last).exists(), "the folder of the run is gone")
+        testing.wait_until(lambda: not _folder(last).exists(), "the folder of the run is gone")
 
 
 def _folder(checkpoint: CompletedCheckpoint) -> Path:

@@ -19,7 +19,7 @@ import pytest
 
 from lockgate import Job
 from lockgate.pipeline.stream import KeyedStream, Stream
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.committed import rows_of
 from tests.drained import generated
@@ -100,24 +100,24 @@ def _having(rows: list[int], number: int) -> list[int]:
         pytest.param(3, "rocksdb", marks=pytest.mark.soak),
     ],
 )
-def test_pairs_are_exact_when_a_task_manager_is_killed(ground: Ground, seed: int, state: str) -> None:
+def test_pairs_are_exact_when_a_task_manager_is_killed(testing: TestingCluster, seed: int, state: str) -> None:
     choice = random.Random(seed)
     key = f"interval-join-{seed}"
-    folder = ground.make_folder(key)
-    with WatchedJob(ground, key, pipeline(folder, state).graph()) as job:
+    folder = testing.make_folder(key)
+    with WatchedJob(testing, key, pipeline(folder, state).graph()) as job:
         job.wait_checkpoints(2)
         job.pause(choice.uniform(0, 1.0))
-        ground.cluster.kill("taskmanager", choice.randrange(2))
+        testing.cluster.kill("taskmanager", choice.randrange(2))
         _check_exact(job, folder)
 
 
-def test_rows_in_flight_on_their_way_to_the_join_find_each_partner_once(ground: Ground) -> None:
+def test_rows_in_flight_on_their_way_to_the_join_find_each_partner_once(testing: TestingCluster) -> None:
     key = "interval-join-in-flight"
-    folder = ground.make_folder(key)
+    folder = testing.make_folder(key)
 
-    with WatchedJob(ground, key, overloaded(folder).graph()) as job:
+    with WatchedJob(testing, key, overloaded(folder).graph()) as job:
         job.wait_in_flight(10_000)
-        ground.cluster.kill("taskmanager", 0)
+        testing.cluster.kill("taskmanager", 0)
         _check_exact(job, folder)
 
 
@@ -125,7 +125,7 @@ def _check_exact(job: WatchedJob, folder: Path) -> None:
     """Once it goes on after the failure."""
     job.wait_checkpoints(1, attempt=2)
     (_, left), (_, right) = sorted(job.drain().items())  # in the order in which they were generated
-    assert sum(one.records_late for one in job.status.operators) == 0
+    assert sum(operator.records_late for operator in job.status.operators) == 0
     rows = rows_of(folder / "out")
     wanted = expected(generated(left, PARTITIONS), generated(right, PARTITIONS))
     assert Counter(tuple(row.values()) for row in rows) == wanted

@@ -10,7 +10,8 @@ import pytest
 from lockgate_proto.messages import JobState
 
 from lockgate import Job
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
+from tests.drained import patient
 from tests.kafka_broker import PARTITIONS, KafkaBroker
 
 pytestmark = pytest.mark.chaos
@@ -49,32 +50,70 @@ class Feed:
                 return
 
 
-@pytest.mark.parametrize("point", [pytest.param("before-commit", marks=pytest.mark.soak), "after-commit"])
-def test_a_task_manager_that_dies_at_a_commit_of_a_kafka_sink_adds_and_loses_nothing(
-    ground: Ground, kafka: KafkaBroker, point: str
-) -> None:
-    """One subtask, so that no Kafka transaction is open when the process dies: the mock cluster would show its records.
+class Copied:
+    """A job that copies a topic into another one while the first is fed, until `check_exact`. Two subtasks of two."""
 
-    after-commit: the records are in the topic, and the leader never hears of it.
+    def __init__(self, testing: TestingCluster, kafka: KafkaBroker, key: str) -> None:
+        self._testing = testing
+        self._kafka = kafka
+        self._key = key
+        source, self._out, commits = (kafka.topic() for _ in range(3))
+        job = Job(key, key=key, parallelism=2, checkpoint_interval_ms=300)
+        stream = job.read_kafka(kafka.servers, source, new_partitions_every_ms=500)
+        stream.write_kafka(kafka.servers, self._out, commits_topic=commits)
+        self._graph = job.graph()
+        self._feed = Feed(kafka, source)
+
+    def __enter__(self) -> Copied:
+        self._feed.__enter__()
+        self._testing.client.submit(self._key, patient(self._graph))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._feed.close()
+
+    def attempt(self) -> int:
+        return self._testing.client.job(self._key).attempt
+
+    def wait_copied(self, since: int) -> None:
+        """Until records beyond the first `since` have arrived."""
+        self._testing.wait_until(lambda: len(self._numbers()) > since, f"more than {since} records are in the topic")
+
+    def check_exact(self) -> None:
+        """What was sent from now on arrives; in the end each record is there once."""
+        self.wait_copied(self._feed.sent)
+        self._feed.close()
+        self._testing.wait_until(lambda: len(self._numbers()) == self._feed.sent, "every record is in the topic")
+        self._testing.client.cancel(self._key)
+        self._testing.wait_until(lambda: self._testing.client.job(self._key).state is JobState.CANCELED, "the end")
+        found = Counter(int(value or b"-1") for _, value in self._kafka.read(self._out))
+        assert set(found) == set(range(self._feed.sent))
+        assert set(found.values()) == {1}
+
+    def _numbers(self) -> set[bytes | None]:
+        return {value for _, value in self._kafka.read(self._out)}
+
+
+@pytest.mark.parametrize(
+    "point", [pytest.param("before-commit", marks=pytest.mark.soak), "inside-commit", "after-commit"]
+)
+def test_a_task_manager_that_dies_at_a_commit_of_a_kafka_sink_adds_and_loses_nothing(
+    testing: TestingCluster, kafka: KafkaBroker, point: str
+) -> None:
+    """inside-commit: the records are in the topic, in a transaction that stays open. after-commit: the leader never
+    hears of it.
     """
-    if not kafka.is_mock:
-        pytest.skip("the topics of this test belong on the broker of the test's own process")
-    source, out, commits = (kafka.topic() for _ in range(3))
-    ground.arm("taskmanager", 0, f"{point}:3")  # where the subtask goes, since both are free
-    ground.wait_whole()
-    key = f"kafka-{point}"
-    job = Job(key, key=key, checkpoint_interval_ms=300)
-    stream = job.read_kafka(kafka.servers, source, new_partitions_every_ms=500)
-    stream.write_kafka(kafka.servers, out, commits_topic=commits)
-    with Feed(kafka, source) as feed:
-        ground.client.submit(key, job.graph())
-        ground.wait_until(lambda: ground.client.job(key).attempt >= 2, "a task manager has died at a commit")
-        so_far = feed.sent
-        ground.wait_until(lambda: len(set(kafka.read(out))) > so_far, "records from after that are in the topic")
-        feed.close()
-        ground.wait_until(lambda: len(set(kafka.read(out))) == feed.sent, "every record is in the topic")
-    ground.client.cancel(key)
-    ground.wait_until(lambda: ground.client.job(key).state is JobState.CANCELED, "the end")
-    found = Counter(int(value or b"-1") for _, value in kafka.read(out))
-    assert set(found) == set(range(feed.sent))
-    assert set(found.values()) == {1}
+    testing.arm("taskmanager", 0, f"{point}:3")
+    testing.wait_complete()
+    with Copied(testing, kafka, f"kafka-{point}") as job:
+        testing.wait_until(lambda: job.attempt() >= 2, "a task manager has died at a commit")
+        job.check_exact()
+
+
+def test_a_leader_that_dies_while_a_kafka_sink_commits_adds_and_loses_nothing(
+    testing: TestingCluster, kafka: KafkaBroker
+) -> None:
+    with Copied(testing, kafka, "kafka-leader") as job:
+        job.wait_copied(0)
+        testing.kill_leader()
+        job.check_exact()

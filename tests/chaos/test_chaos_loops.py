@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from lockgate import Job, count
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.drained import generated
 
@@ -30,17 +30,17 @@ def _job(folder: str) -> Job:
     return job
 
 
-def test_a_task_manager_killed_while_records_circle(ground: Ground) -> None:
+def test_a_task_manager_killed_while_records_circle(testing: TestingCluster) -> None:
     key = "laps"
-    folder = ground.make_folder(key)
+    folder = testing.make_folder(key)
 
     def holds_a_log() -> bool:
-        last = ground.client.job(key).last_checkpoint
+        last = testing.client.job(key).last_checkpoint
         return last is not None and last.channel_state_bytes > 0
 
-    with WatchedJob(ground, key, _job(str(folder)).graph()) as job:
-        ground.wait_until(holds_a_log, "a snapshot holds what circles")
-        ground.cluster.kill("taskmanager", 0)
+    with WatchedJob(testing, key, _job(str(folder)).graph()) as job:
+        testing.wait_until(holds_a_log, "a snapshot holds what circles")
+        testing.cluster.kill("taskmanager", 0)
         job.wait_checkpoints(1, attempt=2)
         (read,) = job.drain().values()
     wanted = {

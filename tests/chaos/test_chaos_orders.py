@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lockgate_coordinator.runtime import faults
 
-from coordinator.runtime import faults
 from lockgate.client.rescale import rescale
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import PATIENCE_S
 from tests.ledger_job import LedgerJob
 
@@ -41,72 +41,80 @@ class _Order:
             raise self._error
 
 
-def _rescale(ground: Ground, job: LedgerJob, parallelism: int) -> Callable[[], object]:
+def _rescale(testing: TestingCluster, job: LedgerJob, parallelism: int) -> Callable[[], object]:
     def do() -> None:
-        status = rescale(ground.client, job.key, {"ledger": parallelism, "totals": parallelism})
-        counts = Counter(one.vertex_id for one in status.subtasks)
+        status = rescale(testing.client, job.key, {"ledger": parallelism, "totals": parallelism})
+        counts = Counter(subtask.vertex_id for subtask in status.subtasks)
         assert (counts["generate"], counts["ledger"], counts["totals"]) == (2, parallelism, parallelism)
 
     return do
 
 
-def test_a_leader_killed_while_it_rescales_up_and_down_changes_no_result(ground: Ground) -> None:
+def test_a_leader_killed_while_it_rescales_up_and_down_changes_no_result(testing: TestingCluster) -> None:
     choice = random.Random(11)
-    with ground.history() as history, ground.ledger() as job:
+    with testing.history() as history, testing.ledger() as job:
         job.wait_checkpoints(1)
         for attempt, parallelism in ((2, 3), (3, 2)):
-            order = _Order(_rescale(ground, job, parallelism))
+            order = _Order(_rescale(testing, job, parallelism))
             job.pause(choice.uniform(0, 0.4))
-            number = ground.kill_leader()
+            number = testing.kill_leader()
             order.join()
             job.wait_attempt(attempt)
             job.wait_checkpoints(1)
-            ground.cluster.wait_ready("coordinator", number, PATIENCE_S)
+            testing.cluster.wait_ready("coordinator", number, PATIENCE_S)
         job.check_exact()
     history.check()
 
 
 @pytest.mark.parametrize(
-    "point", [faults.ORDER_POINTS[0], *(pytest.param(one, marks=pytest.mark.soak) for one in faults.ORDER_POINTS[1:])]
+    "point",
+    [
+        faults.ORDER_POINTS[0],
+        *(pytest.param(order_point, marks=pytest.mark.soak) for order_point in faults.ORDER_POINTS[1:]),
+    ],
 )
-def test_a_leader_that_dies_at_this_point_of_a_rescale_leaves_it_done_or_undone(ground: Ground, point: str) -> None:
-    armed = ground.arm_standby(f"{point}:1")
-    before = ground.cluster.pids()[f"coordinator-{armed}"]
-    with ground.ledger() as job:
+def test_a_leader_that_dies_at_this_point_of_a_rescale_leaves_it_done_or_undone(
+    testing: TestingCluster, point: str
+) -> None:
+    armed = testing.arm_standby(f"{point}:1")
+    before = testing.cluster.pids()[f"coordinator-{armed}"]
+    with testing.ledger() as job:
         job.wait_checkpoints(1)
-        ground.kill_leader()  # now the armed one leads
+        testing.kill_leader()  # now the armed one leads
         job.wait_attempt(2)
-        order = _Order(_rescale(ground, job, 3))
-        ground.cluster.wait_ready("coordinator", armed, PATIENCE_S, other_than=before)  # it has died at its point
+        order = _Order(_rescale(testing, job, 3))
+        testing.cluster.wait_ready("coordinator", armed, PATIENCE_S, other_than=before)  # it has died at its point
         order.join()
         job.check_exact()
 
 
-def test_a_stop_that_the_leader_does_not_survive_is_carried_out_and_its_savepoint_is_whole(ground: Ground) -> None:
+def test_a_stop_that_the_leader_does_not_survive_is_carried_out_and_its_savepoint_is_whole(
+    testing: TestingCluster,
+) -> None:
     pointers: list[str] = []
-    with ground.ledger() as job:
+    with testing.ledger() as job:
         job.wait_checkpoints(1)
-        order = _Order(lambda: pointers.append(ground.client.stop(job.key).pointer))
+        order = _Order(lambda: pointers.append(job.stop().pointer))
         job.pause(0.05)
-        number = ground.kill_leader()
+        number = testing.kill_leader()
         order.join()
-        job.wait_end()
-        ground.cluster.wait_ready("coordinator", number, PATIENCE_S)
-        assert [one.pointer for one in ground.client.savepoints(job.key)] == pointers
+        job.check_exact()
+        testing.cluster.wait_ready("coordinator", number, PATIENCE_S)
+        assert [savepoint.pointer for savepoint in testing.client.savepoints(job.key)] == pointers
         metadata = Path(pointers[0].removeprefix("file://"))
         assert metadata.is_file()
-        ground.client.dispose_savepoint(job.key, ground.client.savepoints(job.key)[0].checkpoint_id)
-        assert not ground.client.savepoints(job.key)
+        testing.client.dispose_savepoint(job.key, testing.client.savepoints(job.key)[0].checkpoint_id)
+        assert not testing.client.savepoints(job.key)
         assert not metadata.parent.exists()
 
 
 @pytest.mark.parametrize("drain", [pytest.param(False, marks=pytest.mark.soak), True])
-def test_a_job_that_starts_from_a_stop_goes_on_without_a_gap_or_a_repeat(ground: Ground, drain: bool) -> None:
-    with ground.ledger() as job:
+def test_a_job_that_starts_from_a_stop_goes_on_without_a_gap_or_a_repeat(testing: TestingCluster, drain: bool) -> None:
+    with testing.ledger() as job:
         job.wait_checkpoints(2)
-        savepoint = ground.client.stop(job.key, drain=drain)
+        savepoint = testing.client.stop(job.key, drain=drain)
         ended = job.wait_end()
     assert ended.last_checkpoint == savepoint, "nothing was committed after it"
-    with ground.ledger(follows=(job, savepoint.pointer)) as successor:
+    with testing.ledger(follows=(job, savepoint.pointer)) as successor:
         successor.wait_checkpoints(2)
         successor.check_exact()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockgate import Job, Restart, count
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.drained import generated
 from tests.postgresql_server import PostgresqlServer
@@ -18,18 +18,18 @@ PARTITIONS, RATE = 2, 300
 class Appended(WatchedJob):
     """A job that appends every row to one table and upserts the totals in another, until `check_exact`."""
 
-    def __init__(self, ground: Ground, server: PostgresqlServer, key: str) -> None:
+    def __init__(self, testing: TestingCluster, server: PostgresqlServer, key: str) -> None:
         self._server = server
         self._url = server.new_database()
         job = Job(key, key=key, parallelism=2, checkpoint_interval_ms=300, restart=Restart.fixed_delay(200))
         rows = job.generate(rate=RATE, partitions=PARTITIONS)
         rows.write_sql(self._url, "every", mode="append")
         rows.key_by("partition").aggregate(n=count()).write_sql(self._url, "totals", key="partition")
-        super().__init__(ground, key, job.graph())
+        super().__init__(testing, key, job.graph())
 
     def wait_for_rows(self) -> None:
         """Until a checkpoint's rows are in the database."""
-        self._ground.wait_until(
+        self._testing.wait_until(
             lambda: (
                 bool(self._server.execute("SELECT 1 FROM pg_tables WHERE tablename = 'every'", self._url))
                 and self._server.execute("SELECT count(*) FROM every", self._url)[0][0] > 0
@@ -52,25 +52,25 @@ class Appended(WatchedJob):
 
 @pytest.mark.parametrize("point", [pytest.param("before-commit", marks=pytest.mark.soak), "after-commit"])
 def test_a_task_manager_that_dies_at_a_commit_adds_and_loses_nothing(
-    ground: Ground, postgresql: PostgresqlServer, point: str
+    testing: TestingCluster, postgresql: PostgresqlServer, point: str
 ) -> None:
     """after-commit: the rows are in the database, and the leader never hears of it."""
-    ground.arm("taskmanager", 0, f"{point}:3")
-    ground.wait_whole()
-    with Appended(ground, postgresql, f"append-{point}") as job:
+    testing.arm("taskmanager", 0, f"{point}:3")
+    testing.wait_complete()
+    with Appended(testing, postgresql, f"append-{point}") as job:
         job.check_exact()
 
 
 def test_a_database_server_that_dies_in_the_middle_holds_the_job_up_and_no_more(
-    ground: Ground, own_postgresql: PostgresqlServer
+    testing: TestingCluster, own_postgresql: PostgresqlServer
 ) -> None:
-    with Appended(ground, own_postgresql, "append-server") as job:
+    with Appended(testing, own_postgresql, "append-server") as job:
         job.wait_for_rows()
         own_postgresql.kill()
-        ground.wait_until(
+        testing.wait_until(
             lambda: (
-                "Connection refused" in (ground.client.job(job.key).message or "")
-                or ground.client.job(job.key).restarts > 0
+                "Connection refused" in (testing.client.job(job.key).message or "")
+                or testing.client.job(job.key).restarts > 0
             ),
             "the job notices",
         )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lockgate import Job, MapState, ProcessFunction, ValueState
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.committed import rows_of
 from tests.drained import generated
@@ -57,7 +57,7 @@ def pipeline(folder: Path) -> Job:
 
 
 def expected(rows: list[int]) -> dict[tuple[int, int], int]:
-    """What is told of each key and second. rows: of each partition."""
+    """The expected output for each key and second. rows: of each partition."""
     counts: Counter[tuple[int, int]] = Counter()
     for end in rows:
         for sequence in range(end):
@@ -72,20 +72,20 @@ def told(folder: Path) -> list[tuple[tuple[int, int], int]]:
 
 
 @pytest.mark.parametrize("target", ["taskmanager", pytest.param("leader", marks=pytest.mark.soak)])
-def test_timers_fire_once_and_state_is_exact_when_a_process_is_killed(ground: Ground, target: str) -> None:
+def test_timers_fire_once_and_state_is_exact_when_a_process_is_killed(testing: TestingCluster, target: str) -> None:
     choice = random.Random(target)
     key = f"process-{target}"
-    folder = ground.make_folder(key)
-    with WatchedJob(ground, key, pipeline(folder).graph()) as job:
+    folder = testing.make_folder(key)
+    with WatchedJob(testing, key, pipeline(folder).graph()) as job:
         job.wait_checkpoints(1)
         job.pause(choice.uniform(0, 0.5))
         if target == "leader":
-            ground.kill_leader()
+            testing.kill_leader()
         else:
-            ground.cluster.kill("taskmanager", choice.randrange(2))
+            testing.cluster.kill("taskmanager", choice.randrange(2))
         job.wait_checkpoints(1, attempt=2)
         # At the end of the input those by the wall clock would not fire any more.
-        ground.wait_until(
+        testing.wait_until(
             lambda: sum(second == -1000 for (_, second), _ in told(folder)) >= KEYS, "every key was told to be new"
         )
         (rows,) = job.drain().values()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
+from lockgate_common.storage import locate
 
-from lockgate_process.storage import locate
 from tests.s3_server import server_for_tests
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
@@ -28,6 +28,9 @@ def test_nothing_is_lost_when_snapshots_are_on_s3(tmp_path: Path, victim: str) -
         assert "not-in-any-log" not in done.stdout + done.stderr
         drill = json.loads(report.read_text())
         assert drill["records"]["lost"] == drill["records"]["duplicated"] == 0, drill["records"]
+        assert [kill["target"] for kill in drill["kills"]] == [victim]
+        requests = (tmp_path / "s3.log").read_text()
+        assert "/chk-" in requests, "no snapshot ever came to the server"
         bucket = locate(storage)
         kept = bucket.fs.get_file_info(pafs.FileSelector(bucket.path, recursive=True))
         assert [info.path for info in kept if "/chk-" in info.path] == [], "an ended job leaves no snapshot"

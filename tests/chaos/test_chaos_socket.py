@@ -13,7 +13,8 @@ import pytest
 from lockgate_proto.messages import JobState
 
 from lockgate import Job
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
+from tests.drained import patient
 
 pytestmark = pytest.mark.chaos
 
@@ -71,28 +72,30 @@ def shown(folder: Path) -> Counter[int]:
     return Counter(int(json.loads(line)["value"]) for path in files for line in path.read_text().splitlines())
 
 
-def test_a_task_manager_that_dies_loses_lines_and_doubles_none(ground: Ground, feed: Feed, tmp_path: Path) -> None:
+def test_a_task_manager_that_dies_loses_lines_and_doubles_none(
+    testing: TestingCluster, feed: Feed, tmp_path: Path
+) -> None:
     job = Job(KEY, key=KEY, parallelism=2, checkpoint_interval_ms=300)
     job.read_socket("127.0.0.1", feed.port).rebalance().write_json(tmp_path)
-    response = ground.client.submit(KEY, job.graph())
+    response = testing.client.submit(KEY, patient(job.graph()))
     assert [text for text in response.warnings if "at most once" in text]
-    ground.wait_until(lambda: bool(shown(tmp_path)), "lines are shown")
+    testing.wait_until(lambda: bool(shown(tmp_path)), "lines are shown")
     before = max(shown(tmp_path))
-    ground.cluster.kill("taskmanager", _reader(ground))
-    ground.wait_until(lambda: feed.connections >= 2, "the job has connected again")
+    testing.cluster.kill("taskmanager", _reader(testing))
+    testing.wait_until(lambda: feed.connections >= 2, "the job has connected again")
     first_of_second = feed.sent
-    ground.wait_until(lambda: max(shown(tmp_path)) > first_of_second, "lines of the second connection are shown")
+    testing.wait_until(lambda: max(shown(tmp_path)) > first_of_second, "lines of the second connection are shown")
     feed.close()
-    ground.wait_until(lambda: ground.client.job(KEY).state is JobState.FINISHED, "the end")
+    testing.wait_until(lambda: testing.client.job(KEY).state is JobState.FINISHED, "the end")
     found = shown(tmp_path)
     assert set(found.values()) == {1}, "nothing twice"
     assert set(found) <= set(range(1, feed.sent + 1))
     assert found[before], "what was shown stays"
     assert found[feed.sent], "the last line came through"
-    assert ground.client.job(KEY).attempt >= 2
+    assert testing.client.job(KEY).attempt >= 2
 
 
-def _reader(ground: Ground) -> int:
+def _reader(testing: TestingCluster) -> int:
     """The number of the task manager that runs the source's one subtask."""
-    (place,) = [one for one in ground.client.job(KEY).subtasks if one.vertex_id == "read_socket-1"]
+    (place,) = [subtask for subtask in testing.client.job(KEY).subtasks if subtask.vertex_id == "read_socket-1"]
     return int(place.task_manager_id.removeprefix("taskmanager-"))

@@ -11,13 +11,14 @@ from lockgate_proto.messages import JobEventKind
 
 from examples.frame.slow import slowed
 from lockgate import Job, count, stragglers, sum_
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.drained import generated
 
 pytestmark = pytest.mark.chaos
 
 KEYS = 50
+WORK = [sum(x * number % 7 for x in range(1, 61)) for number in range(7)]  # by what the number leaves, divided by 7
 REPLACE = stragglers(factor=3, window_ms=3_000, pause_ms=60_000)
 
 
@@ -33,19 +34,24 @@ def heavy_job(name: str, database: str) -> Job:
     return job
 
 
-def expected(rows: int, remainder: int) -> tuple[int, int]:
-    """Count and sum of the numbers below `rows` that leave this remainder."""
-    numbers = range(remainder, rows, KEYS)
-    return len(numbers), sum(numbers)
+def expected(rows: list[int]) -> dict[str, tuple[int, int, int]]:
+    """Count, sum and work of every key. rows: of each partition, which counts them from 0."""
+    found = {}
+    for partition, end in enumerate(rows):
+        for remainder in range(min(KEYS, end)):
+            numbers = range(remainder, end, KEYS)
+            work = sum(WORK[number % 7] for number in numbers)
+            found[f"{partition}-{remainder}"] = len(numbers), sum(numbers), work
+    return found
 
 
 def check_exact(database: str, rows: list[int]) -> None:
-    """rows: of each partition, which counts them from 0."""
+    """Compares every key and every column with the input."""
     with contextlib.closing(sqlite3.connect(database)) as file:
-        found = {key: (int(n), int(total)) for key, n, total in file.execute("SELECT k, n, total FROM totals")}
-    for partition, end in enumerate(rows):
-        for remainder in range(KEYS):
-            assert found[f"{partition}-{remainder}"] == expected(end, remainder)
+        read = file.execute("SELECT k, n, total, work FROM totals").fetchall()
+    found = {key: (int(n), int(total), int(work)) for key, n, total, work in read}
+    assert len(found) == len(read), "a key is there twice"
+    assert found == expected(rows)
 
 
 def started(pid: int) -> int:
@@ -53,13 +59,15 @@ def started(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[19])
 
 
-def test_a_subtask_leaves_a_slow_task_manager_and_the_result_is_exact(ground: Ground) -> None:
-    folder = ground.make_folder("straggler")
+def test_a_subtask_leaves_a_slow_task_manager_and_the_result_is_exact(testing: TestingCluster) -> None:
+    folder = testing.make_folder("straggler")
     database = str(folder / "totals.db")
     heavy = heavy_job("straggler", database)
-    with WatchedJob(ground, heavy.key, heavy.graph()) as job:
+    with WatchedJob(testing, heavy.key, heavy.graph()) as job:
         job.wait_checkpoints(2)
-        pids = {one.task_manager_id: ground.cluster.pids()[one.task_manager_id] for one in job.status.subtasks}
+        pids = {
+            subtask.task_manager_id: testing.cluster.pids()[subtask.task_manager_id] for subtask in job.status.subtasks
+        }
         assert len(pids) == 2
         slow = max(pids, key=lambda name: started(pids[name]))  # one that was just started is the slower one anyway
         with slowed(pids[slow]):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from lockgate import Job, count, sliding, sum_
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.committed import rows_of
 from tests.drained import generated
@@ -84,27 +84,29 @@ def written(folder: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     [
         (1, "filesystem"),
         (1, "rocksdb"),
-        *(pytest.param(2, one, marks=pytest.mark.soak) for one in ("memory", "rocksdb")),
+        *(pytest.param(2, backend, marks=pytest.mark.soak) for backend in ("memory", "rocksdb")),
     ],
 )
-def test_windows_fire_once_and_whole_when_a_task_manager_is_killed(ground: Ground, seed: int, state: str) -> None:
+def test_windows_fire_once_and_whole_when_a_task_manager_is_killed(
+    testing: TestingCluster, seed: int, state: str
+) -> None:
     key = f"windows-{state}-{seed}"
-    folder = ground.make_folder(key)
+    folder = testing.make_folder(key)
     choice = random.Random(seed)
-    with WatchedJob(ground, key, pipeline(folder, state).graph()) as job:
+    with WatchedJob(testing, key, pipeline(folder, state).graph()) as job:
         job.wait_checkpoints(2)
         job.pause(choice.uniform(0, 1.0))
-        ground.cluster.kill("taskmanager", choice.randrange(2))
+        testing.cluster.kill("taskmanager", choice.randrange(2))
         _check_exact(job, folder)
 
 
-def test_windows_are_exact_when_records_and_watermarks_are_in_flight(ground: Ground) -> None:
+def test_windows_are_exact_when_records_and_watermarks_are_in_flight(testing: TestingCluster) -> None:
     key = "windows-in-flight"
-    folder = ground.make_folder(key)
+    folder = testing.make_folder(key)
 
-    with WatchedJob(ground, key, overloaded(folder).graph()) as job:
+    with WatchedJob(testing, key, overloaded(folder).graph()) as job:
         job.wait_in_flight(10_000)
-        ground.cluster.kill("taskmanager", 0)
+        testing.cluster.kill("taskmanager", 0)
         _check_exact(job, folder)
 
 
@@ -112,7 +114,7 @@ def _check_exact(job: WatchedJob, folder: Path) -> None:
     """Once it goes on after the failure."""
     job.wait_checkpoints(1, attempt=2)
     (rows,) = job.drain().values()
-    assert sum(one.records_late for one in job.status.operators) == 0
+    assert sum(operator.records_late for operator in job.status.operators) == 0
     found = written(folder)
     assert dict(found) == expected(generated(rows, PARTITIONS))
     assert len(found) == len(dict(found)), "a window has fired twice"

@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 from typing import Self
 
+from lockgate_devtools.drill.observer import JobObserver
 from lockgate_proto.messages import JobEvent, JobEventKind, JobGraph, JobState, JobStatus
 
 from lockgate.client import ClientError
-from lockgate.drill.observer import JobObserver
-from tests.chaos.ground import Ground
-from tests.drained import PATIENCE_S, drain, path_of, rows_read
+from tests.chaos.testing_cluster import TestingCluster
+from tests.drained import PATIENCE_S, drain, path_of, patient, rows_read
 
 
 class WatchedJob:
     """Submits it. Leaving the block cancels it unless it has ended."""
 
-    def __init__(self, ground: Ground, key: str, graph: JobGraph) -> None:
+    def __init__(self, testing: TestingCluster, key: str, graph: JobGraph) -> None:
         self.key = key
-        self._ground = ground
-        ground.client.submit(key, graph)
-        self._observer = JobObserver(ground.client, key)
+        self._testing = testing
+        testing.client.submit(key, patient(graph))
+        self._observer = JobObserver(testing.client, key)
 
     def __enter__(self) -> Self:
         return self
@@ -30,7 +30,7 @@ class WatchedJob:
         self._observer.close()
         if not ended:
             with contextlib.suppress(ClientError):
-                self._ground.client.cancel(self.key)
+                self._testing.client.cancel(self.key)
 
     @property
     def status(self) -> JobStatus:
@@ -45,7 +45,7 @@ class WatchedJob:
 
     def seen(self, kind: JobEventKind, attempt: int = 0) -> int:
         """How many events of a kind were heard of; attempt: of that one and later ones."""
-        return sum(one.kind is kind and one.attempt >= attempt for one in self.events)
+        return sum(event.kind is kind and event.attempt >= attempt for event in self.events)
 
     def wait_event(self, kind: JobEventKind) -> None:
         """Waits for the first one of a kind."""
@@ -56,7 +56,9 @@ class WatchedJob:
 
         def completed() -> int:
             kind = JobEventKind.CHECKPOINT_COMPLETED
-            return len({one.checkpoint_id for one in self.events if one.kind is kind and one.attempt >= attempt})
+            return len(
+                {event.checkpoint_id for event in self.events if event.kind is kind and event.attempt >= attempt}
+            )
 
         done = self._observer.wait_for(lambda: completed() >= count, PATIENCE_S)
         assert done, f"{self.key}: {count} checkpoints of attempt {attempt} or later were not completed: {self.status}"
@@ -77,7 +79,7 @@ class WatchedJob:
 
     def drain(self) -> dict[str, dict[str, int]]:
         """Ends the input, and waits until the job is finished. What was read, see `rows_read`."""
-        savepoint = drain(self._ground.client, self.key)
+        savepoint = drain(self._testing.client, self.key)
         self.wait_finished()
         return rows_read(path_of(savepoint))
 

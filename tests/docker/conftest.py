@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_devtools.cluster.ports import choose
+from lockgate_devtools.equipment.compose import compose_command, empty_settings, own_settings
 
-from lockgate.local.compose import compose_command, empty_settings, own_settings
-from lockgate.local.ports import choose
 from tests.docker.fleet import Fleet
 
 ROOT = Path(__file__).parents[2]
@@ -53,9 +53,9 @@ def _why_not() -> str:
 
 
 @pytest.fixture(scope="session")
-def docker_compose_file() -> str:
-    """The one that users have."""
-    return str(ROOT / "docker" / "compose.yaml")
+def docker_compose_file() -> list[str]:
+    """The one that users have, and what makes it cheaper for tests."""
+    return [str(ROOT / "docker" / "compose.yaml"), str(Path(__file__).with_name("tests.yaml"))]
 
 
 @pytest.fixture(scope="session")
@@ -104,8 +104,8 @@ def fleet(
 
 @pytest.fixture
 def whole(fleet: Fleet) -> Iterator[Fleet]:
-    """The cluster with every process up and every cut mended; also afterwards, whatever a test has done."""
-    fleet.mend()
-    fleet.wait_whole()
+    """The cluster with every process up and every cut healed; also afterwards, whatever a test has done."""
+    fleet.restore()
+    fleet.wait_complete()
     yield fleet
-    fleet.mend()
+    fleet.restore()

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lockgate_common.security import Credentials, TlsFiles, load_secret
+from lockgate_devtools.equipment import links
+from lockgate_devtools.equipment.engine import docker
+from lockgate_devtools.equipment.links import Endpoint
 from lockgate_proto.messages import RestartStrategy
-from lockgate_proto.security import Credentials, TlsFiles, load_secret
 
 from lockgate.client import Client, ClientError
 from lockgate.errors import UserError
-from lockgate.local import links
-from lockgate.local.engine import docker
-from lockgate.local.links import Endpoint
 from tests.drained import PATIENCE_S
 from tests.ledger_job import LedgerJob
 
@@ -94,7 +94,7 @@ class Fleet:
         self.client.close()
 
     def _copy_credentials(self) -> bool:
-        keeper = next((one for one in self.containers() if one.service in COORDINATORS), None)
+        keeper = next((container for container in self.containers() if container.service in COORDINATORS), None)
         if keeper is None:
             return False
         try:
@@ -117,11 +117,13 @@ class Fleet:
         """All of them, also stopped ones."""
         ids = docker("ps", "-aq", "--filter", f"label=com.docker.compose.project={self._project}").split()
         found = json.loads(docker("inspect", *ids)) if ids else []
-        return tuple(sorted((_container(one) for one in found), key=lambda one: (one.service, one.id)))
+        return tuple(
+            sorted((_container(load) for load in found), key=lambda container: (container.service, container.id))
+        )
 
     def of(self, *services: str) -> tuple[Container, ...]:
         """The containers of these services."""
-        return tuple(one for one in self.containers() if one.service in services)
+        return tuple(container for container in self.containers() if container.service in services)
 
     def one(self, service: str) -> Container:
         """The only container of a service."""
@@ -149,7 +151,9 @@ class Fleet:
         found: list[str] = []
 
         def look() -> bool:
-            found.extend(one.service for one in self.of(*ZOOKEEPERS) if one.is_running and _leads(one))
+            found.extend(
+                container.service for container in self.of(*ZOOKEEPERS) if container.is_running and _leads(container)
+            )
             return bool(found)
 
         self.wait_until(look, "a ZooKeeper server leads")
@@ -157,11 +161,11 @@ class Fleet:
 
     def serves(self, service: str) -> bool:
         """Whether a ZooKeeper server is part of the quorum."""
-        return any("Mode: " in _srvr(one) for one in self.of(service) if one.is_running)
+        return any("Mode: " in _srvr(container) for container in self.of(service) if container.is_running)
 
     def is_in_line(self, coordinator: Container) -> bool:
         """Whether it takes part in the election: its session lives, whether it leads or stands by."""
-        return coordinator.service in {one.coordinator_id for one in self.client.cluster().coordinators}
+        return coordinator.service in {coordinator.coordinator_id for coordinator in self.client.cluster().coordinators}
 
     def image_bytes(self) -> int:
         """The size of the image that all containers are made of."""
@@ -180,19 +184,22 @@ class Fleet:
                 if condition():
                     return
             if time.monotonic() > deadline:
-                told = ", ".join(f"{one.service} running={one.is_running} {one.health}" for one in self.containers())
+                told = ", ".join(
+                    f"{container.service} running={container.is_running} {container.health}"
+                    for container in self.containers()
+                )
                 raise AssertionError(f"not within {timeout_s:g} s: {what} ({told})")
             self._never.wait(LOOK_EVERY_S)
 
-    def wait_whole(self) -> None:
+    def wait_complete(self) -> None:
         """Every coordinator is in line, every task manager registered."""
 
         def is_whole() -> bool:
             status = self.client.cluster()
-            managers = {one.id[:12] for one in self.of("taskmanager") if one.is_running}
-            registered = {one.task_manager_id.removeprefix("tm-") for one in status.task_managers}
+            managers = {container.id[:12] for container in self.of("taskmanager") if container.is_running}
+            registered = {task_manager.task_manager_id.removeprefix("tm-") for task_manager in status.task_managers}
             return (
-                {one.coordinator_id for one in status.coordinators} >= set(COORDINATORS)
+                {coordinator.coordinator_id for coordinator in status.coordinators} >= set(COORDINATORS)
                 and status.leader is not None
                 and len(managers) == TASK_MANAGERS
                 and registered == managers
@@ -213,11 +220,11 @@ class Fleet:
 
     def start(self, *containers: Container) -> None:
         """Starts stopped ones."""
-        docker("start", *[one.id for one in containers])
+        docker("start", *[container.id for container in containers])
 
     def stop(self, *containers: Container) -> None:
         """SIGTERM, as an operator does it; returns when all have ended."""
-        docker("stop", *[one.id for one in containers])
+        docker("stop", *[container.id for container in containers])
 
     def log(self, container: Container, since_unix_us: int = 0) -> str:
         """What it has said since then (wall clock), also in an earlier life."""
@@ -235,7 +242,7 @@ class Fleet:
         docker("unpause", container.id)
 
     def cut(self, container: Container, others: tuple[Container, ...]) -> None:
-        """Whatever the container and the others send to each other vanishes without a sound; nobody is told."""
+        """Packets between the container and the others are dropped silently."""
         sides = [other.endpoint for other in others if other.id != container.id and other.address]
         self._cuts.append((container.endpoint, sides))
         links.cut(container.endpoint, sides)
@@ -254,7 +261,7 @@ class Fleet:
             return listener.stdout.readline().strip() == "other"
 
     def hears_nothing(self, container: Container, target: Container) -> bool:
-        """Whether a new connection to a port where nobody listens waits in vain, where it would else be refused."""
+        """Whether a new connection to a port without a listener hangs instead of being refused."""
         return "timed out" in docker("exec", container.id, "python3", "-c", _KNOCK, target.address)
 
     def heal(self) -> None:
@@ -263,11 +270,11 @@ class Fleet:
         for victim, others in cuts:
             links.heal(victim, others)
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Every cut taken back, every container up."""
-        for one in self.containers():
-            if one.is_paused:
-                self.unpause(one)
+        for container in self.containers():
+            if container.is_paused:
+                self.unpause(container)
         self.heal()
         self.compose(f"up -d --scale taskmanager={TASK_MANAGERS}")
 
@@ -279,13 +286,11 @@ class Fleet:
         return LedgerJob(self, f"ledger-{self._jobs}", 500, restart=restart, seconds=seconds)
 
     def make_folder(self, key: str) -> Path:
-        """See tests.ledger_job.Field."""
         folder = SHARED / "ledgers" / key
         docker("exec", self.of("taskmanager")[0].id, "mkdir", "-p", str(folder))
         return folder
 
     def fetch(self, folder: Path) -> Path:
-        """See tests.ledger_job.Field."""
         copy = self._folder / folder.relative_to(SHARED)
         copy.parent.mkdir(parents=True, exist_ok=True)
         docker("cp", f"{self.of('taskmanager')[0].id}:{folder}", str(copy))
@@ -305,13 +310,13 @@ def _srvr(zookeeper: Container) -> str:
 
 def _container(found: dict[str, Any]) -> Container:
     state = found["State"]
-    addresses = [one["IPAddress"] for one in found["NetworkSettings"]["Networks"].values()]
+    addresses = [network["IPAddress"] for network in found["NetworkSettings"]["Networks"].values()]
     return Container(
         found["Id"],
         found["Config"]["Labels"]["com.docker.compose.service"],
         state["Running"],
         state["Paused"],
-        next((one for one in addresses if one), ""),
+        next((address for address in addresses if address), ""),
         state.get("Health", {}).get("Status", ""),
         state["ExitCode"],
         _unix_us(state["FinishedAt"]),

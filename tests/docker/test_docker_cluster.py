@@ -17,7 +17,9 @@ def test_a_job_submitted_from_outside_is_exact_and_containers_are_healthy(whole:
     with whole.ledger(seconds=4) as job:
         job.check_exact()
     served = (*COORDINATORS, *ZOOKEEPERS, "taskmanager")
-    whole.wait_until(lambda: all(one.health == "healthy" for one in whole.of(*served)), "every container is healthy")
+    whole.wait_until(
+        lambda: all(container.health == "healthy" for container in whole.of(*served)), "every container is healthy"
+    )
 
 
 def test_the_image_is_no_larger_than_promised(whole: Fleet) -> None:
@@ -41,7 +43,7 @@ def test_a_zookeeper_member_is_killed_and_then_the_ensembles_leader(whole: Fleet
 
 def test_a_cut_goes_both_ways_and_healing_puts_up_with_a_restart(whole: Fleet) -> None:
     victim, *others, bystander = whole.of("taskmanager", "zookeeper-1")
-    ways = [(one, two) for other in others for one, two in ((victim, other), (other, victim))]
+    ways = [(item, two) for other in others for item, two in ((victim, other), (other, victim))]
     whole.cut(victim, tuple(others))
     assert not [way for way in ways if whole.lets_out(*way)]
     assert all(whole.hears_nothing(*way) for way in ways), "a cut that says so is none"
@@ -82,7 +84,7 @@ def test_the_leader_is_cut_off_from_everything(whole: Fleet) -> None:
     with whole.ledger() as job:
         job.wait_checkpoints(2)
         deposed = whole.leader()
-        whole.cut(deposed, tuple(one for one in whole.containers() if one.is_running))
+        whole.cut(deposed, tuple(container for container in whole.containers() if container.is_running))
         job.wait_attempt(2)
         whole.heal()
         assert job.check_exact().restarts >= 1
@@ -92,9 +94,9 @@ def test_the_leader_is_cut_off_from_everything(whole: Fleet) -> None:
 def test_one_task_manager_is_cut_off_from_the_others(whole: Fleet) -> None:
     with whole.ledger() as job:
         job.wait_checkpoints(2)
-        busy = {one.task_manager_id.removeprefix("tm-") for one in whole.client.job(job.key).subtasks}
+        busy = {subtask.task_manager_id.removeprefix("tm-") for subtask in whole.client.job(job.key).subtasks}
         assert len(busy) > 1, "no record crosses the network"
-        victim = next(one for one in whole.of("taskmanager") if one.id[:12] in busy)
+        victim = next(container for container in whole.of("taskmanager") if container.id[:12] in busy)
         before = len(job.checkpoints())
         whole.cut(victim, whole.of("taskmanager"))
         job.pause(6)
@@ -128,7 +130,7 @@ def test_a_rolling_restart_of_every_role_loses_nothing(whole: Fleet) -> None:
             whole.start(container)
             if container.service in ZOOKEEPERS:
                 whole.wait_until(lambda name=container.service: whole.serves(name), f"{container.service} is back")
-            whole.wait_whole()
+            whole.wait_complete()
             job.wait_checkpoints(2)
         job.check_exact()
 
@@ -137,8 +139,8 @@ def test_all_coordinators_down_and_up_again(whole: Fleet) -> None:
     with whole.ledger() as job:
         job.wait_checkpoints(2)
         all_of_them = whole.of(*COORDINATORS)
-        for one in all_of_them:
-            whole.kill(one)
+        for container in all_of_them:
+            whole.kill(container)
         job.pause(3)
         whole.start(*all_of_them)
         job.wait_attempt(2)
@@ -152,8 +154,8 @@ def test_everything_down_and_up_again_on_the_same_volumes(whole: Fleet, end: tup
         for command in end:
             whole.compose(command)
         assert not whole.containers()
-        whole.mend()
-        whole.wait_whole()
+        whole.restore()
+        whole.wait_complete()
         job.wait_attempt(2)
         job.check_exact()
 

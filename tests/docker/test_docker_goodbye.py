@@ -1,4 +1,4 @@
-"""A goodbye is told from a crash: what is stopped hands over or gives back before it ends, and nobody has to find out.
+"""A goodbye differs from a crash: what is stopped hands over or gives back before it ends.
 
 Both kinds of end survive, so a result that is exact proves neither: what tells them apart is who acted first, and what
 the leader's log says of it.
@@ -18,14 +18,14 @@ from tests.ledger_job import NEVER, LedgerJob
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 # How a coordinator that becomes the leader knows that the former one left of its own accord.
-GOODBYES = {"nobody led any more", "the leader said that it does not lead"}
+GOODBYES = {"there was no leader", "the process at the leader's address reported that it is not the leader"}
 
 
 def _wait_event(job: LedgerJob, kind: JobEventKind, after_us: int) -> JobEvent:
     """The first such event since then."""
 
     def found() -> list[JobEvent]:
-        return [one for one in job.observer.events if one.kind is kind and one.unix_us > after_us]
+        return [event for event in job.observer.events if event.kind is kind and event.unix_us > after_us]
 
     assert job.observer.wait_for(lambda: bool(found()), PATIENCE_S), f"{job.key} has not heard of {kind.name}"
     return found()[0]
@@ -52,7 +52,7 @@ def _wait_log(fleet: Fleet, container: Container, said: str, since_us: int = 0) 
 
 def _now(fleet: Fleet, container: Container) -> Container:
     """The same container as it is now."""
-    (found,) = (one for one in fleet.containers() if one.id == container.id)
+    (found,) = (item for item in fleet.containers() if item.id == container.id)
     return found
 
 
@@ -88,19 +88,19 @@ def test_the_leaders_container_is_killed_and_the_leader_is_found_out(whole: Flee
 def test_a_task_manager_that_is_stopped_says_goodbye_and_gives_its_slots_back_at_once(whole: Fleet) -> None:
     with whole.ledger(restart=NEVER) as job:  # a failure would end it
         job.wait_checkpoints(2)
-        busy = {one.task_manager_id for one in whole.client.job(job.key).subtasks}
-        leaving = next(one for one in whole.of("taskmanager") if f"tm-{one.id[:12]}" in busy)
+        busy = {subtask.task_manager_id for subtask in whole.client.job(job.key).subtasks}
+        leaving = next(container for container in whole.of("taskmanager") if f"tm-{container.id[:12]}" in busy)
         name = f"tm-{leaving.id[:12]}"
         asked_us = time.time_ns() // 1000
         whole.stop(leaving)
-        assert name not in {one.task_manager_id for one in whole.client.cluster().task_managers}
+        assert name not in {task_manager.task_manager_id for task_manager in whole.client.cluster().task_managers}
         ended = _now(whole, leaving)
         assert not ended.is_running
         assert ended.exit_code == 0
         # The leader took its farewell, and ended the stream while the process was still there to hear it.
         _wait_log(whole, leaving, "ended: the leader ended it", asked_us)
-        _wait_log(whole, whole.leader(), f"task manager {name} has said good-bye", asked_us)
+        _wait_log(whole, whole.leader(), f"task manager {name} has left", asked_us)
         job.wait_attempt(2)
-        assert name not in {one.task_manager_id for one in whole.client.job(job.key).subtasks}
+        assert name not in {subtask.task_manager_id for subtask in whole.client.job(job.key).subtasks}
         status = job.check_exact()
         assert status.restarts == 1

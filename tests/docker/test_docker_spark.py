@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from lockgate_devtools.equipment.engine import docker
 
-from lockgate.local.engine import docker
 from tests.docker.fleet import TASK_MANAGERS, Container, Fleet
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 
 MASTER = "spark://spark-master:7077"
 SERVERS = ("spark-master", "spark-worker-1", "spark-worker-2")
@@ -25,9 +25,15 @@ WORKERS = SERVERS[1:]
 DRIVERS = 2  # task managers; three with their executors are more than two cores start in good time
 VARIABLES = {
     "LOCKGATE_TASKMANAGER_SPARK_MASTER": MASTER,
-    "LOCKGATE_TASKMANAGER_SPARK_OPTIONS": json.dumps({"spark.executor.memory": "512m"}),
+    "LOCKGATE_TASKMANAGER_SPARK_OPTIONS": json.dumps(
+        {
+            "spark.executor.memory": "512m",
+            # A task manager without an executor ends after its 60 s: on a busy machine that is a start too early.
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+        }
+    ),
 }
-START_S = 300.0  # a bound: a minute on an idle machine, for JVMs of a master, workers, drivers and their executors
+START_S = 600.0  # a bound: a minute on an idle machine, for JVMs of a master, workers, drivers and their executors
 LOGS = ["docker", "logs", "--tail", "15"]
 GET = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
 REACH = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
@@ -36,7 +42,8 @@ CONNECT_SERVER = [
     *("--master", "local[2]", "--conf", "spark.connect.grpc.binding.address=0.0.0.0"),
     *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
 ]
-REFUSED = f"error: what listens at {MASTER} did not take the application; is it a Spark master, and is its secret ours?"
+UNPROTECTED = f"error: there is no secret for the Spark master {MASTER}, so anyone who reaches this driver"
+REFUSED = f"error: the server at {MASTER} did not accept the application; is it a Spark master with the same secret?"
 
 
 @pytest.fixture(scope="module")
@@ -60,26 +67,28 @@ def await_ready(fleet: Fleet) -> None:
     served = (*SERVERS, "taskmanager")
 
     def is_ready() -> bool:
-        return all(one.health == "healthy" for one in fleet.of(*served)) and registered(fleet) == managers(fleet)
+        return all(container.health == "healthy" for container in fleet.of(*served)) and registered(fleet) == managers(
+            fleet
+        )
 
     try:
         fleet.wait_until(is_ready, "Spark's servers and the task managers are healthy and registered", START_S)
     except AssertionError as error:
         logs = [
-            subprocess.run([*LOGS, one.id], capture_output=True, text=True, check=False)
-            for one in fleet.of("taskmanager")
+            subprocess.run([*LOGS, container.id], capture_output=True, text=True, check=False)
+            for container in fleet.of("taskmanager")
         ]
-        raise AssertionError("\n".join([str(error), *[one.stderr for one in logs]])) from error
+        raise AssertionError("\n".join([str(error), *[log.stderr for log in logs]])) from error
 
 
 def managers(fleet: Fleet) -> set[str]:
     """The ids of the task managers that run."""
-    return {f"tm-{one.id[:12]}" for one in fleet.of("taskmanager") if one.is_running}
+    return {f"tm-{container.id[:12]}" for container in fleet.of("taskmanager") if container.is_running}
 
 
 def registered(fleet: Fleet) -> set[str]:
     """The ids of those that the leader knows."""
-    return {one.task_manager_id for one in fleet.client.cluster().task_managers}
+    return {task_manager.task_manager_id for task_manager in fleet.client.cluster().task_managers}
 
 
 def get(container: Container, url: str) -> Any:
@@ -104,21 +113,21 @@ def test_a_job_with_a_leader_killed_in_the_middle_is_exact_and_runs_on_the_worke
         assert job.check_exact().restarts == 1
     spark.start(victim)
     applications = get(spark.one("spark-master"), "http://127.0.0.1:8080/json/")["activeapps"]
-    assert {one["name"] for one in applications} == {f"lockgate {name}" for name in managers(spark)}
+    assert {application["name"] for application in applications} == {f"lockgate {name}" for name in managers(spark)}
     names: set[str] = set()
     for driver in spark.of("taskmanager"):
         executors = page(driver, "executors")
-        tasks = {one["id"]: one["totalTasks"] for one in executors}
+        tasks = {executor["id"]: executor["totalTasks"] for executor in executors}
         assert tasks.pop("driver") == 0
         assert sum(tasks.values()) > 0
-        hosts = {one["hostPort"].partition(":")[0] for one in executors if one["id"] != "driver"}
+        hosts = {executor["hostPort"].partition(":")[0] for executor in executors if executor["id"] != "driver"}
         assert hosts <= set(WORKERS)
-        names |= {one.get("description", "") for one in page(driver, "jobs")}
+        names |= {job.get("description", "") for job in page(driver, "jobs")}
     of_the_job = {name for name in names if name.startswith(f"{job.key} ")}
     form = re.compile(rf"{job.key} \S+\[[01]\] attempt ([12]), (before the first checkpoint|after checkpoint \d+)")
     found = [form.fullmatch(name) for name in of_the_job]
     assert all(found), of_the_job
-    assert {one[1] for one in found if one} == {"1", "2"}, "both attempts are named"
+    assert {item[1] for item in found if item} == {"1", "2"}, "both attempts are named"
     assert {f"{job.key} generate[0] attempt 1, before the first checkpoint"} <= of_the_job
 
 
@@ -136,10 +145,11 @@ def test_a_worker_that_is_killed_costs_no_record(spark: Fleet) -> None:
 def test_a_driver_without_the_secret_is_refused(spark: Fleet) -> None:
     """In a task manager's container, with its settings, but without the properties file that holds the secret."""
     intruder = ["lockgate", "taskmanager", "--id", "tm-intruder", "--slots", "1", "--bind", "127.0.0.1:0"]
-    inside = ["docker", "exec", spark.of("taskmanager")[0].id, "timeout", "240", *intruder]
-    done = subprocess.run(inside, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr[-2000:]
-    assert REFUSED in done.stderr.splitlines(), done.stderr[-2000:]
+    for options, sentence in (([], UNPROTECTED), (["--spark-option", "spark.authenticate=false"], REFUSED)):
+        inside = ["docker", "exec", spark.of("taskmanager")[0].id, "timeout", "240", *intruder, *options]
+        done = subprocess.run(inside, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stderr[-2000:]
+        assert any(line.startswith(sentence) for line in done.stderr.splitlines()), done.stderr[-2000:]
     assert "tm-intruder" not in registered(spark)
 
 
@@ -168,7 +178,7 @@ def test_a_connect_server_out_of_the_image_takes_a_task_manager_that_ends_with_i
                 docker("kill", server)  # which ends the process in any case
             _, log = process.communicate(timeout=START_S)
             assert process.returncode == 1
-        assert f"the Spark Connect server {url} has not answered for 10 s, so this task manager ends, too" in log
+        assert f"the Spark Connect server {url} has not answered for 10 s; this task manager exits" in log
     finally:
         docker("rm", "--force", server)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from taskmanager.barrier.events import Effect, Event, Hold, Release
-from taskmanager.barrier.handler import BarrierHandler
+from lockgate_taskmanager.barrier.events import Effect, Event, Hold, Release
+from lockgate_taskmanager.barrier.handler import BarrierHandler
 
 _handle = BarrierHandler.handle
 
@@ -14,7 +14,7 @@ def _without_holding(self: BarrierHandler, event: Event, now_ms: int) -> list[Ef
         effects = _handle(self, event, now_ms)
     finally:
         self._held = set(self._held)
-    return [one for one in effects if not isinstance(one, Hold | Release)]
+    return [effect for effect in effects if not isinstance(effect, Hold | Release)]
 
 
 class _Nothing(set[int]):

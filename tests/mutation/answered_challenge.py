@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ha import elector, steps
+from lockgate_ha import elector, steps
 
 _claim = steps.claim
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskmanager.exchange.gate import InputGate, RunningRecording
+from lockgate_taskmanager.exchange.gate import InputGate, RunningRecording
 
 _record = InputGate.record
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lockgate_proto.messages import SubtaskState
-
-from taskmanager.runtime.in_flight import InFlight
-from taskmanager.runtime.output_set import OutputSet
+from lockgate_taskmanager.runtime.in_flight import InFlight
+from lockgate_taskmanager.runtime.output_set import OutputSet
 
 _restore = InFlight.restore
 
 
 def _logs_only(self: InFlight, state: SubtaskState | None, outputs: OutputSet) -> None:
     if state is not None:
-        state = replace(state, channels=tuple(one for one in state.channels if one.feedback))
+        state = replace(state, channels=tuple(channel for channel in state.channels if channel.feedback))
     _restore(self, state, outputs)
 
 

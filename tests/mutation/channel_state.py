@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taskmanager.barrier.recording import ChannelRecording
+from lockgate_taskmanager.barrier.recording import ChannelRecording
 
 
 def _nothing(_: ChannelRecording) -> dict[int, tuple[Any, ...]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from ha.records import JobRecords
+import dataclasses
+
+from lockgate_ha.records import JobRecords, RestartPoint
+
+_whole = JobRecords.restart_point
 
 
-def _forgotten(self: JobRecords, key: str) -> int:
-    del self, key
-    return 0
+def _forgotten(self: JobRecords, key: str) -> RestartPoint:
+    return dataclasses.replace(_whole(self, key), checkpoint_id=0)
 
 
-assert hasattr(JobRecords, "checkpoint_id")
-JobRecords.checkpoint_id = _forgotten  # type: ignore[method-assign]
+JobRecords.restart_point = _forgotten  # type: ignore[method-assign]

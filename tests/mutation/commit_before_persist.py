@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from coordinator.checkpoint.coordinator import CheckpointCoordinator
-from coordinator.checkpoint.effects import CheckpointCompleted, CheckpointEffect, PersistCheckpoint
-from coordinator.checkpoint.events import CheckpointEvent
+from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
+from lockgate_coordinator.checkpoint.effects import CheckpointCompleted, CheckpointEffect, PersistCheckpoint
+from lockgate_coordinator.checkpoint.events import CheckpointEvent
 
 _handle = CheckpointCoordinator.handle
 
 
 def _announce_first(self: CheckpointCoordinator, event: CheckpointEvent, now_ms: int) -> list[CheckpointEffect]:
     effects: list[CheckpointEffect] = []
-    for one in _handle(self, event, now_ms):
-        pending = self._find(one.record.checkpoint_id) if isinstance(one, PersistCheckpoint) else None
-        if isinstance(one, PersistCheckpoint) and pending is not None:
-            effects.append(CheckpointCompleted(pending.attempt, one.record, one.metadata, True))
-        effects.append(one)
+    for persist_checkpoint in _handle(self, event, now_ms):
+        pending = (
+            self._pending.find(persist_checkpoint.record.checkpoint_id)
+            if isinstance(persist_checkpoint, PersistCheckpoint)
+            else None
+        )
+        if isinstance(persist_checkpoint, PersistCheckpoint) and pending is not None:
+            effects.append(
+                CheckpointCompleted(pending.attempt, persist_checkpoint.record, persist_checkpoint.metadata, True)
+            )
+        effects.append(persist_checkpoint)
     return effects
 
 

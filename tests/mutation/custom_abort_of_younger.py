@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lockgate_proto.transactions import Transaction
-
-from taskmanager.spark.sinks.custom import CustomWriter
+from lockgate_taskmanager.spark.sinks.custom import CustomWriter
 
 
 def _is_left_over(self: CustomWriter, found: Transaction) -> bool:

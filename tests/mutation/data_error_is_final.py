@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lockgate_proto.messages import FailureCause
-
-from taskmanager.runtime import failures, subtask_task
+from lockgate_taskmanager.runtime import failures, subtask_task
 
 _cause_of = failures.cause_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taskmanager.spark.sinks.delta_log import DeltaLog
+from lockgate_taskmanager.spark.sinks.delta_log import DeltaLog
 
 
 def _version_of(self: DeltaLog, table: Any, application: str) -> int:

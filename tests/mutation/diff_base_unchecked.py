@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskmanager.state import diff_column
+from lockgate_taskmanager.state.format import diff_column
 
 
 def _no_mark(_value: bytes) -> int:

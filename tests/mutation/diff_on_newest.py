@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskmanager.state.before_images import Before, Layers
+from lockgate_taskmanager.state.rows.before_images import Before, Layers
 
 _before = Layers.before
 

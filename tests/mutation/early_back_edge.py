@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from taskmanager.barrier.events import BarrierArrived, Effect, Event
-from taskmanager.barrier.handler import BarrierHandler
+from lockgate_taskmanager.barrier.events import BarrierArrived, Effect, Event
+from lockgate_taskmanager.barrier.handler import BarrierHandler
 
 _handle = BarrierHandler.handle
 

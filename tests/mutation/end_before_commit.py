@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.recovery.last_commit import LastCommit
+from lockgate_coordinator.job.last_commit import LastCommit
 
 
 def _over(self: LastCommit, now_ms: int) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.recovery.attempt import AttemptFailed
-from coordinator.recovery.recurrence import Recurrence
+from lockgate_coordinator.job.attempt import AttemptFailed
+from lockgate_coordinator.job.recurrence import Recurrence
 
 
 def _always_new(self: Recurrence, failed: AttemptFailed, restored_id: int) -> int:  # noqa: ARG001

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ha.grant import LeadershipGrant
-from ha.session_store import SessionStore
-from ha.store import Operation
+from lockgate_ha.grant import LeadershipGrant
+from lockgate_ha.session_store import SessionStore
+from lockgate_ha.store import Operation
 
 
 def _commit(self: SessionStore, grant: LeadershipGrant, operations: Sequence[Operation]) -> None:

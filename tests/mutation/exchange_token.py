@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.fencing import TokenFence
 
 assert hasattr(TokenFence, "admits")
 TokenFence.admits = TokenFence.observe  # type: ignore[method-assign]

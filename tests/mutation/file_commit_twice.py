@@ -1,12 +1,12 @@
-"""The file sink publishes a staged file again each time it is told to."""
+"""The file sink publishes a staged file again at every call."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
 
-from lockgate_process.storage import Location
-from taskmanager.spark.sinks.files import FileSink
+from lockgate_common.storage import Location
+from lockgate_taskmanager.spark.sinks.files import FileSink
 
 _numbers = itertools.count(1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskmanager.state.event_clock import EventClock
+from lockgate_taskmanager.state.event_clock import EventClock
 
 
 def _nothing(_clock: EventClock, _watermark: int, _groups: range) -> None: ...

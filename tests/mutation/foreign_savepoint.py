@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.checkpoint.final import FinalCheckpoint, FinalState, Purpose
+from lockgate_coordinator.checkpoint.final import FinalCheckpoint, FinalState, Purpose
 
 
 def _completed(self: FinalCheckpoint, checkpoint_id: int, now_ms: int) -> None:

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from lockgate_taskmanager.spark.sinks.staged import StagedSink
 
-from taskmanager.spark.sinks import staged
+from tests.mutation.rewrite import rewrite
 
-_SOURCE = "int(match.group(1)) < context.attempt"
+_OLDER = "int(match.group(1)) < context.attempt"
 
-
-def _mutate() -> None:
-    import inspect
-    import textwrap
-
-    source = textwrap.dedent(inspect.getsource(staged.StagedSink._sweep))
-    assert _SOURCE in source
-    scope = vars(staged)
-    made: dict[str, object] = {}
-    exec(re.sub(re.escape(_SOURCE), _SOURCE.replace("<", "!="), source), scope, made)
-    staged.StagedSink._sweep = made["_sweep"]  # type: ignore[assignment,method-assign]
-
-
-_mutate()
+rewrite(StagedSink, "_sweep", _OLDER, _OLDER.replace("<", "!="))

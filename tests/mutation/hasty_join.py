@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskmanager.state.interval_join import JoinedSide
+from lockgate_taskmanager.state.join.interval_join import JoinedSide
 
 
 def _at_once(_: JoinedSide, watermark: int) -> int:

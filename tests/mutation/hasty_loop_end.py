@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taskmanager.task.loop_rounds import LoopRounds
+from lockgate_taskmanager.task.loop_rounds import LoopRounds
 
 _init = LoopRounds.__init__
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taskmanager.state.chains import Chain, Chains
-from taskmanager.task.program import SnapshotOrder
+from lockgate_taskmanager.state.chains import Chain, Chains
+from lockgate_taskmanager.task.program import SnapshotOrder
 
 _base = Chains.base
 

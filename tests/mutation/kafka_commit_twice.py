@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from taskmanager.spark.sinks.kafka_ledger import KafkaLedger
-from taskmanager.spark.sinks.transaction import Owner
+from lockgate_taskmanager.spark.sinks.kafka_ledger import KafkaLedger
+from lockgate_taskmanager.spark.sinks.transaction import Owner
 
 
 def committed(self: KafkaLedger, owner: Owner, since: int, enough: int, *, waits: bool = True) -> int:

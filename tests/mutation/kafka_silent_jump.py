@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taskmanager.spark.kafka_client import Kafka
+from lockgate_taskmanager.spark.kafka_client import Kafka
 
 _made = Kafka._made
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lockgate_proto.messages import SinkTransaction
-
-from taskmanager.spark.sinks.transaction import Owner, SinkContext
+from lockgate_taskmanager.spark.sinks.transaction import Owner, SinkContext
 
 
 def owner_of(self: SinkContext, transaction: SinkTransaction) -> Owner:

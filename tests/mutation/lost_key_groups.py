@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from lockgate_coordinator.job import redistribute
+from lockgate_coordinator.job.redistribute import Origin
 from lockgate_proto.messages import Vertex
-
-from coordinator.recovery import redistribute
-from coordinator.recovery.redistribute import Origin
 
 _heirs = redistribute._heirs
 

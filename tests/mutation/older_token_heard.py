@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from lockgate_coordinator.runtime.link import TaskManagerLink
+from lockgate_coordinator.runtime.task_managers import TaskManagers
 from lockgate_proto.messages import TaskManagerMessage
-
-from coordinator.runtime.link import TaskManagerLink
-from coordinator.runtime.task_managers import TaskManagers
 
 _received = TaskManagers.received
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from taskmanager.spark import errors
-from taskmanager.task.program import ProgramError, UserError
+from lockgate_taskmanager.spark import errors
+from lockgate_taskmanager.task.program import ProgramError, UserError
 
 
 def _wrong(where: str, text: str, error: Exception) -> ProgramError:  # noqa: ARG001

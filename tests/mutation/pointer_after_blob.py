@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from coordinator.recovery.effects import DiscardCheckpoint
-from coordinator.runtime.deletions import Deletions
+from lockgate_coordinator.job.effects import DiscardCheckpoint
+from lockgate_coordinator.runtime.deletions import Deletions
 
 _discard = Deletions.discard
 
 
 def _files_first(self: Deletions, effect: DiscardCheckpoint) -> None:
-    self._tools.persistence.delete_pointed(effect.checkpoint.pointer)
+    self._services.removals.delete_pointed(effect.checkpoint.pointer)
     _discard(self, effect)
 
 

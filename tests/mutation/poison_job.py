@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from coordinator.runtime.job_runner import JobRunner
-from coordinator.runtime.recovery_line import RecoveryLine
+from lockgate_coordinator.runtime.job_runner import JobRunner
+from lockgate_coordinator.runtime.recovery_line import RecoveryLine
 
 
-def _entered(self: RecoveryLine, runner: JobRunner, deaths: int) -> None:
+def _enter(self: RecoveryLine, runner: JobRunner, deaths: int) -> None:
     self._begin(runner, deaths)
 
 
-assert hasattr(RecoveryLine, "_entered")
-RecoveryLine._entered = _entered  # type: ignore[method-assign]
+assert hasattr(RecoveryLine, "enter")
+RecoveryLine.enter = _enter  # type: ignore[method-assign]

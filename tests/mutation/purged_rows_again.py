@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
-from taskmanager.state import increments
-from taskmanager.state.stored import Stored
-from taskmanager.task.watermarks import MIN_WATERMARK
+from lockgate_taskmanager.state.format import increments
+from lockgate_taskmanager.state.format.state_file import Stored
+from lockgate_taskmanager.task.watermarks import MIN_WATERMARK
 
 
 def _never(chain: Sequence[Stored]) -> Any:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from lockgate_coordinator.graph.execution_graph import ExecutionGraph
 from lockgate_proto.messages import SubtaskId
-
-from coordinator.graph.execution_graph import ExecutionGraph
 
 
 def _runs_on(self: ExecutionGraph, subtask: SubtaskId | None, _task_manager_id: str) -> bool:

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-
-from taskmanager.state import row_heap
-from taskmanager.state.row_store import NEVER, Keys, Rows
+from lockgate_taskmanager.state.rows import row_heap
+from lockgate_taskmanager.state.rows.row_store import NEVER, Keys, Rows
 
 _split = row_heap.split
 

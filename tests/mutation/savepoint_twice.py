@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
 from lockgate_proto.messages import CompletedCheckpoint
-
-from coordinator.checkpoint.completed import CompletedCheckpoints
 
 
 def _none(self: CompletedCheckpoints, request_id: str) -> CompletedCheckpoint | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.checkpoint.shared import SharedFiles
+from lockgate_coordinator.checkpoint.completed import SharedFiles
 
 _remove = SharedFiles.remove
 

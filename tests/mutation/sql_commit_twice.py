@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-
-from taskmanager.spark.sinks.sql import SqlSink
-from taskmanager.spark.sinks.transaction import Owner
+from lockgate_taskmanager.spark.sinks.sql import SqlSink
+from lockgate_taskmanager.spark.sinks.transaction import Owner
 
 
 def _claimed(self: SqlSink, connection: sa.Connection, checkpoint_id: int, owner: Owner) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.recovery.attempt import Attempt
+from lockgate_coordinator.job.attempt import Attempt
 
 
 def _await(self: Attempt, checkpoint_id: int, deadline_ms: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.checkpoint.failures import CheckpointFailures, Fault
+from lockgate_coordinator.checkpoint.failures import CheckpointFailures, Fault
 
 _failed = CheckpointFailures.failed
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from ha import election_messages as m
-from ha.election import LeaderElection
+from lockgate_ha import election_messages as m
+from lockgate_ha.election import LeaderElection
 
 _claim_in_turn = LeaderElection._claim_in_turn
 _named: dict[int, int] = {}  # by machine
@@ -20,8 +20,10 @@ def _token_seen(self: LeaderElection, event: m.TokenSeen, now_ms: int) -> None:
 def _claim_above(self: LeaderElection, why: str, view: m.View, now_ms: int) -> None:
     _claim_in_turn(self, why, view, now_ms)
     self._effects[:] = [
-        dataclasses.replace(one, token=max(one.token, _named.get(id(self), 0) + 1)) if isinstance(one, m.Claim) else one
-        for one in self._effects
+        dataclasses.replace(effect, token=max(effect.token, _named.get(id(self), 0) + 1))
+        if isinstance(effect, m.Claim)
+        else effect
+        for effect in self._effects
     ]
 
 

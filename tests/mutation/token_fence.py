@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.fencing import TokenFence
 
 
 def _observe(self: TokenFence, token: int) -> bool:

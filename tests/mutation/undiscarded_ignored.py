@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.recovery.effects import DiscardCheckpoint
-from coordinator.runtime.deletions import Deletions
+from lockgate_coordinator.job.effects import DiscardCheckpoint
+from lockgate_coordinator.runtime.deletions import Deletions
 
 _forgot = Deletions._forgot
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.runtime.persistence import Persistence
-from ha.errors import StoreUnavailable
+from lockgate_coordinator.runtime.term_fence import TermFence
+from lockgate_ha.errors import StoreUnavailable
 
-_whole = Persistence._fenced
+_whole = TermFence.write
 
 
-def _hasty(self: Persistence, write: Callable[[], None]) -> None:
+def _hasty(self: TermFence, write: Callable[[], None]) -> None:
     away: list[StoreUnavailable] = []
 
     def once() -> None:
@@ -24,4 +24,4 @@ def _hasty(self: Persistence, write: Callable[[], None]) -> None:
         raise away[0]
 
 
-Persistence._fenced = _hasty  # type: ignore[method-assign]
+TermFence.write = _hasty  # type: ignore[method-assign]

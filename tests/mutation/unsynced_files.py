@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate_process import storage
+from lockgate_common import storage
 
 
 class _Os:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskmanager.spark.sinks.staged import StagedSink
+from lockgate_taskmanager.spark.sinks.staged import StagedSink
 
 assert hasattr(StagedSink, "sync")
 StagedSink.sync = lambda *_: None  # type: ignore[method-assign]

@@ -1,38 +1,80 @@
-"""A pytest plugin: notes of every test that fails what it failed by, for the runner to judge.
+"""A pytest plugin: which of the tests that were asked for have failed, and by what, for the runner to judge.
 
 Whoever reads only "failed" takes a mutant that is broken itself for one that was noticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import pytest
 
-RAISED = "raised"  # names of the exceptions that ended the test
-BROKEN = "broken"  # what the mutant's own code got wrong
 _HERE = Path(__file__).resolve().parent
 _OWN_FAULTS = (AttributeError, NameError, ImportError, TypeError)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Adds properties to the item; the JUnit report carries them."""
-    if call.excinfo is not None and not isinstance(call.excinfo.value, pytest.skip.Exception):
-        leaves = list(_leaves(call.excinfo.value))
-        item.user_properties.append((RAISED, " ".join(dict.fromkeys(_name(one) for one in leaves))))
-        for one in (error for leaf in leaves for error in _chain(leaf)):
-            if isinstance(one, _OWN_FAULTS) and _is_in_mutant(one.__traceback__):
-                item.user_properties.append((BROKEN, f"{type(one).__name__}: {one}"))
-    return (yield)
+@dataclass(frozen=True)
+class Failure:
+    """A test that failed. raised: names of the exceptions that ended it. broken: faults of the mutant's own code.
+
+    phase: of pytest, "call" for the test itself.
+    """
+
+    test: str
+    raised: tuple[str, ...]
+    broken: tuple[str, ...]
+    phase: str = "call"
+
+
+def failure_of(test: str, error: BaseException, phase: str = "call") -> Failure:
+    """What ended a test, read from its exception."""
+    leaves = list(_leaves(error))
+    chained = (item for leaf in leaves for item in _chain(leaf))
+    broken = tuple(
+        f"{type(item).__name__}: {item}"
+        for item in chained
+        if isinstance(item, _OWN_FAULTS) and _is_in_mutant(item.__traceback__)
+    )
+    return Failure(test, tuple(dict.fromkeys(_name(leaf) for leaf in leaves)), broken, phase)
+
+
+class Witness:
+    """asked: the tests that were asked for, as on the command line. Of each the first failure is kept."""
+
+    def __init__(self, asked: Sequence[str], *, stops_early: bool) -> None:
+        """stops_early: once a test that was asked for has failed, its other parameters are left out."""
+        self.passed = dict.fromkeys(asked, 0)
+        self.failures: dict[str, Failure] = {}
+        self._stops_early = stops_early
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skips what can say nothing new."""
+        if self._stops_early and all(name in self.failures for name in self._asked_for(item.nodeid)):
+            pytest.skip("another one has failed")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        """Notes how a phase of a test has ended."""
+        error = call.excinfo.value if call.excinfo is not None else None
+        for name in self._asked_for(item.nodeid):
+            if error is None:
+                self.passed[name] += call.when == "call"
+            elif not isinstance(error, pytest.skip.Exception):
+                self.failures.setdefault(name, failure_of(item.nodeid, error, call.when))
+        return (yield)
+
+    def _asked_for(self, test: str) -> list[str]:
+        return [name for name in self.passed if test == name or test.startswith((f"{name}[", f"{name}::"))]
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            yield from _leaves(one)
+        for exception in error.exceptions:
+            yield from _leaves(exception)
     else:
         yield error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -11,31 +12,30 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
-from lockgate_proto.messages import JobRecord, LeaderRecord, SubmitResponse
-
-import ha.elector
-from coordinator.runtime import (
-    actor,
-    clean_ups,
+import lockgate_common.clock
+import lockgate_ha.elector
+import lockgate_ha.session_store
+from lockgate_coordinator.runtime import (
     dispatcher,
     faults,
     job_runner,
-    recovery_line,
-    shown,
-    submissions,
     task_managers,
     term,
 )
-from coordinator.runtime.actor import Timer
-from coordinator.runtime.persistence import Tenure
-from coordinator.runtime.settings import CoordinatorSettings
-from coordinator.runtime.workers import KeyedWorkers, WorkerGroup
-from ha import election_messages as m
-from ha.elector import Elector
-from ha.embedded import EmbeddedConnector
-from ha.grant import LeadershipGrant
+from lockgate_coordinator.runtime.actor import Timer
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.term_fence import TermFence
+from lockgate_coordinator.runtime.workers import KeyedWorkers, WorkerGroup
+from lockgate_ha import election_messages as m
+from lockgate_ha.elector import Elector
+from lockgate_ha.embedded import EmbeddedConnector
+from lockgate_ha.grant import LeadershipGrant
+from lockgate_proto.messages import JobRecord, LeaderRecord, SubmitResponse
+
+from tests.simulation import causes
 from tests.simulation.network import ControlStream
 from tests.simulation.storage import SimulatedFiles
+from tests.simulation.subtask import clock
 from tests.simulation.world import Crash, Fifo, Process, Violation, World, short
 
 CLUSTER = "default"
@@ -44,22 +44,19 @@ SETTINGS = CoordinatorSettings(zookeeper="embedded", storage="sim://storage", cl
 
 
 class SimulatedActor:
-    """coordinator.runtime.actor.Actor on the simulated clock."""
+    """lockgate_coordinator.runtime.actor.Actor on the simulated clock."""
 
     def __init__(self, process: SimulatedCoordinator) -> None:
         self._process = process
         self._queue = Fifo(process.world, 0.01, 1.0)
 
-    def start(self) -> None:
-        """See Actor."""
+    def start(self) -> None: ...
 
     def tell(self, call: Callable[[], Any]) -> bool:
-        """See Actor."""
         self._queue.put(call, self._process)
         return True
 
     def ask(self, call: Callable[[], Any]) -> Future[Any]:
-        """See Actor."""
         answer: Future[Any] = Future()
 
         def run() -> None:
@@ -72,14 +69,13 @@ class SimulatedActor:
         return answer
 
     def at(self, due_ms: int, call: Callable[[], None]) -> Timer:
-        """See Actor."""
         timer = Timer(due_ms, call)
         self._process.later(due_ms - self._process.world.now_ms + 0.001, timer.fire)
         return timer
 
 
 class SimulatedWorkers:
-    """coordinator.runtime.workers.KeyedWorkers: one call at a time and key, in order, each after a while."""
+    """lockgate_coordinator.runtime.workers.KeyedWorkers: one call at a time and key, in order, each after a while."""
 
     def __init__(self, process: SimulatedCoordinator, least: float, most: float) -> None:
         self._process = process
@@ -87,7 +83,6 @@ class SimulatedWorkers:
         self._queues: dict[str, deque[tuple[Callable[[], Any], Future[Any]]]] = {}
 
     def submit(self, key: str, call: Callable[[], Any]) -> Future[Any]:
-        """See KeyedWorkers."""
         answer: Future[Any] = Future()
         queue = self._queues.get(key)
         if queue is not None:
@@ -98,7 +93,6 @@ class SimulatedWorkers:
         return answer
 
     def group(self, name: str) -> WorkerGroup:
-        """See KeyedWorkers."""
         return WorkerGroup(cast(KeyedWorkers, self), name)
 
     def _next(self, key: str) -> None:
@@ -126,19 +120,35 @@ class SimulatedEvent:
         self._is_set = False
 
     def is_set(self) -> bool:
-        """See threading.Event."""
         return self._is_set
 
     def set(self) -> None:
-        """See threading.Event."""
         self._is_set = True
 
     def wait(self, timeout: float | None = None) -> bool:
-        """See threading.Event."""
         if not self._is_set:
             assert timeout is not None
             self._world.wait(timeout * 1000)
         return self._is_set
+
+
+class SimulatedCondition:
+    """threading.Condition whose wait lets the world go on."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def notify_all(self) -> None: ...
+
+    def wait_for(self, is_so: Callable[[], bool], timeout: float) -> bool:
+        deadline = self._world.now + timeout * 1000
+        while not is_so() and self._world.now < deadline:
+            self._world.wait(min(20.0, deadline - self._world.now))
+        return is_so()
 
 
 class SimulatedElector(Elector):
@@ -147,11 +157,11 @@ class SimulatedElector(Elector):
     def __init__(self, process: SimulatedCoordinator, connector: EmbeddedConnector, me: LeaderRecord) -> None:
         super().__init__(connector, CLUSTER, me, process, on_broken=process.crash)
         self._process = process
+        self._store._changed = cast(threading.Condition, SimulatedCondition(process.world))
         fifo = Fifo(process.world, 0.1, 4.0)
         self._queue = SimpleNamespace(put=lambda event: fifo.put(lambda: self._take(event), process))  # type: ignore[assignment]
 
     def start(self) -> None:
-        """See Elector."""
         self._carry_out(self._machine.start())
 
     def _carry_out(self, effects: list[m.Effect]) -> list[m.Event]:
@@ -164,7 +174,8 @@ class SimulatedElector(Elector):
     def _probe(self, effect: m.Probe) -> None:
         process = self._process
         answer = m.ProbeAnswer.REFUSED if process.refuses(effect.address) else m.ProbeAnswer.ACCEPTED
-        if process.world.chance(0.3):  # its host has vanished from the network
+        apart = process.world.paths.is_apart(process.id, host_of(effect.address))
+        if apart or process.world.chance(0.3):  # its host has vanished from the network
             answer = m.ProbeAnswer.NONE
         delay_ms = process.world.delay(0.5, 3) if answer is not m.ProbeAnswer.NONE else process.world.delay(3, 500)
         process.later(delay_ms, lambda: self._queue.put(m.Probed(effect.token, answer)))
@@ -193,10 +204,9 @@ class SimulatedDispatcher(dispatcher.Dispatcher):
         self._process = process
 
     def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
-        """See Dispatcher."""
         over: Any = SimulatedEvent(self._process.world)
-        tenure = Tenure(grant, over, lambda reason: self._shared.step_down(reason, grant.token))
-        fresh = term.LeaderTerm(grant, detected_unix_us, self._shared, tenure)
+        fence = TermFence(grant, over, lambda reason: self._services.step_down(reason, grant.token))
+        fresh = term.LeaderTerm(grant, detected_unix_us, self._services, fence)
         self._replace(fresh, "a newer grant")
         self._actor.tell(fresh.start)
 
@@ -268,25 +278,21 @@ class SimulatedCoordinator(Process):
         """Something was done, or is about to be: here the process may die or freeze."""
         self._reached(self, label)
 
-    # -- ha.elector.ElectionListener ----------------------------------------------------------------------------------
+    # -- lockgate_ha.elector.ElectionListener ----------------------------------------------------------------------
 
     def on_granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
-        """See ElectionListener."""
         self.world.note(self.name, f"is granted token {grant.token}")
         self.dispatcher.granted(grant, detected_unix_us)
 
     def on_suspended(self) -> None:
-        """See ElectionListener."""
         self.world.note(self.name, "is suspended")
         self.dispatcher.suspended()
 
     def on_resumed(self) -> None:
-        """See ElectionListener."""
         self.world.note(self.name, "is resumed")
         self.dispatcher.resumed()
 
     def on_revoked(self, reason: str) -> None:
-        """See ElectionListener."""
         self.world.note(self.name, f"is revoked: {reason}")
         self.dispatcher.revoked(reason)
 
@@ -300,7 +306,7 @@ class SimulatedCoordinator(Process):
         if number != self._following:
             return
         other = self._find(leader.address)
-        if other is None:
+        if other is None or self.world.paths.is_apart(self.id, other.id):
             self.elector.report_leader_gone(leader.token)
         elif not other.is_frozen and (other.dispatcher.term is None or other.dispatcher.term.token != leader.token):
             self.elector.report_not_leading(leader.token)
@@ -310,9 +316,15 @@ class SimulatedCoordinator(Process):
         """See Process: streams break; the session stays until it expires."""
         super().crash()
         self.world.note(self.name, "is killed")
+        self.world.is_hindered = True
         for stream in self.streams:
             stream.break_off("the coordinator died")
         self.streams.clear()
+
+
+def host_of(address: str) -> str:
+    """The name of the host in an address."""
+    return address.partition(":")[0]
 
 
 class _Names:
@@ -322,7 +334,6 @@ class _Names:
         self._number = 0
 
     def uuid4(self) -> SimpleNamespace:
-        """See uuid."""
         self._number += 1
         return SimpleNamespace(hex=f"{self._number:08x}")
 
@@ -338,27 +349,23 @@ def installed(world: World, more: list[tuple[Any, str, Any]]) -> Iterator[None]:
         if isinstance(world.current, SimulatedCoordinator):
             world.current.point(label)
 
-    def refuses(address: str, *_: Any) -> bool:
+    def probe_tcp(address: str) -> m.ProbeAnswer:
         assert isinstance(world.current, SimulatedCoordinator)
-        return world.current.refuses(address)
-
-    def now_ms() -> int:
-        return world.now_ms
+        if world.paths.is_apart(world.current.id, host_of(address)):
+            return m.ProbeAnswer.NONE
+        return m.ProbeAnswer.REFUSED if world.current.refuses(address) else m.ProbeAnswer.ACCEPTED
 
     replaced: list[tuple[Any, str, Any]] = [
-        (ha.elector, "_now_ms", now_ms),
-        (ha.elector, "_unix_us", world.unix_us),
-        (task_managers, "refuses", refuses),
-        (task_managers, "answers", lambda address: not refuses(address)),
+        (lockgate_common.clock, "time", clock(world)),
+        (lockgate_ha.session_store, "time", SimpleNamespace(monotonic=lambda: world.now / 1_000)),
+        (task_managers, "probe_tcp", probe_tcp),
         (faults, "point", reached),
         *_watched_runner(world),
+        *causes.watched(world),
         *more,
     ]
-    modules = (actor, clean_ups, dispatcher, job_runner, recovery_line, shown, submissions, task_managers, term)
-    for module in modules:
-        replaced += [(module, "monotonic_ms", now_ms), (module, "unix_us", world.unix_us)]
     names = _Names()
-    replaced += [(module, "uuid", names) for module in (ha.elector, job_runner)]
+    replaced += [(module, "uuid", names) for module in (lockgate_ha.elector, job_runner)]
     with contextlib.ExitStack() as stack:
         for where, name, what in replaced:
             if hasattr(where, name):
@@ -374,9 +381,9 @@ def installed(world: World, more: list[tuple[Any, str, Any]]) -> Iterator[None]:
 def _watched_runner(world: World) -> list[tuple[Any, str, Any]]:
     """JobRunner tells the story, passes a point after every effect, and must never break a job off."""
     runner = job_runner.JobRunner
-    do, break_off = runner._do, runner.break_off
+    do, quarantine = runner._do, runner.quarantine
 
-    def carry_out(self: job_runner.JobRunner, effect: Any) -> None:
+    def carry_out(self: job_runner.JobRunner, effect: Any, event_id: str) -> None:
         process = world.current
         assert isinstance(process, SimulatedCoordinator)
         name = type(effect).__name__
@@ -385,16 +392,18 @@ def _watched_runner(world: World) -> list[tuple[Any, str, Any]]:
         elif name != "WakeAt":
             body = getattr(effect, "body", effect)
             world.note(process.name, f"{name} {getattr(effect, 'task_manager_id', '')} {short(body)}")
-        do(self, effect)
+        if self.key == world.defective and name == "PersistCheckpoint":
+            raise RuntimeError("a defect that only this job meets")
+        do(self, effect, event_id)
         process.point(f"effect {name}")
 
     def broken(self: job_runner.JobRunner, reason: str) -> None:
-        if not world.is_over:
+        if not world.is_over and self.key != world.defective:
             with contextlib.suppress(Violation):
                 world.violate(f"job {self.key} is broken off: {reason}")
-        break_off(self, reason)
+        quarantine(self, reason)
 
-    return [(runner, "_do", carry_out), (runner, "break_off", broken)]
+    return [(runner, "_do", carry_out), (runner, "quarantine", broken)]
 
 
 __all__ = ["CLUSTER", "Crash", "SimulatedCoordinator", "installed"]

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from hypothesis import assume
 from hypothesis import strategies as st
+from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.validate import validate
 from lockgate_proto.loops import behind, spread_of
 from lockgate_proto.messages import CheckpointMode, Edge, Partitioning, Vertex
 
-from coordinator.graph.normalize import normalize
-from coordinator.graph.validate import validate
 from tests.simulation.flow import SAME, TRANSFORMS
 from tests.simulation.job import BY_KEY, SimulatedJob, count, hashed, ledger, source, transform
 from tests.simulation.orders import Order
@@ -40,10 +40,10 @@ def jobs(draw: st.DrawFn, mode: CheckpointMode) -> SimulatedJob:
     edges: list[Edge] = []
     for number, vertex in enumerate([*inner, *sinks]):
         before = [*sources, *inner[:number]]
-        picked = draw(st.lists(st.sampled_from(before), min_size=1, max_size=3, unique_by=lambda one: one.id))
-        edges += [_edge(draw, one, vertex) for one in picked]
+        picked = draw(st.lists(st.sampled_from(before), min_size=1, max_size=3, unique_by=lambda item: item.id))
+        edges += [_edge(draw, item, vertex) for item in picked]
     leads_on = {edge.source for edge in edges}
-    edges += [_edge(draw, one, sinks[0]) for one in [*sources, *inner] if one.id not in leads_on]
+    edges += [_edge(draw, source, sinks[0]) for source in [*sources, *inner] if source.id not in leads_on]
     edges += _back_edges(draw, inner, edges) if has_loop else []
     job = SimulatedJob(
         "job",
@@ -79,18 +79,18 @@ def _edge(draw: st.DrawFn, before: Vertex, vertex: Vertex) -> Edge:
 
 def _spread(draw: st.DrawFn, before: Vertex, vertex: Vertex, spreads: Sequence[Partitioning]) -> Edge:
     is_lane = before.parallelism == vertex.parallelism
-    spread = draw(st.sampled_from([one for one in spreads if is_lane or one is not Partitioning.FORWARD]))
+    spread = draw(st.sampled_from([spread for spread in spreads if is_lane or spread is not Partitioning.FORWARD]))
     return Edge(before.id, vertex.id, spread, BY_KEY if spread is Partitioning.HASH else ())
 
 
 def _back_edges(draw: st.DrawFn, inner: Sequence[Vertex], edges: Sequence[Edge]) -> list[Edge]:
     """One or two that lead to a transform, from itself or from what its records come to."""
-    head = draw(st.sampled_from([one for one in inner if not _is_keyed(one)]))
+    head = draw(st.sampled_from([vertex for vertex in inner if not _is_keyed(vertex)]))
     reached = behind(edges, head.id)
-    tails = [one for one in inner if one.id in reached]
-    picked = draw(st.lists(st.sampled_from(tails), min_size=1, max_size=2, unique_by=lambda one: one.id))
-    spreads = [_spread(draw, one, head, SPREADS[:3]) for one in picked]
-    return [replace(one, partitioning=Partitioning.FEEDBACK, feedback=one.partitioning) for one in spreads]
+    tails = [vertex for vertex in inner if vertex.id in reached]
+    picked = draw(st.lists(st.sampled_from(tails), min_size=1, max_size=2, unique_by=lambda item: item.id))
+    spreads = [_spread(draw, item, head, SPREADS[:3]) for item in picked]
+    return [replace(spread, partitioning=Partitioning.FEEDBACK, feedback=spread.partitioning) for spread in spreads]
 
 
 @st.composite
@@ -114,10 +114,12 @@ def scenarios(draw: st.DrawFn, mode: CheckpointMode, patience_ms: int = 0) -> Sc
 
 def _rescale(draw: st.DrawFn, job: SimulatedJob) -> Order:
     """Of one vertex, often a keyed one, and of those that lanes join to it."""
-    keyed = [one for one in job.vertices if _is_keyed(one)]
+    keyed = [vertex for vertex in job.vertices if _is_keyed(vertex)]
     vertex = draw(st.sampled_from(keyed if keyed and draw(_FLAGS) else job.vertices))
     names = {vertex.id}
     lanes = [{edge.source, edge.target} for edge in job.edges if spread_of(edge) is Partitioning.FORWARD]
     while more := {name for lane in lanes if lane & names for name in lane} - names:
         names |= more
-    return Order(draw(st.sampled_from([one for one in range(1, 5) if one != vertex.parallelism])), tuple(sorted(names)))
+    return Order(
+        draw(st.sampled_from([number for number in range(1, 5) if number != vertex.parallelism])), tuple(sorted(names))
+    )

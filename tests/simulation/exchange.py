@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from lockgate_proto.messages import Barrier, ChannelOpen, EndOfInput, LoopProbe
+from lockgate_taskmanager.exchange.elements import ChannelId, Element, size_of
+from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed, ChannelRefused
+from lockgate_taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.exchange.server import DEPLOYMENT_WAIT_S
 
-from taskmanager.exchange.elements import ChannelId, Element, size_of
-from taskmanager.exchange.errors import ChannelBroken, ChannelClosed, ChannelRefused
-from taskmanager.exchange.gate import InputGate
-from taskmanager.exchange.server import DEPLOYMENT_WAIT_S
 from tests.simulation.world import Fifo, World
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ AGAIN_MS = 5
 
 
 class SimulatedGate(InputGate):
-    """The real gate, small. Nobody waits in it: who would, is told by `on_wake`, or tries again."""
+    """The real gate, small. It never blocks: a caller that would wait is woken by `on_wake`, or tries again."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, max_elements=CHANNEL_BOUND, **options)
@@ -39,20 +40,16 @@ class SimulatedGate(InputGate):
         *,
         may_overflow: bool = False,  # noqa: ARG002
     ) -> None:
-        """See InputGate."""
         super().put(channel, element, may_overflow=True)
         self.on_wake()
 
     def poll(self, timeout_s: float | None, max_bytes: int = 1) -> list[tuple[int, Element]]:  # noqa: ARG002
-        """See InputGate."""
         return super().poll(0, max_bytes)
 
     def wait(self, timeout_s: float | None) -> None:  # noqa: ARG002
-        """See InputGate."""
         super().wait(0)
 
     def wake(self) -> None:
-        """See InputGate."""
         super().wake()
         self.on_wake()
 
@@ -63,7 +60,7 @@ class SimulatedGate(InputGate):
 
 
 class Exchange:
-    """Stands for taskmanager.exchange.peers.PeerChannels: it reaches every process by its address."""
+    """Stands for lockgate_taskmanager.exchange.peers.PeerChannels: it reaches every process by its address."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -81,7 +78,7 @@ class Exchange:
             if output.sender is process:
                 output.cancel()
             elif output.receiver is process:
-                output.break_off("the receiver died")
+                output.receiver_gone("the receiver died")
 
     def cut(self) -> None:
         """Breaks one channel between two live subtasks."""
@@ -93,7 +90,7 @@ class Exchange:
 
 
 class SimulatedOutput:
-    """A taskmanager.exchange.outputs.RemoteOutput: in order, delayed, broken when the other side is not there any more.
+    """A RemoteOutput of the exchange: in order, delayed, broken when the other side is not there any more.
 
     What leaves the queue is on its way; what has arrived waits there until the gate has room for it.
     """
@@ -105,12 +102,14 @@ class SimulatedOutput:
         hello: ChannelOpen,
         on_lost: Callable[[str], None],
         *,
-        on_room: Callable[[], object] | None = None,
+        instance: str,
+        on_writable: Callable[[], object] | None = None,
     ) -> None:
-        self.sender = peers.world.current
+        del instance  # there are no impostors here
+        self.sender = cast("SimulatedTaskManager", peers.world.current)
         self.receiver: SimulatedTaskManager | None = None
         self._exchange, self._world = peers, peers.world
-        self._address, self._hello, self._on_lost, self._on_room = address, hello, on_lost, on_room
+        self._address, self._hello, self._on_lost, self._on_writable = address, hello, on_lost, on_writable
         self._queue: deque[Element] = deque()
         self._line: deque[Element] = deque()  # on its way; of these so many have arrived:
         self._arrived = 0
@@ -120,47 +119,41 @@ class SimulatedOutput:
         self._canceled = False
         self._broken = ""
         self._give_up_at = 0.0
-        self._window = WINDOW if on_room is not None else None
-        self._fifo = Fifo(peers.world, 0.2, 40.0 if on_room is not None else 15.0)
+        self._window = WINDOW if on_writable is not None else None
+        self._fifo = Fifo(peers.world, 0.2, 40.0 if on_writable is not None else 15.0)
 
     def __repr__(self) -> str:
         ends = (self._hello.source, self._hello.target)
-        return " -> ".join(f"{one.vertex_id}[{one.subtask}]" for one in ends if one is not None)
+        return " -> ".join(f"{end.vertex_id}[{end.subtask}]" for end in ends if end is not None)
 
     # -- as an OutputChannel ------------------------------------------------------------------------------------------
 
     @property
     def is_accepted(self) -> bool:
-        """See OutputChannel."""
         return self._gate is not None
 
     def start(self) -> None:
-        """See OutputChannel."""
         self._exchange.outputs[self] = None
         self._give_up_at = self._world.now + DEPLOYMENT_WAIT_S * 1_000
-        self._world.schedule(self._world.delay(0.2, 5), self._knock)
+        self._world.schedule(self._world.delay(0.2, 5), self._probe_tcp)
 
     def send(self, element: Element) -> None:
-        """See OutputChannel."""
         self._check()
         self._queue.append(element)
         self._pump()
 
     def has_room(self) -> bool:
-        """See OutputChannel."""
         return not self._is_open or len(self._queue) + len(self._line) < CHANNEL_BOUND
 
     def overtake(self, barrier: Barrier) -> tuple[Element, ...]:
-        """See OutputChannel."""
         self._check()
-        last = max((place for place, one in enumerate(self._queue) if isinstance(one, Barrier)), default=-1)
-        behind = [one for place, one in enumerate(self._queue) if place > last]
+        last = max((place for place, queued in enumerate(self._queue) if isinstance(queued, Barrier)), default=-1)
+        behind = [queued for place, queued in enumerate(self._queue) if place > last]
         self._queue.insert(last + 1, barrier)
         self._pump()
-        return tuple(one for one in behind if not isinstance(one, EndOfInput | LoopProbe))
+        return tuple(queued for queued in behind if not isinstance(queued, EndOfInput | LoopProbe))
 
     def cancel(self) -> None:
-        """See OutputChannel."""
         if not self._canceled:
             self._canceled = True
             self._close()
@@ -178,24 +171,24 @@ class SimulatedOutput:
         if self._broken:
             raise ChannelBroken(self._broken)
 
-    def _knock(self) -> None:
-        """Tries until somebody listens."""
+    def _probe_tcp(self) -> None:
+        """Tries until something listens."""
         process = self._exchange.at(self._address)
         if not self._is_open:
             return
-        if process is None:
-            self._world.schedule(50, self._knock)
+        if process is None or self._is_apart(process):
+            self._world.schedule(50, self._probe_tcp)
         else:
             process.later(0, lambda: self._admit(process))
 
     def _admit(self, process: SimulatedTaskManager) -> None:
-        """As taskmanager.exchange.server.ExchangeService."""
+        """As lockgate_taskmanager.exchange.server.ExchangeService."""
         source, target = self._hello.source, self._hello.target
         assert source is not None
         assert target is not None
         if not self._is_open:
             return
-        if not process.tokens.observe(self._hello.token):
+        if not process.tokens.admits(self._hello.token):
             self.break_off("the token is older than one seen here")
             return
         try:
@@ -229,7 +222,7 @@ class SimulatedOutput:
         """Puts what has arrived into the gate, as far as it takes it."""
         while self._is_open and self._gate is not None and self._arrived and not self._is_retrying:
             assert self.receiver is not None
-            if self.receiver.is_frozen or self._gate.would_block(self._channel, self._line[0]):
+            if self._is_held_up() or self._gate.would_block(self._channel, self._line[0]):
                 self._is_retrying = True
                 self._world.schedule(AGAIN_MS, self._try_again)
                 return
@@ -240,15 +233,27 @@ class SimulatedOutput:
             except ChannelClosed:
                 return  # the gate has said so itself
             self._pump()
-            if self._on_room is not None and not had_room and self.has_room():
-                self._on_room()
+            if self._on_writable is not None and not had_room and self.has_room():
+                self._on_writable()
 
     def _try_again(self) -> None:
         self._is_retrying = False
         self._land()
 
+    def _is_apart(self, process: SimulatedTaskManager) -> bool:
+        return self._world.paths.is_apart(self.sender.id, process.id)
+
+    def _is_held_up(self) -> bool:
+        assert self.receiver is not None
+        return self.receiver.is_frozen or self._world.paths.is_cut(self.sender.id, self.receiver.id)
+
     def _receiver_closed(self) -> None:
-        self._world.schedule(self._world.delay(1, 10), lambda: self.break_off("the receiver ended it"))
+        self._world.schedule(self._world.delay(1, 10), lambda: self.receiver_gone("the receiver ended it"))
+
+    def receiver_gone(self, reason: str) -> None:
+        """The other end is over; the sender hears of it when the path is open."""
+        assert self.receiver is not None
+        self._world.paths.when_open(self.receiver.id, self.sender.id, lambda: self.break_off(reason))
 
     def break_off(self, reason: str) -> None:
         """The sender hears that the channel is over."""
@@ -261,7 +266,8 @@ class SimulatedOutput:
         """The receiver hears that nothing more will come."""
         gate, channel, process = self._gate, self._channel, self.receiver
         if gate is not None and process is not None:
-            process.later(self._world.delay(1, 10), lambda: gate.lost(channel, reason))
+            later = partial(process.later, self._world.delay(1, 10), lambda: gate.lost(channel, reason))
+            self._world.paths.when_open(self.sender.id, process.id, later)
 
     def _close(self) -> None:
         self._exchange.outputs.pop(self, None)

@@ -29,8 +29,8 @@ Record = tuple[int, int, int]  # (partition, sequence, rounds that it still make
 Offsets = Mapping[tuple[str, str], int]  # (source vertex, split) to how far it was read
 Counts = dict[int, tuple[int, int]]  # key to (count, sum of sequences)
 
-KEYS = 5
-KEY_GROUPS = 128
+KEYS = 48
+KEY_GROUPS = 16  # few, so that jobs of some dozen records have keys in all of them
 ROUNDS = 3
 _SOURCES = 100  # the partitions of source i count from i times that
 _SCHEMA = pa.schema([(name, pa.int32()) for name in ("partition", "sequence", "rounds")])
@@ -49,7 +49,7 @@ TRANSFORMS: dict[str, Callable[[Record], tuple[Record, ...]]] = {
 def table_of(records: list[Record]) -> pa.Table:
     """Records as they travel."""
     columns = zip(*records, strict=True) if records else ((), (), ())
-    return pa.Table.from_arrays([pa.array(one, pa.int32()) for one in columns], schema=_SCHEMA)
+    return pa.Table.from_arrays([pa.array(column, pa.int32()) for column in columns], schema=_SCHEMA)
 
 
 def records_of(table: pa.Table) -> list[Record]:
@@ -62,11 +62,16 @@ def key_of(record: Record) -> int:
     return (record[0] * 31 + record[1] * 7) % KEYS
 
 
+def key_group_of(key: int) -> int:
+    """The key group that a key is in."""
+    return key * 53 % KEY_GROUPS
+
+
 @cache
 def owner_of(key: int, parallelism: int) -> int:
     """The subtask that has the key, by the key group that it is in."""
-    group = key * 53 % KEY_GROUPS
-    return next(one for one in range(parallelism) if group in key_group_range(one, parallelism, KEY_GROUPS))
+    group = key_group_of(key)
+    return next(number for number in range(parallelism) if group in key_group_range(number, parallelism, KEY_GROUPS))
 
 
 def counts_of(records: Iterable[Record]) -> Counts:
@@ -79,9 +84,9 @@ def counts_of(records: Iterable[Record]) -> Counts:
     return {key: (count[key], total[key]) for key in count}
 
 
-def added(one: Counts, other: Counts) -> Counts:
+def added(counts: Counts, other: Counts) -> Counts:
     """Counts and sums of two sets of records together."""
-    sums = dict(one)
+    sums = dict(counts)
     for key, (count, total) in other.items():
         before = sums.get(key, (0, 0))
         sums[key] = (before[0] + count, before[1] + total)
@@ -124,7 +129,7 @@ class Model:
         self.vertices = {vertex.id: vertex for vertex in graph.vertices}
         sources = [vertex.id for vertex in graph.vertices if input_of(vertex) is not None]
         self.first_partition = {name: number * _SOURCES for number, name in enumerate(sources)}
-        kinds = {vertex.id: {type(one.kind) for one in vertex.operators} for vertex in graph.vertices}
+        kinds = {vertex.id: {type(operator.kind) for operator in vertex.operators} for vertex in graph.vertices}
         self.ledgers = [name for name, found in kinds.items() if FileSink in found]
         self.counting = [name for name, found in kinds.items() if KeyedAggregate in found]
         self.tables = [name for name, found in kinds.items() if SqlSink in found]
@@ -176,8 +181,8 @@ class Model:
         """What comes of records that are about to be processed in some vertices."""
         found: defaultdict[str, Counter[Record]] = defaultdict(Counter)
         for name, record in arrivals:
-            for vertex, one in self.visits(name, record):
-                found[vertex][one] += 1
+            for vertex, item in self.visits(name, record):
+                found[vertex][item] += 1
         return Seen({name: found[name] for name in self._keeping})
 
     def below(self, offsets: Offsets) -> Seen:

@@ -29,7 +29,7 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
-from tests.simulation.flow import SAME, Model
+from tests.simulation.flow import KEY_GROUPS, SAME, Model
 
 BY_KEY = ("key",)
 
@@ -44,6 +44,7 @@ class SimulatedJob:
     interval_ms: int
     timeout_ms: int = 2_000
     retained: int = 1
+    tolerable: int = 3
     mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
     aligned_timeout_ms: int = 0
     at_a_time: int = 1
@@ -81,7 +82,7 @@ class SimulatedJob:
             checkpoints=CheckpointOptions(
                 interval_ms=self.interval_ms,
                 timeout_ms=self.timeout_ms,
-                tolerable_failures=3,
+                tolerable_failures=self.tolerable,
                 retained=self.retained,
                 mode=self.mode,
                 aligned_timeout_ms=self.aligned_timeout_ms,
@@ -151,4 +152,4 @@ def hashed(before: str, behind: str) -> Edge:
 
 
 def _vertex(name: str, parallelism: int, *operators: Operator) -> Vertex:
-    return Vertex(id=name, name=name, parallelism=parallelism, operators=operators)
+    return Vertex(id=name, name=name, parallelism=parallelism, max_parallelism=KEY_GROUPS, operators=operators)

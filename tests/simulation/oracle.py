@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 import pyarrow as pa
+from lockgate_coordinator.checkpoint.handles import handles
+from lockgate_coordinator.runtime.metadata_files import crc32
+from lockgate_ha.store import Check, Create, Delete, Operation, Put
 from lockgate_proto.codec import decode
 from lockgate_proto.messages import (
     AttemptId,
@@ -21,13 +25,12 @@ from lockgate_proto.messages import (
     StateHandle,
     StateKind,
 )
+from lockgate_taskmanager.runtime.in_flight import decode_elements
 
-from coordinator.checkpoint.handles import handles
-from coordinator.runtime.metadata_files import crc32
-from ha.store import Check, Create, Delete, Operation, Put
-from taskmanager.runtime.in_flight import decode_elements
+from tests.simulation.cut import Cut
 from tests.simulation.flow import Counts, Offsets, Record, Seen, added, key_of, owner_of, records_of
 from tests.simulation.job import SimulatedJob
+from tests.simulation.programs import REFUSAL
 from tests.simulation.storage import Outputs, Storage, Transaction, checksum_of
 from tests.simulation.store import PATHS, ObservedZooKeeper
 from tests.simulation.world import World
@@ -62,6 +65,7 @@ class Oracle:
         self._stops: dict[str, int] = {}  # job key to savepoint
         self._savepoints: dict[str, dict[str, int]] = {key: {} for key in jobs}  # job key to request id to savepoint
         self._cancelled: set[str] = set()
+        self.hopeless: set[str] = set()  # keys of jobs with which something is wrong for good
         self._shown: dict[tuple[str, int], Seen] = {}  # (job key, checkpoint) to what has come out by then
         self._epoch_path = PATHS.epoch
         self._folders = {PATHS.checkpoints(key): key for key in jobs}
@@ -78,21 +82,21 @@ class Oracle:
     # -- ZooKeeper ----------------------------------------------------------------------------------------------------
 
     def _written(self, operations: Sequence[Operation], _session: str) -> None:
-        for one in operations:
-            if isinstance(one, Check):
+        for operation in operations:
+            if isinstance(operation, Check):
                 continue
-            if one.path == self._epoch_path:
-                self._epoch_set(int(getattr(one, "data", b"") or b"0"))
-            elif one.path in self._places:
-                key, changed = self._places[one.path]
-                if isinstance(one, Create | Put) and one.data:
-                    changed(key, one.data)
-            elif (parent := one.path.rpartition("/")[0]) in self._folders:
+            if operation.path == self._epoch_path:
+                self._epoch_set(int(getattr(operation, "data", b"") or b"0"))
+            elif operation.path in self._places:
+                key, changed = self._places[operation.path]
+                if isinstance(operation, Create | Put) and operation.data:
+                    changed(key, operation.data)
+            elif (parent := operation.path.rpartition("/")[0]) in self._folders:
                 key = self._folders[parent]
-                if isinstance(one, Delete):
-                    self._checkpoint_removed(key, int(one.path.rpartition("/")[2]))
+                if isinstance(operation, Delete):
+                    self._checkpoint_removed(key, int(operation.path.rpartition("/")[2]))
                 else:
-                    self._checkpoint_added(key, decode(CompletedCheckpoint, one.data))
+                    self._checkpoint_added(key, decode(CompletedCheckpoint, operation.data))
 
     def _epoch_set(self, token: int) -> None:
         if token < self._epoch or (token == self._epoch != 0):
@@ -162,32 +166,27 @@ class Oracle:
     def _check_cut(self, job: SimulatedJob, metadata: CheckpointMetadata) -> None:
         model, offsets = job.model, _offsets(metadata)
         wanted, to_come = model.below(offsets), model.seen(self._in_flight(job, metadata))
-        counts: dict[str, Counts] = {name: {} for name in model.counting}
-        sealed: dict[str, list[Transaction]] = {name: [] for name in model.ledgers}
-        for state in metadata.subtasks:
-            for operator in state.operators:
-                if operator.kind is StateKind.SOURCE_STATE:
-                    continue
-                for content in [self._content(handle) for handle in handles(operator)]:
-                    if operator.kind is StateKind.KEYED_STATE:
-                        counts[state.vertex_id] |= dict(content)
-                        continue
-                    self._durable |= set(content)
-                    if state.vertex_id in sealed:
-                        sealed[state.vertex_id] += content
         what = f"checkpoint {metadata.checkpoint_id} of {job.key}, attempt {metadata.attempt}"
-        for name, found in counts.items():
-            cut = added(found, to_come.counts(name))
-            if not _counts_fit(cut, wanted.counts(name), job.is_exact):
-                self._world.violate(f"[1] {what}: {name} has {cut}, the input below {offsets}: {wanted.counts(name)}")
+        cut = Cut(model, metadata, self._content)
+        if cut.owned_twice:
+            self._world.violate(f"[1] {what}: {cut.owned_twice}")
+        self._durable |= {item for found in cut.sealed.values() for item in found}
+        for name, found in cut.counts.items():
+            come = added(found, to_come.counts(name))
+            if not _counts_fit(come, wanted.counts(name), job.is_exact):
+                self._world.violate(f"[1] {what}: {name} has {come}, the input below {offsets}: {wanted.counts(name)}")
+        for name in model.tables:
+            table = self._outputs.table_with((job.key, name), cut.sealed[name])
+            if table != cut.counts[name]:
+                self._world.violate(f"[5] {what}: once committed the table {name} says {table}, not {cut.counts[name]}")
         shown: dict[str, Counter[Record]] = {}
-        for name, transactions in sealed.items():
+        for name in model.ledgers:
             shown[name] = Counter(self._outputs.ledgers.get((job.key, name), []))
-            for one in dict.fromkeys(transactions):
-                if not self._outputs.is_published(one):
-                    shown[name].update(one.rows)
+            for item in dict.fromkeys(cut.sealed[name]):
+                if not self._outputs.is_published(item):
+                    shown[name].update(item.rows)
             _check_records(self._world, f"[1] {what}, {name}", shown[name] + to_come.at[name], wanted, name, job)
-        out = {name: one - to_come.at[name] for name, one in wanted.at.items()}
+        out = {name: counter - to_come.at[name] for name, counter in wanted.at.items()}
         self._shown[job.key, metadata.checkpoint_id] = Seen(out)
 
     def _content(self, handle: StateHandle) -> Any:
@@ -199,7 +198,7 @@ class Oracle:
     def _in_flight(self, job: SimulatedJob, metadata: CheckpointMetadata) -> list[tuple[str, Record]]:
         """The records of the channel state, each with the vertex that is to get it."""
         widths = {shape.vertex_id: shape.parallelism for shape in metadata.vertices}
-        broadcast = {(one.source, one.target) for one in job.edges if one.partitioning is Partitioning.BROADCAST}
+        broadcast = {(edge.source, edge.target) for edge in job.edges if edge.partitioning is Partitioning.BROADCAST}
         found: list[tuple[str, Record]] = []
         for state in metadata.subtasks:
             for channel in state.channels:
@@ -212,8 +211,8 @@ class Oracle:
                     self.in_flight_seen += len(records)
                     if (sender[0], receiver[0]) in broadcast:  # each subtask takes its own ones only
                         width = widths[receiver[0]]
-                        records = [one for one in records if owner_of(key_of(one), width) == receiver[1]]
-                    found += [(receiver[0], one) for one in records]
+                        records = [record for record in records if owner_of(key_of(record), width) == receiver[1]]
+                    found += [(receiver[0], record) for record in records]
         return found
 
     # -- files and sinks ----------------------------------------------------------------------------------------------
@@ -235,16 +234,30 @@ class Oracle:
                 if is_needed or path.startswith(record.pointer.removesuffix("_metadata")):
                     self._world.violate(f"[6] {path} was deleted while checkpoint {name} of {key} points to it")
 
-    def _committed(self, one: Transaction) -> None:
+    def _committed(self, transaction: Transaction) -> None:
         """A transaction may be shown once a completed checkpoint holds it; an aborted one goes with a later one."""
-        what = f"{one.vertex}: transaction {one.checkpoint_id} of attempt {one.attempt}"
-        if one not in self._durable:
-            self._world.violate(f"[6] {what} became visible, but no completed checkpoint of {one.job} holds it")
-        place = (one.job, one.vertex, one.subtask)
-        if one.checkpoint_id <= self._visible.get(place, 0):
+        what = f"{transaction.vertex}: transaction {transaction.checkpoint_id} of attempt {transaction.attempt}"
+        if transaction not in self._durable:
+            self._world.violate(f"[6] {what} became visible, but no completed checkpoint of {transaction.job} holds it")
+        place = (transaction.job, transaction.vertex, transaction.subtask)
+        if transaction.checkpoint_id <= self._visible.get(place, 0):
             self._world.violate(f"[2] {what} became visible after {self._visible[place]}")
-        self._visible[place] = one.checkpoint_id
-        self._world.note("OUTPUT", f"{one.job} {one.vertex}[{one.subtask}] shows {one.checkpoint_id}")
+        self._visible[place] = transaction.checkpoint_id
+        self._check_upserts(transaction, what)
+        self._world.note(
+            "OUTPUT", f"{transaction.job} {transaction.vertex}[{transaction.subtask}] shows {transaction.checkpoint_id}"
+        )
+
+    def _check_upserts(self, transaction: Transaction, what: str) -> None:
+        """A row of a table is replaced by a newer one, never by itself or an older one. Counts rise with each row."""
+        if transaction.vertex not in self._jobs[transaction.job].model.tables:
+            return
+        table = self._outputs.tables.get(transaction.sink, {})
+        again = [(key, table[key], row) for key, row in transaction.rows if key in table and row[0] <= table[key][0]]
+        if again or len(dict(transaction.rows)) < len(transaction.rows):
+            self._world.violate(
+                f"[5] {what} upserts rows again that the table has (key, there, new): {again or transaction}"
+            )
 
     def deploying(self, attempt: AttemptId, token: int, restored_id: int) -> None:
         """A leader sends a deployment; when it leads it must restore the newest completed checkpoint [3].
@@ -271,9 +284,9 @@ class Oracle:
         """An attempt that begins after a rescale was acknowledged is at that parallelism, or at a newer one."""
         assert deploy.attempt is not None
         key = deploy.attempt.job_key
-        found = Counter(one.vertex_id for one in deploy.placements)
+        found = Counter(placement.vertex_id for placement in deploy.placements)
         is_new = deploy.attempt not in self._shaped and deploy.attempt.attempt > self._acknowledged_at.get(key, 1 << 62)
-        if is_new and not any(all(found[name] == width for name, width in one) for one in self._allowed[key]):
+        if is_new and not any(all(found[name] == width for name, width in item) for item in self._allowed[key]):
             self._world.violate(f"[4] {key} was rescaled to {self._allowed[key]}, but {deploy.attempt} has {found}")
         self._shaped.add(deploy.attempt)
         self.rescales += self._shape.setdefault(key, found) != found
@@ -294,11 +307,22 @@ class Oracle:
         self._cancelled.add(key)
 
     def _check_cancelled(self, key: str, result: JobResult) -> None:
-        """What is complete is shown, by every subtask, as long as none of them is hindered."""
-        if result.error:
-            self._world.violate(f"[5] {key} was cancelled among healthy task managers: {result.error}")
+        """What is complete is shown by every subtask, or the result says why not: a process has died or stood still."""
         nothing = Seen({name: Counter() for name in self._jobs[key].model.everything().at})
-        self._check_outputs(key, self._shown.get((key, self._newest(key)), nothing))
+        complete = self._shown.get((key, self._newest(key)), nothing)
+        if not result.error:
+            self._check_outputs(key, complete)
+        elif self._world.is_hindered:
+            self._check_nothing_beyond(key, complete)
+        else:
+            self._world.violate(f"[5] {key} was cancelled among healthy processes: {result.error}")
+
+    def _check_nothing_beyond(self, key: str, complete: Seen) -> None:
+        """Ledgers show nothing but what is complete [5]; at least once they may."""
+        for name in self._jobs[key].model.ledgers if self._jobs[key].is_exact else ():
+            found = Counter(self._outputs.ledgers.get((key, name), []))
+            if too_many := found - complete.at[name]:
+                self._world.violate(f"[5] {key} has ended, and {name} shows {too_many} beyond its newest checkpoint")
 
     def _after_stop(self, key: str, result: JobResult) -> Seen:
         """What must have come out of the job. Checks that a stop has kept its savepoint, whole."""
@@ -310,16 +334,43 @@ class Oracle:
         return self._shown[key, result.stopped_with]
 
     def _check_kept(self, key: str, result: JobResult) -> list[str]:
-        """The folders that outlive the job: every savepoint that somebody knows of is there, whole [6]."""
-        kept = {one.checkpoint_id for one in result.retained}
+        """The folders that outlive the job: every savepoint that was reported exists, whole [6]."""
+        kept = {checkpoint.checkpoint_id for checkpoint in result.retained}
         if missing := set(self._savepoints[key].values()) - kept:
             self._world.violate(f"[6] savepoints {missing} of {key} are not in its result: {kept}")
-        answers = Counter(name for one in result.retained for name in one.request_ids)
+        answers = Counter(name for checkpoint in result.retained for name in checkpoint.request_ids)
         if twice := [name for name, number in answers.items() if number > 1]:
             self._world.violate(f"[4] {twice} of {key} have more than one savepoint each")
         for number in kept:
             self._metadata_of(key, self.completed[key][number])
         return [f"/chk-{number}/" for number in kept]
+
+    def needed_now(self, choice: Random) -> set[str]:
+        """A file that the newest checkpoint of a running job needs; nothing when there is none."""
+        newest = {key: self._newest(key) for key in self._jobs if self.completed[key] and self.result(key) is None}
+        paths = sorted(path for key, number in newest.items() for path in self._needed[key, number])
+        return {choice.choice(paths)} if paths else set()
+
+    def _check_damaged(self, key: str, result: JobResult) -> bool:
+        """A job that cannot read its newest snapshot ends, says which file it is, and keeps everything [6]."""
+        damaged = sorted(path for path in self._storage.trouble.damaged if path in result.error)
+        if result.outcome != "FAILED" or not damaged:
+            return False
+        newest = self._newest(key)
+        if newest not in {checkpoint.checkpoint_id for checkpoint in result.retained}:
+            self._world.violate(f"[6] {key} has failed, and its newest checkpoint {newest} is not kept: {result}")
+        for checkpoint in result.retained:
+            self._metadata_of(key, self.completed[key][checkpoint.checkpoint_id])
+        self._check_nothing_beyond(key, self._shown[key, newest])
+        return True
+
+    def _check_hopeless(self, key: str, result: JobResult | None) -> None:
+        """What is wrong with the job alone ends it, in words. A mistake of the coordinator touches no record of it."""
+        if key == self._world.defective:
+            if result is not None or self._server.data(PATHS.job(key)) is None:
+                self._world.violate(f"[7] {key} is broken off, and not all of its records are left: {result}")
+        elif result is None or result.outcome != "FAILED" or REFUSAL not in result.error:
+            self._world.violate(f"[7] {key} refuses every record, and does not fail for it: {result}")
 
     def _check_outputs(self, key: str, wanted: Seen) -> None:
         """Ledgers and tables are what is wanted [5]."""
@@ -343,15 +394,20 @@ class Oracle:
         """Whether every acknowledged job has a clean result."""
         if len(self.acknowledged) < len(self._jobs):
             return False
-        results = [self.result(key) for key in self._jobs]
-        return all(one is not None and not one.dirty for one in results)
+        waiting = [key for key in self._jobs if key != self._world.defective]
+        return all((job_result := self.result(key)) is not None and not job_result.dirty for key in waiting)
 
     def check_end(self) -> None:
         """Everything must have come out exactly once [4, 5]."""
         for key, job in self._jobs.items():
             result = self.result(key)
+            if key in self.hopeless:
+                self._check_hopeless(key, result)
+                continue
             if result is not None and result.outcome == "CANCELED" and key in self._cancelled:
                 self._check_cancelled(key, result)
+                continue
+            if result is not None and self._check_damaged(key, result):
                 continue
             if result is None or result.outcome != "FINISHED":
                 self._world.violate(f"[4] {key} has not finished: {result}")
@@ -359,7 +415,7 @@ class Oracle:
                 self._world.violate(f"[4] {key} ran as {result.run_id}, acknowledged was {self.acknowledged[key]}")
             wanted = self._after_stop(key, result)
             self._check_outputs(key, wanted)
-            counted = {one.operator_id: one.records_in for one in result.counters}
+            counted = {counter.operator_id: counter.records_in for counter in result.counters}
             for name in job.model.ledgers:
                 appended, records = counted.get(f"{name}-append", 0), wanted.at[name].total()
                 if appended < records or (job.is_exact and appended > records):
@@ -388,7 +444,7 @@ def _counts_fit(found: Counts, wanted: Counts, is_exact: bool) -> bool:
     """Whether counts are those of the input; at least once they may be higher, never lower."""
     if is_exact:
         return found == wanted
-    return all(found.get(key, (0, 0))[part] >= one[part] for key, one in wanted.items() for part in (0, 1))
+    return all(found.get(key, (0, 0))[part] >= item[part] for key, item in wanted.items() for part in (0, 1))
 
 
 def _check_records(world: World, what: str, found: Counter[Record], wanted: Seen, name: str, job: SimulatedJob) -> None:

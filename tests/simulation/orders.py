@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from lockgate_coordinator.runtime.errors import Refused
 from lockgate_proto.messages import CompletedCheckpoint, JobState, RescaleResponse, VertexParallelism
 
-from coordinator.runtime.errors import Refused
 from tests.simulation.coordinator import SimulatedCoordinator
 from tests.simulation.oracle import Oracle
 from tests.simulation.world import World
@@ -71,7 +71,7 @@ class OrderingClient:
             answer = runner.cancel()
         elif self._order.parallelism:
             self._oracle.asked_for(self._key, self._order.widths)
-            answer = runner.rescale(tuple(VertexParallelism(*one) for one in self._order.widths), 0)
+            answer = runner.rescale(tuple(VertexParallelism(*width) for width in self._order.widths), 0)
         elif self._order.savepoint:
             answer = runner.savepoint(0, self._name)
         else:

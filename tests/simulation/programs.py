@@ -1,6 +1,6 @@
 """Simulated operators behind the real SubtaskTask: sources with offsets, transforms, keyed counts, ledgers.
 
-As taskmanager.task.program.SubtaskProgram wants them; what they compute stands in flow.py.
+As lockgate_taskmanager.task.program.SubtaskProgram wants them; what they compute stands in flow.py.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from lockgate_proto.messages import (
     StateKind,
     SubtaskState,
 )
-
-from taskmanager.state.chains import Chain, Chains
-from taskmanager.task.program import (
+from lockgate_taskmanager.state.chains import Chain, Chains
+from lockgate_taskmanager.task.program import (
     AtWork,
     Batch,
+    DataError,
     Emission,
     Exhausted,
     Idle,
@@ -41,6 +41,7 @@ from taskmanager.task.program import (
     SnapshotTooLarge,
     SubtaskProgram,
 )
+
 from tests.simulation.flow import Model, Record, input_of, key_of, owner_of, records_of, splits_of, table_of
 from tests.simulation.storage import Transaction, checksum_of
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 FULL_EVERY = 4  # snapshots of the counts
 LARGEST_BATCH = 6
+REFUSAL = "this record cannot be written"
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,7 @@ class Frozen:
             found = (self.keyed.persist(self), *found)
         return SubtaskState(subtask.vertex_id, subtask.subtask, found, self.counters)
 
-    def release(self) -> None:
-        """See taskmanager.task.program.Snapshot."""
+    def release(self) -> None: ...
 
     def store_shared(self, name: str, content: Any) -> StateHandle:
         """Writes a file that later snapshots may refer to."""
@@ -95,7 +96,9 @@ class Frozen:
 
     def _write(self, name: str, content: Any, **fields: Any) -> StateHandle:
         path = f"{self.program.context.checkpoint_directory}/{name}"
+        self.program.host.point("before a state file")
         self.program.host.storage.write(path, content)
+        self.program.host.point("after a state file")
         return StateHandle(path=path, size_bytes=1, checksum=checksum_of(content), **fields)
 
 
@@ -132,7 +135,7 @@ class Program:
         assert context.subtask.attempt is not None
         self.host, self.context, self.model = process, context, model
         self.vertex = model.vertices[context.subtask.vertex_id]
-        self.operators = tuple(one.id for one in self.vertex.operators)
+        self.operators = tuple(operator.id for operator in self.vertex.operators)
         self.job, self.attempt = context.subtask.attempt.job_key, context.subtask.attempt.attempt
         self.me, self.parallelism = context.subtask.subtask, context.parallelism[self.vertex.id]
         self.records_in = self.records_out = 0
@@ -152,9 +155,9 @@ class Program:
         """See SubtaskProgram. Raises StateUnreadable."""
         restore = self.context.restore
         if restore is not None:
-            for one in restore.counters:
-                if one.operator_id == self.operators[0]:
-                    self.records_in, self.records_out = one.records_in, one.records_out
+            for counter in restore.counters:
+                if counter.operator_id == self.operators[0]:
+                    self.records_in, self.records_out = counter.records_in, counter.records_out
             for state in restore.operators:
                 for handle in (state.handle, *state.increments):
                     assert handle is not None
@@ -165,11 +168,9 @@ class Program:
         """Takes over one piece of an operator's restored state."""
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
-        """See SubtaskProgram."""
         raise AssertionError(f"splits are for sources: {splits}, {complete}")
 
     def poll(self) -> Poll:
-        """See SubtaskProgram."""
         raise AssertionError("only sources are polled")
 
     def process_records(self, records: list[Record]) -> list[Record]:
@@ -182,37 +183,30 @@ class Program:
             return self._prologue()
         records = records_of(table)
         if source_vertex in self._broadcast:
-            records = [one for one in records if owner_of(key_of(one), self.parallelism) == self.me]
+            records = [record for record in records if owner_of(key_of(record), self.parallelism) == self.me]
         self.records_in += len(records)
         onwards = self.process_records(records)
         self.records_out += len(onwards)
         return Batch(self._emissions(onwards), reached_sink=0 if self._targets else len(records))
 
     def advance(self, watermark_ms: int) -> Batch:  # noqa: ARG002
-        """See SubtaskProgram."""
         return Batch()
 
     def tick(self, unix_ms: int) -> Batch:  # noqa: ARG002
-        """See SubtaskProgram."""
         return Batch()
 
     def place(self) -> None:
-        """See SubtaskProgram."""
         return
 
     def at_work(self) -> AtWork | None:
-        """See SubtaskProgram."""
         return None
 
     def wakes_at(self) -> int | None:
-        """See SubtaskProgram."""
         return None
 
-    def rehearse(self) -> None:
-        """See SubtaskProgram."""
+    def warm_up(self) -> None: ...
 
     def finish(self) -> Batch:
-        """See SubtaskProgram."""
         return Batch()
 
     def snapshot(self, checkpoint_id: int, order: SnapshotOrder = SnapshotOrder()) -> Frozen:  # noqa: B008
@@ -230,18 +224,14 @@ class Program:
         """A consistent copy of everything: what is stored as it is by operator, and keyed state."""
         return (), None
 
-    def commit(self, checkpoint_id: int) -> None:
-        """See SubtaskProgram."""
+    def commit(self, checkpoint_id: int) -> None: ...
 
     def counters(self) -> tuple[OperatorCounters, ...]:
-        """See SubtaskProgram."""
         return (OperatorCounters(self.operators[0], self.records_in, self.records_out),)
 
-    def cancel(self) -> None:
-        """See SubtaskProgram."""
+    def cancel(self) -> None: ...
 
-    def close(self) -> None:
-        """See SubtaskProgram."""
+    def close(self) -> None: ...
 
     def _prologue(self) -> Batch:
         empty = table_of([])
@@ -283,29 +273,26 @@ class SourceProgram(Program):
         self.complete = False
 
     def load(self, state: OperatorState, content: Any) -> None:  # noqa: ARG002
-        """See Program."""
         restored = decode(SourceState, content)
-        self.splits = {one.split: one for one in restored.splits}
+        self.splits = {split.split: split for split in restored.splits}
         self.complete = restored.complete
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
-        """See SubtaskProgram."""
-        for one in splits:
-            if one.split in self.splits:
-                raise AssertionError(f"split {one.split} was assigned twice")
-            self.splits[one.split] = one
+        for split in splits:
+            if split.split in self.splits:
+                raise AssertionError(f"split {split.split} was assigned twice")
+            self.splits[split.split] = split
         self.complete = self.complete or complete
 
     def poll(self) -> Poll:
-        """See SubtaskProgram."""
-        open_splits = [one for one in self.splits.values() if one.offset < one.end]
+        open_splits = [split for split in self.splits.values() if split.offset < split.end]
         if not open_splits:
             return Exhausted() if self.complete else Idle(50)
         choice = self.host.world.random
         split = open_splits[choice.randrange(len(open_splits))]
         end = min(split.end, split.offset + choice.randint(2, LARGEST_BATCH))
         self.splits[split.split] = SplitState(split.split, end, split.end)
-        records = [self.model.record(self.vertex.id, split.split, one) for one in range(split.offset, end)]
+        records = [self.model.record(self.vertex.id, split.split, number) for number in range(split.offset, end)]
         self.records_out += len(records)
         return Batch(self._emissions(records), read_rows=len(records), read_bytes=len(records))
 
@@ -314,7 +301,6 @@ class SourceProgram(Program):
         checkpoint_id: int,  # noqa: ARG002
         order: SnapshotOrder,  # noqa: ARG002
     ) -> tuple[tuple[tuple[str, StateKind, Any], ...], FrozenCounts | None]:
-        """See Program."""
         content = encode(SourceState(tuple(self.splits.values()), self.complete))
         return ((self.operators[0], StateKind.SOURCE_STATE, content),), None
 
@@ -337,10 +323,10 @@ class SinkProgram(Program):
         self.pending.append(Transaction(self.job, self.vertex.id, checkpoint_id, self.me, self.attempt, rows))
 
     def commit(self, checkpoint_id: int) -> None:
-        """See SubtaskProgram."""
-        for one in [one for one in self.pending if one.checkpoint_id <= checkpoint_id]:
-            self.make_visible(one)
-            self.pending.remove(one)
+        for transaction in [checkpoint for checkpoint in self.pending if checkpoint.checkpoint_id <= checkpoint_id]:
+            self.make_visible(transaction)
+            self.host.point("after a transaction is shown")
+            self.pending.remove(transaction)
 
     def make_visible(self, transaction: Transaction) -> None:
         """Commits one transaction; idempotent."""
@@ -355,11 +341,9 @@ class LedgerProgram(SinkProgram):
         self.staged: list[Record] = []
 
     def load(self, state: OperatorState, content: Any) -> None:  # noqa: ARG002
-        """See Program."""
         self.pending += content
 
     def process_records(self, records: list[Record]) -> list[Record]:
-        """See Program."""
         self.staged += records
         return []
 
@@ -368,14 +352,20 @@ class LedgerProgram(SinkProgram):
         checkpoint_id: int,
         order: SnapshotOrder,  # noqa: ARG002
     ) -> tuple[tuple[tuple[str, StateKind, Any], ...], FrozenCounts | None]:
-        """See Program."""
         self.seal(checkpoint_id, tuple(self.staged))
         self.staged = []
         return ((self.operators[-1], StateKind.SINK_STATE, tuple(self.pending)),), None
 
     def make_visible(self, transaction: Transaction) -> None:
-        """See SinkProgram."""
         self.host.outputs.publish(transaction)
+
+
+class RefusingProgram(LedgerProgram):
+    """A ledger that takes no record, whatever is tried."""
+
+    def process_records(self, records: list[Record]) -> list[Record]:  # noqa: ARG002
+        """See Program. Raises DataError."""
+        raise DataError(REFUSAL)
 
 
 class CountProgram(SinkProgram):
@@ -405,15 +395,16 @@ class CountProgram(SinkProgram):
         """See SinkProgram. Increments build on what is this subtask's alone."""
         prologue = super().open()
         restore = self.context.restore
-        keyed = [one for one in restore.operators if one.kind is StateKind.KEYED_STATE] if restore else []
+        keyed = (
+            [operator for operator in restore.operators if operator.kind is StateKind.KEYED_STATE] if restore else []
+        )
         if len(keyed) == 1 and not self.has_foreign:
-            handles = tuple(one for one in (keyed[0].handle, *keyed[0].increments) if one is not None)
-            if all(one.shared for one in handles):
+            handles = tuple(increment for increment in (keyed[0].handle, *keyed[0].increments) if increment is not None)
+            if all(handle.shared for handle in handles):
                 self.chains.stored(self.context.restored_checkpoint_id, Chain(0, handles))
         return prologue
 
     def process_records(self, records: list[Record]) -> list[Record]:
-        """See Program."""
         for record in records:
             key = key_of(record)
             if owner_of(key, self.parallelism) != self.me:
@@ -427,7 +418,6 @@ class CountProgram(SinkProgram):
     def freeze(
         self, checkpoint_id: int, order: SnapshotOrder
     ) -> tuple[tuple[tuple[str, StateKind, Any], ...], FrozenCounts | None]:
-        """See Program."""
         parts: tuple[tuple[str, StateKind, Any], ...] = ()
         if self.has_sink:
             self.seal(checkpoint_id, tuple((key, self.state[key]) for key in sorted(self.changed)))
@@ -446,34 +436,38 @@ class CountProgram(SinkProgram):
         return parts, keyed
 
     def make_visible(self, transaction: Transaction) -> None:
-        """See SinkProgram."""
         self.host.outputs.upsert(transaction)
 
 
+def _key(context: ProgramContext) -> str:
+    assert context.subtask.attempt is not None
+    return context.subtask.attempt.job_key
+
+
 class SimulatedPrograms:
-    """The taskmanager.task.program.ProgramFactory of one simulated process."""
+    """The lockgate_taskmanager.task.program.ProgramFactory of one simulated process."""
 
     def __init__(self, process: SimulatedTaskManager) -> None:
         self.host = process
 
     def build(self, context: ProgramContext) -> SubtaskProgram:
-        """See ProgramFactory."""
         model = Model(context.graph)
         vertex = model.vertices[context.subtask.vertex_id]
-        kinds = {type(one.kind) for one in vertex.operators}
+        kinds = {type(operator.kind) for operator in vertex.operators}
         found: type[Program] = Program
         if input_of(vertex) is not None:
             found = SourceProgram
         elif FileSink in kinds:
-            found = LedgerProgram
+            found = RefusingProgram if self.host.plan.refusing == _key(context) else LedgerProgram
         elif KeyedAggregate in kinds:
             found = CountProgram
         return cast("SubtaskProgram", found(self.host, context, model))
 
     def discover(self, graph: JobGraph, vertex_id: str, known: Sequence[str]) -> tuple[tuple[SplitState, ...], bool]:
-        """See ProgramFactory."""
-        vertex = next(one for one in graph.vertices if one.id == vertex_id)
-        return tuple(one for one in splits_of(vertex) if one.split not in known), True
+        vertex = next(vertex for vertex in graph.vertices if vertex.id == vertex_id)
+        return tuple(split for split in splits_of(vertex) if split.split not in known), True
 
-    def warm_python(self) -> None:
-        """See ProgramFactory."""
+    def interrupt_user_code(self, thread: int) -> None:
+        """See ProgramFactory. There is no author's code here."""
+
+    def warm_python(self) -> None: ...

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lockgate_proto.messages import CheckpointMode
 
+from tests.share import EVERY_POINT
 from tests.simulation.job import SimulatedJob
 from tests.simulation.orders import Order
-from tests.simulation.simulation import Scenario, simulate
+from tests.simulation.simulation import Scenario, Step, simulate
 from tests.simulation.taskmanager import TaskPlan
 
 FAULTS = {
@@ -25,6 +26,12 @@ FAULTS = {
     "cut_leader_off": 2,
     "stop_zookeeper": 1,
     "lose_answers": 2,
+    "cut_one_way": 2,
+    "cut_both_ways": 1,
+    "isolate_task_manager": 1,
+    "isolate_leader": 1,
+    "lose_storage": 1,
+    "slow_storage": 2,
 }
 """Fault and weight."""
 
@@ -52,6 +59,8 @@ def random_scenario(seed: int) -> Scenario:
         task_managers=choice.choice((2, 2, 3)),
         faults=tuple(faults),
         plan=plan,
+        metadata_in_files=choice.random() < 0.3,
+        rival=choice.random() < 0.3,
     )
 
 
@@ -65,6 +74,18 @@ STOP = ((250.0, Order()),)
 DRAIN = ((250.0, Order(drain=True)),)
 SAVEPOINT_THEN_STOP = ((235.0, Order(savepoint=True)), (250.0, Order()))
 SAVEPOINT_THEN_DRAIN = ((235.0, Order(savepoint=True)), (250.0, Order(drain=True)))
+ORDERS = {
+    "rescale": RESCALE,
+    "stop": STOP,
+    "drain": DRAIN,
+    "savepoint-then-stop": SAVEPOINT_THEN_STOP,
+    "savepoint-then-drain": SAVEPOINT_THEN_DRAIN,
+}
+
+
+def with_orders(seed: int, orders: tuple[tuple[float, Order], ...]) -> Scenario:
+    """Nothing goes wrong, and a client orders something."""
+    return Scenario(seed, orders=orders)
 
 
 def cancelled_scenario(seed: int) -> Scenario:
@@ -85,6 +106,70 @@ def ordered_scenario(seed: int) -> Scenario:
         if choice.random() < 0.5:
             orders.append((max(0.0, at + choice.uniform(-40, 40)), Order(savepoint=True)))
     return replace(random_scenario(seed), orders=tuple(orders))
+
+
+def broken_writes_scenario(seed: int) -> Scenario:
+    """The leader's connection to ZooKeeper breaks in writes; nothing else goes wrong."""
+    choice = random.Random(seed)
+    times = [choice.uniform(0, 1_200) for _ in range(choice.randint(1, 4))]
+    return Scenario(seed, faults=tuple((at, "lose_answers") for at in times))
+
+
+def savepoint_beside_end(seed: int) -> Scenario:
+    """A user takes a savepoint at about the time at which another one stops or drains the job."""
+    at = 200.0 + 3 * (seed // 2 % 30)
+    return Scenario(seed, orders=((at, Order(savepoint=True)), (250.0, Order(drain=bool(seed % 2)))))
+
+
+def repeated_savepoint(seed: int) -> Scenario:
+    """A user asks for a savepoint until there is an answer, perhaps again; with odd seeds the leader dies meanwhile."""
+    at = 80.0 + 7 * (seed % 20)
+    faults = ((at + 10 * (seed % 9), "kill_leader"),) if seed % 2 else ()
+    return Scenario(seed, orders=((at, Order(savepoint=True)),), faults=faults)
+
+
+def silent_scenario(seed: int) -> Scenario:
+    """Paths are cut without a sound, often one way only; nothing else goes wrong."""
+    choice = random.Random(seed)
+    names = ("cut_one_way", "cut_one_way", "cut_both_ways", "isolate_task_manager", "isolate_leader")
+    faults = tuple((choice.uniform(0, 1_000), choice.choice(names)) for _ in range(choice.randint(1, 3)))
+    return Scenario(seed, task_managers=choice.choice((2, 3)), faults=faults)
+
+
+def flaky_scenario(seed: int) -> Scenario:
+    """Control streams break again and again, and whatever may be said twice often is."""
+    choice = random.Random(seed)
+    faults = tuple((choice.uniform(0, 1_500), "break_stream") for _ in range(25))
+    return Scenario(seed, faults=faults, plan=TaskPlan(repetition=0.3, quiet_after_ms=6_000))
+
+
+def storage_scenario(seed: int) -> Scenario:
+    """The storage is away, or slow, again and again; nothing else goes wrong, and no failure is borne."""
+    choice = random.Random(seed)
+    names = ("lose_storage", "slow_storage")
+    faults = tuple((choice.uniform(0, 1_200), choice.choice(names)) for _ in range(3))
+    return Scenario(seed, faults=faults, tolerable=0)
+
+
+def damaged_scenario(seed: int) -> Scenario:
+    """A file of the newest checkpoint is damaged, and something fails that needs it."""
+    choice = random.Random(seed)
+    at = choice.uniform(250, 900)
+    death = choice.choice(("kill_leader", "kill_task_manager"))
+    faults = ((at, "damage_state"), (at + choice.uniform(0, 60), death))
+    return Scenario(seed, jobs=choice.choice((1, 2)), faults=faults, metadata_in_files=choice.random() < 0.5)
+
+
+def rivals_scenario(seed: int) -> Scenario:
+    """Two clients submit two jobs under one key, and the leader may die meanwhile."""
+    choice = random.Random(seed)
+    names = ("kill_leader", "usurp_leader", "lose_answers", "stop_zookeeper")
+    return Scenario(seed, faults=((choice.uniform(0, 300), choice.choice(names)),), rival=True)
+
+
+def sick_scenario(seed: int) -> Scenario:
+    """Something is wrong with one job for good, and nothing with the one beside it."""
+    return Scenario(seed, jobs=2, sick=("data", "defect")[seed % 2])
 
 
 def slow_scenario(seed: int) -> Scenario:
@@ -109,19 +194,47 @@ def freeze_at(seed: int, point: int, *, usurped: bool) -> Scenario:
     usurped: it is replaced within milliseconds while its session lives, so that nothing but the fence stops it;
     else its session expires.
     """
-    return Scenario(seed, stall_at=point, stall_ms=1_500 if usurped else 6_000, usurped=usurped)
+    return Scenario(seed, stall_at=point, stall_ms=stall_ms(usurped=usurped), usurped=usurped)
 
 
-def every_point(
+def stall_ms(*, usurped: bool) -> float:
+    """How long a coordinator is frozen."""
+    return 1_500 if usurped else 6_000
+
+
+def points_of_interest(steps: Sequence[Step], every: bool = EVERY_POINT) -> list[int]:
+    """Numbers of the points, from 1 on, at which a process is to die.
+
+    Of the same step after as many completed checkpoints the first and the last: at those between them another subtask,
+    or a message of the same kind, is where these have been. Whether there were 0, 1 or more checkpoints makes a
+    difference, and 2 or 3 none. every: all of them.
+    """
+    if every:
+        return list(range(1, len(steps) + 1))
+    alike: dict[tuple[str, int], list[int]] = {}
+    for point, step in enumerate(steps, 1):
+        alike.setdefault((step.label, min(step.completed, 2)), []).append(point)
+    return sorted({point for points in alike.values() for point in (points[0], points[-1])})
+
+
+def at_points(
     seed: int,
     kind: str,
-    step: int = 1,
+    stride: int = 1,
     mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE,
     job: SimulatedJob | None = None,
 ) -> Iterator[Scenario]:
-    """One scenario for every step that a coordinator takes in the quiet run of `seed`. kind: crash, freeze, usurp."""
-    for point in range(1, simulate(replace(quiet_scenario(seed, mode), job=job)).points + 1, step):
-        if kind == "crash":
-            yield replace(crash_at(seed, point, mode), job=job)
+    """One scenario for each such step of a coordinator, or of a task manager, in the quiet run of `seed`.
+
+    kind: crash, freeze, usurp, crash of a task manager.
+    """
+    quiet = replace(quiet_scenario(seed, mode), job=job)
+    passed = simulate(quiet)
+    steps = passed.task_manager_steps if kind == "crash of a task manager" else passed.steps
+    for point in points_of_interest(steps)[::stride]:
+        if kind == "crash of a task manager":
+            yield replace(quiet, task_manager_crash_at=point)
+        elif kind == "crash":
+            yield replace(quiet, crash_at=point)
         else:
             yield replace(freeze_at(seed, point, usurped=kind == "usurp"), mode=mode, job=job)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from lockgate_coordinator.runtime import persistence
+from lockgate_coordinator.runtime.metadata_files import graph_checksum
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
     CheckpointMode,
@@ -17,19 +20,18 @@ from lockgate_proto.messages import (
     SubmitResponse,
 )
 
-from coordinator.runtime.metadata_files import graph_checksum
 from tests.simulation.coordinator import SimulatedCoordinator, installed
 from tests.simulation.exchange import Exchange
 from tests.simulation.job import SimulatedJob
 from tests.simulation.network import ControlStream
 from tests.simulation.oracle import Oracle
 from tests.simulation.orders import Order, OrderingClient
+from tests.simulation.paths import ZOOKEEPER
 from tests.simulation.storage import Outputs, SimulatedFiles, Storage
-from tests.simulation.store import ObservedZooKeeper
+from tests.simulation.store import SESSION_MS, ObservedZooKeeper
 from tests.simulation.taskmanager import SimulatedTaskManager, TaskPlan, replacements
 from tests.simulation.world import Crash, Violation, World
 
-SESSION_MS = 4_000
 LIMIT_MS = 120_000
 CHECK_MS = 100
 
@@ -43,10 +45,13 @@ class Scenario:
     """What happens in a run beside the job itself.
 
     crash_at, stall_at: number of the point (see `Run.reached`) at which the coordinator that reached it dies or
-    freezes; stall_ms: for how long; usurped: while it is frozen a standby believes that its port refuses, and takes
-    over although its session lives. faults: calls of `Run` by time. mode: of every job's checkpoints;
-    at_a_time: how many of them; orders: what a client wants of every job, by time; job: what they compute, None for a
-    random one by the seed; patience_ms: how long UNALIGNED stays aligned, None: by the seed.
+    freezes; task_manager_crash_at: number of the point at which a task manager dies; stall_ms: for how long it freezes;
+    usurped: while it is frozen a standby believes that its port refuses, and takes over although its session lives.
+    faults: calls of `Run` by time. mode: of every job's checkpoints; at_a_time: how many of them; orders: what a client
+    wants of every job, by time; job: what they compute, None for a random one by the seed; patience_ms: how long
+    UNALIGNED stays aligned, None: by the seed; metadata_in_files: a leader needs the storage to recover a job; rival:
+    a second client submits another graph under the key of each job; sick: what is wrong with the last job alone, "data"
+    that it refuses, or a "defect" of the coordinator; tolerable: failed checkpoints in a row.
     """
 
     seed: int
@@ -64,12 +69,27 @@ class Scenario:
     at_a_time: int = 1
     job: SimulatedJob | None = None
     patience_ms: int | None = None
+    task_manager_crash_at: int = 0
+    metadata_in_files: bool = False
+    rival: bool = False
+    sick: str = ""
+    tolerable: int = 3
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a process did at a point, and how many checkpoints had been completed before it."""
+
+    label: str
+    completed: int
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """points: coordinator steps passed. in_flight: records in the channel states of completed checkpoints.
-    rescales: attempts of another shape than the one before. digest: of the whole story; the same seed gives the same.
+    """attempts: at most, of a healthy job. points, task_manager_points: steps that coordinators and task managers have
+    taken. in_flight: records in the channel states of completed checkpoints. ended: how each job did. rescales:
+    attempts of another shape than the one before. digest: of the whole story; the same seed gives the same. steps,
+    task_manager_steps: one for each point, when no process was to die or freeze at one.
     """
 
     points: int
@@ -79,19 +99,23 @@ class Outcome:
     grants: int
     in_flight: int
     rescales: int
+    ended: tuple[str, ...]
+    task_manager_points: int
     digest: int
-    labels: tuple[str, ...] = field(default=(), repr=False)
+    steps: tuple[Step, ...] = field(default=(), repr=False)
+    task_manager_steps: tuple[Step, ...] = field(default=(), repr=False)
 
 
 class Run:
     """A whole cluster in one world."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, world: World | None = None) -> None:
+        """world: to run in, in place of a random one."""
         self.scenario = scenario
-        self.world = world = World(scenario.seed)
+        self.world = world = world or World(scenario.seed)
         self.server = ObservedZooKeeper(world)
         self.server.on_leader = self._leader_changed
-        self.storage, self.outputs = Storage(), Outputs()
+        self.storage, self.outputs = Storage(world), Outputs()
         drawn = random.Random(scenario.seed)
         names = [f"job-{n}" for n in range(scenario.jobs)]
         patience_ms = scenario.patience_ms
@@ -101,6 +125,7 @@ class Run:
             name: replace(
                 replace(scenario.job, key=name) if scenario.job is not None else SimulatedJob.draw(name, drawn),
                 mode=scenario.mode,
+                tolerable=scenario.tolerable,
                 aligned_timeout_ms=patience_ms,
             )
             for name in names
@@ -112,13 +137,19 @@ class Run:
             self.jobs = {name: replace(job, stragglers=STRAGGLERS) for name, job in self.jobs.items()}
         self.oracle = Oracle(world, self.server, self.storage, self.outputs, self.jobs)
         self.exchange = Exchange(world)
-        self.plan = replace(scenario.plan)
-        self.points = 0
-        self.labels: list[str] = []
+        world.defective = names[-1] if scenario.sick == "defect" else ""
+        refusing = names[-1] if scenario.sick == "data" else ""
+        self.plan = replace(scenario.plan, refusing=refusing)
+        self.oracle.hopeless |= {name for name in (world.defective, refusing) if name}
+        self.points = self.task_manager_points = 0
+        self.steps: list[Step] = []
+        self.task_manager_steps: list[Step] = []
+        self._completed = 0  # checkpoints
         self.grants = 0
         self._pids = 100
         self._files = SimulatedFiles(self.storage)
-        self._lies: set[str] = set()  # addresses that seem to refuse although somebody listens
+        self._acknowledged_graphs: dict[str, str] = {}  # job key to checksum
+        self._lies: set[str] = set()  # addresses that seem to refuse although a process listens
         self.coordinators: dict[str, SimulatedCoordinator] = {}
         self.task_managers: dict[str, SimulatedTaskManager] = {}
         for number in range(scenario.coordinators):
@@ -126,7 +157,10 @@ class Run:
         for number in range(scenario.task_managers):
             self._start_task_manager(f"tm-{number}")
         for key in self.jobs:
-            world.schedule(world.delay(0, 300), self._submitter(key))
+            world.schedule(world.delay(0, 300), self._submitter(key, self.jobs[key]))
+            if scenario.rival:
+                other = replace(self.jobs[key], interval_ms=self.jobs[key].interval_ms + 1)
+                world.schedule(world.delay(0, 300), self._submitter(key, other, "rival-"))
         for number, (at, order) in enumerate(scenario.orders):
             for key in self.jobs:
                 client = OrderingClient(world, key, order, self.oracle, self._leader, f"request-{number}")
@@ -145,12 +179,14 @@ class Run:
             if not world.violation:
                 world.run(world.now + 1_000)  # files go after the records
                 self.oracle.check_end()
-        except Violation:
-            if not world.violation:
-                raise
+        except Exception as error:
+            if not isinstance(error, Violation):
+                world.note("FAULT", traceback.format_exc())
+            world.violation = world.violation or repr(error)
         if world.violation:
             raise Violation(f"{world.violation}\n\n{world.tell()}\n\nstate: {self._state()}\n{self.scenario}")
-        attempts, in_flight = max(self.oracle.attempts.values()), self.oracle.in_flight_seen
+        healthy = self.jobs.keys() - self.oracle.hopeless
+        attempts, in_flight = max(self.oracle.attempts[key] for key in healthy), self.oracle.in_flight_seen
         return Outcome(
             self.points,
             world.events,
@@ -159,16 +195,22 @@ class Run:
             self.grants,
             in_flight,
             self.oracle.rescales,
+            tuple(job_result.outcome for key in self.jobs if (job_result := self.oracle.result(key)) is not None),
+            self.task_manager_points,
             world.digest,
-            tuple(self.labels),
+            tuple(self.steps),
+            tuple(self.task_manager_steps),
         )
 
     def _state(self) -> str:
         tasks = [repr(task) for tm in self.task_managers.values() for task in tm.subtasks()]
         terms = [
-            f"{one.name} {one.elector._machine.phase.value} "
-            + "; ".join(str(job.status()) for job in (one.dispatcher.term.jobs.values() if one.dispatcher.term else ()))
-            for one in self.coordinators.values()
+            f"{coordinator.name} {coordinator.elector._machine.phase.value} "
+            + "; ".join(
+                str(job.status())
+                for job in (coordinator.dispatcher.term.jobs.values() if coordinator.dispatcher.term else ())
+            )
+            for coordinator in self.coordinators.values()
         ]
         return "\n".join([*terms, *tasks])
 
@@ -189,7 +231,7 @@ class Run:
 
     def _start_task_manager(self, name: str) -> None:
         self._pids += 1
-        one = SimulatedTaskManager(
+        simulated_task_manager = SimulatedTaskManager(
             self.world,
             name,
             self._pids,
@@ -199,17 +241,18 @@ class Run:
             self.plan,
             self._connect,
             self._task_manager_died,
+            self._task_manager_reached,
         )
-        self.task_managers[name] = one
+        self.task_managers[name] = simulated_task_manager
         leader = self.server.leader()
-        one.later(self.world.delay(1, 20), lambda: one.on_leader(leader))
+        simulated_task_manager.later(self.world.delay(1, 20), lambda: simulated_task_manager.on_leader(leader))
 
-    def _task_manager_died(self, one: SimulatedTaskManager) -> None:
-        self.world.schedule(self.world.delay(200, 2_000), lambda: self._start_task_manager(one.id))
+    def _task_manager_died(self, simulated_task_manager: SimulatedTaskManager) -> None:
+        self.world.schedule(self.world.delay(200, 2_000), lambda: self._start_task_manager(simulated_task_manager.id))
 
     def _coordinator_at(self, address: str) -> SimulatedCoordinator | None:
-        one = self.coordinators.get(address.partition(":")[0])
-        return one if one is not None and one.is_alive else None
+        coordinator = self.coordinators.get(address.partition(":")[0])
+        return coordinator if coordinator is not None and coordinator.is_alive else None
 
     def _refuses(self, address: str) -> bool:
         if address in self._lies:
@@ -217,44 +260,44 @@ class Run:
         name, _, number = address.partition(":")
         if name in self.coordinators:
             return not self.coordinators[name].is_alive
-        one = self.task_managers.get(name)
-        return one is None or not one.is_alive or one.address != f"{name}:{number}"
+        task_manager = self.task_managers.get(name)
+        return task_manager is None or not task_manager.is_alive or task_manager.address != f"{name}:{number}"
 
     def _connect(self, tm: SimulatedTaskManager, leader: LeaderRecord) -> ControlStream | None:
         coordinator = self._coordinator_at(leader.address)
-        if coordinator is None:
+        if coordinator is None or self.world.paths.is_apart(tm.id, coordinator.id):
             return None
-        stream = ControlStream(tm, coordinator, leader)
-        coordinator.streams.append(stream)
-        send = stream.send
 
-        def watched(message: CoordinatorMessage) -> bool:
+        def seen(message: CoordinatorMessage) -> None:
             body = message.body
             if isinstance(body, Deploy) and body.attempt is not None:
                 self.oracle.deploying(body.attempt, message.token, body.restored_checkpoint_id)
                 self.oracle.shaped(body)
-            return send(message)
 
-        stream.send = watched  # type: ignore[method-assign]
+        stream = ControlStream(tm, coordinator, leader, seen)
+        coordinator.streams.append(stream)
         return stream
 
     def _leader_changed(self, record: LeaderRecord | None) -> None:
         self.grants += record is not None
-        for one in self.task_managers.values():
-            one.later(self.world.delay(0.5, 20), _telling(one, record))
+        for task_manager in self.task_managers.values():
+            self.world.paths.when_open(
+                ZOOKEEPER, task_manager.id, _telling(task_manager, record, self.world.delay(0.5, 20))
+            )
 
     # -- the client ---------------------------------------------------------------------------------------------------
 
-    def _submitter(self, key: str) -> Callable[[], None]:
-        graph = encode(self.jobs[key].graph())
+    def _submitter(self, key: str, job: SimulatedJob, name: str = "") -> Callable[[], None]:
+        graph = encode(job.graph())
         checksum = graph_checksum(graph)
         tries = 0
 
         def acknowledged(answer: SubmitResponse) -> None:
             known = self.oracle.acknowledged.setdefault(key, answer.run_id)
             self.world.note("client", f"{key} is {answer.run_id}, created={answer.created}")
-            if known != answer.run_id:
-                self.world.violate(f"[4] {key} was acknowledged as {known} and as {answer.run_id}")
+            graph = self._acknowledged_graphs.setdefault(key, checksum)
+            if known != answer.run_id or graph != checksum:
+                self.world.violate(f"[4] {key} was acknowledged as {known} and as {answer.run_id}, perhaps another job")
 
         def submit() -> None:
             nonlocal tries
@@ -262,9 +305,11 @@ class Run:
             leader = self.server.leader()
             coordinator = self._coordinator_at(leader.address) if leader is not None else None
             if coordinator is not None:
-                record = JobRecord(job_key=key, run_id=f"run-{key}-{tries}", graph_checksum=checksum)
+                record = JobRecord(job_key=key, run_id=f"run-{name}{key}-{tries}", graph_checksum=checksum)
                 answer = coordinator.dispatcher.submit(record, graph)
-                answer.add_done_callback(lambda one: acknowledged(one.result()) if one.exception() is None else None)
+                answer.add_done_callback(
+                    lambda future: acknowledged(future.result()) if future.exception() is None else None
+                )
             if key not in self.oracle.acknowledged or self.world.chance(0.5):  # some ask again although they know
                 self.world.schedule(self.world.delay(200, 600), submit)
 
@@ -285,7 +330,17 @@ class Run:
                 self._supersede(process, self.scenario.stall_ms, self.scenario.usurped)
                 self.world.stall(process, self.scenario.stall_ms)
         else:
-            self.labels.append(label)
+            self._completed += label == "after-zookeeper-commit"
+            self.steps.append(Step(label, self._completed))
+
+    def _task_manager_reached(self, process: SimulatedTaskManager, label: str) -> None:
+        """A task manager has done one more thing: now it may die."""
+        self.task_manager_points += 1
+        if self.task_manager_points == self.scenario.task_manager_crash_at:
+            self.world.note(process.name, f"dies at its point {self.task_manager_points}: {label}")
+            raise Crash
+        if not self.scenario.task_manager_crash_at:
+            self.task_manager_steps.append(Step(label, self._completed))
 
     def _supersede(self, process: SimulatedCoordinator, duration_ms: float, usurped: bool) -> None:
         """What happens to a coordinator that is frozen for a while."""
@@ -322,13 +377,17 @@ class Run:
     def kill_standby(self) -> None:
         """SIGKILL of a coordinator that does not lead."""
         leader = self._leader()
-        standbys = [one for one in self.coordinators.values() if one.is_alive and one is not leader]
+        standbys = [
+            coordinator
+            for coordinator in self.coordinators.values()
+            if coordinator.is_alive and coordinator is not leader
+        ]
         if standbys:
             self._kill(self.world.random.choice(standbys), self.world.delay(100, 3_000))
 
     def kill_task_manager(self) -> None:
         """SIGKILL of a task manager; another process takes its name."""
-        living = [one for one in self.task_managers.values() if one.is_alive]
+        living = [task_manager for task_manager in self.task_managers.values() if task_manager.is_alive]
         if living:
             self.world.random.choice(living).crash()
 
@@ -350,18 +409,70 @@ class Run:
 
     def freeze_task_manager(self) -> None:
         """SIGSTOP and SIGCONT of a task manager."""
-        one = self.world.random.choice(list(self.task_managers.values()))
-        if one.is_alive and not one.is_frozen:
+        task_manager = self.world.random.choice(list(self.task_managers.values()))
+        if task_manager.is_alive and not task_manager.is_frozen:
             duration_ms = self.world.delay(50, 5_000)
-            self.world.note(one.name, f"freezes for {duration_ms:.0f} ms")
-            one.freeze()
-            self.world.schedule(duration_ms, one.thaw)
+            self.world.note(task_manager.name, f"freezes for {duration_ms:.0f} ms")
+            task_manager.freeze()
+            self.world.schedule(duration_ms, task_manager.thaw)
 
     def break_stream(self) -> None:
         """The control stream of a task manager breaks, both sides live."""
-        one = self.world.random.choice(list(self.task_managers.values()))
-        if one.stream is not None:
-            one.stream.break_off("the network")
+        task_manager = self.world.random.choice(list(self.task_managers.values()))
+        if task_manager.stream is not None:
+            task_manager.stream.break_off("the network")
+
+    def cut_one_way(self) -> None:
+        """Nothing from one process reaches another one, without a sound; the other direction is open."""
+        source, target = self.world.random.sample(self._hosts(), 2)
+        if target in self.task_managers and self.world.chance(0.2):
+            source = ZOOKEEPER
+        self.world.paths.cut(source, target, self._silence_ms())
+
+    def cut_both_ways(self) -> None:
+        """Two processes do not reach each other, without a sound."""
+        first, other = self.world.random.sample(self._hosts(), 2)
+        duration_ms = self._silence_ms()
+        self.world.paths.cut(first, other, duration_ms)
+        self.world.paths.cut(other, first, duration_ms)
+
+    def isolate_task_manager(self) -> None:
+        """A task manager reaches no process any more, without a sound."""
+        self._isolate(self.world.random.choice(sorted(self.task_managers)), self._silence_ms())
+
+    def isolate_leader(self) -> None:
+        """The leader reaches no process any more, ZooKeeper neither, without a sound."""
+        leader = self._leader()
+        if leader is None or leader.elector._session is None:
+            return
+        duration_ms = self._silence_ms()
+        self._isolate(leader.id, duration_ms)
+        self.server.cut_off(leader.elector._session, duration_ms)
+
+    def _isolate(self, name: str, duration_ms: float) -> None:
+        for other in self._hosts():
+            if other != name:
+                self.world.paths.cut(name, other, duration_ms)
+                self.world.paths.cut(other, name, duration_ms)
+
+    def _hosts(self) -> list[str]:
+        """Those between which a path may be cut. That of a coordinator to ZooKeeper is its session."""
+        return [*sorted(self.coordinators), *sorted(self.task_managers)]
+
+    def _silence_ms(self) -> float:
+        return self.world.delay(50, self.world.random.choice((300.0, 2_000.0, 8_000.0)))
+
+    def lose_storage(self) -> None:
+        """The storage is away for a while, for everybody."""
+        self.storage.trouble.fail(self._silence_ms())
+
+    def slow_storage(self) -> None:
+        """The storage takes its time for a while, for everybody."""
+        self.storage.trouble.slow_down(self._silence_ms())
+
+    def damage_state(self) -> None:
+        """A file of the newest checkpoint of a job can never be read again."""
+        self.storage.trouble.damaged |= self.oracle.needed_now(self.world.random)
 
     def break_channel(self) -> None:
         """A channel between two subtasks breaks."""
@@ -375,10 +486,7 @@ class Run:
             return
         duration_ms = self.world.delay(50, 7_000)
         self.world.note(leader.name, f"loses ZooKeeper for {duration_ms:.0f} ms")
-        self.server.suspend(session)
-        if duration_ms > SESSION_MS:
-            self.world.schedule(SESSION_MS, lambda: self.server.expire(session.id))
-        self.world.schedule(duration_ms, lambda: self.server.resume(session))
+        self.server.cut_off(session, duration_ms)
 
     def stop_zookeeper(self) -> None:
         """A total outage; no session is lost by it."""
@@ -391,16 +499,21 @@ class Run:
         self.server.unknown_outcomes += self.world.random.randint(1, 3)
 
 
-def _telling(one: SimulatedTaskManager, record: LeaderRecord | None) -> Callable[[], None]:
-    return lambda: one.on_leader(record)
+def _telling(
+    simulated_task_manager: SimulatedTaskManager, record: LeaderRecord | None, delay_ms: float
+) -> Callable[[], None]:
+    return lambda: simulated_task_manager.later(delay_ms, lambda: simulated_task_manager.on_leader(record))
 
 
-def _reporting(one: SimulatedCoordinator, token: int) -> Callable[[], None]:
-    return lambda: one.elector.report_leader_gone(token)
+def _reporting(simulated_coordinator: SimulatedCoordinator, token: int) -> Callable[[], None]:
+    return lambda: simulated_coordinator.elector.report_leader_gone(token)
 
 
 def simulate(scenario: Scenario) -> Outcome:
     """Runs one scenario. Raises Violation."""
     run = Run(scenario)
-    with installed(run.world, replacements(run.world)):
+    more = replacements(run.world)
+    if scenario.metadata_in_files:
+        more.append((persistence, "INLINE_METADATA_BYTES", 0))
+    with installed(run.world, more):
         return run.go()

@@ -2,125 +2,143 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
+from lockgate_coordinator.runtime.errors import StorageError
+from lockgate_coordinator.runtime.metadata_files import Run, StoredFile, crc32, parse_metadata
 from lockgate_proto.messages import CheckpointMetadata, StateHandle
+from lockgate_taskmanager.state.backend import SnapshotWriter
+from lockgate_taskmanager.task.program import StateUnreadable
 
-from coordinator.runtime.errors import StorageError
-from coordinator.runtime.metadata_files import Run, StoredFile, crc32, parse_metadata
-from taskmanager.state.backend import SnapshotWriter
-from taskmanager.task.program import StateUnreadable
 from tests.simulation.flow import Counts, Record
+from tests.simulation.trouble import StorageTrouble
+from tests.simulation.world import World
+
+T = TypeVar("T")
 
 Sink = tuple[str, str]  # job key, vertex id
 BASE = "sim://storage/default"
 
 
 class Storage:
-    """Files by path. `on_write(path, old, new)` and `on_delete(path)` let the oracle watch."""
+    """Files by path. `on_write(path, old, new)` and `on_delete(path)` let the oracle watch.
 
-    def __init__(self) -> None:
+    Every call raises OSError while the storage is away. `files` holds what was written, also of a damaged file.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.trouble = StorageTrouble(world)
         self.files: dict[str, Any] = {}
         self.on_write: Callable[[str, Any, Any], None] = lambda *_: None
         self.on_delete: Callable[[str], None] = lambda *_: None
 
     def write(self, path: str, content: Any) -> None:
         """Publishes a file."""
+        self.trouble.check()
         self.on_write(path, self.files.get(path), content)
         self.files[path] = content
 
     def read(self, handle: StateHandle) -> Any:
         """The content behind a handle of a state file. Raises StateUnreadable."""
+        self.trouble.check()
         content = self.files.get(handle.path)
-        if content is None or checksum_of(content) != handle.checksum:
+        if content is None or handle.path in self.trouble.damaged or checksum_of(content) != handle.checksum:
             raise StateUnreadable(f"{handle.path} is missing or corrupt")
         return content
 
     def delete_below(self, folder: str) -> None:
         """Removes a folder."""
+        self.trouble.check()
         prefix = f"{folder}/"
-        for path in [one for one in self.files if one.startswith(prefix)]:
+        for path in [file for file in self.files if file.startswith(prefix)]:
             self.on_delete(path)
             del self.files[path]
 
     def delete(self, path: str) -> None:
         """Removes a file."""
+        self.trouble.check()
         if path in self.files:
             self.on_delete(path)
             del self.files[path]
 
     def below(self, folder: str) -> list[str]:
         """Paths of every file in a folder."""
+        self.trouble.check()
         prefix = f"{folder}/"
-        return [one for one in self.files if one.startswith(prefix)]
+        return [file for file in self.files if file.startswith(prefix)]
 
 
 class SimulatedFiles:
-    """Stands for coordinator.runtime.metadata_files.MetadataFiles."""
+    """Stands for lockgate_coordinator.runtime.metadata_files.MetadataFiles."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def run_directory(self, run: Run) -> str:
-        """See MetadataFiles."""
         return f"{run.storage or BASE}/{run.job_key}/{run.run_id}"
 
     def write(self, run: Run, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
-        """See MetadataFiles."""
-        folder = f"{self.run_directory(run)}/chk-{metadata.checkpoint_id}"
-        self._storage.write(f"{folder}/_metadata", data)
-        return StoredFile(f"{folder}/_metadata", crc32(data), len(data))
+        path = f"{self.run_directory(run)}/chk-{metadata.checkpoint_id}/_metadata"
+        self._call(lambda: self._storage.write(path, data))
+        return StoredFile(path, crc32(data), len(data))
 
     def read(self, pointer: str, checksum: str = "") -> CheckpointMetadata:
-        """See MetadataFiles."""
-        data = self._storage.files.get(pointer)
+        data = self._call(lambda: self._storage.files.get(pointer))
         if data is None:
             raise StorageError(f"{pointer} does not exist")
-        if checksum and crc32(data) != checksum:
+        if pointer in self._storage.trouble.damaged or (checksum and crc32(data) != checksum):
             raise StorageError(f"{pointer} is corrupt")
         return parse_metadata(data, pointer)
 
     def checkpoint_ids(self, run: Run) -> tuple[int, ...]:
-        """See MetadataFiles."""
         base = self.run_directory(run)
-        names = {path.removeprefix(f"{base}/").partition("/")[0] for path in self._storage.below(base)}
+        names = {path.removeprefix(f"{base}/").partition("/")[0] for path in self._below(base)}
         return tuple(sorted(int(name.removeprefix("chk-")) for name in names if name.startswith("chk-")))
 
     def shared_files(self, run: Run) -> tuple[str, ...]:
-        """See MetadataFiles."""
         folder = f"{self.run_directory(run)}/shared"
-        return tuple(sorted(path.removeprefix(f"{folder}/") for path in self._storage.below(folder)))
+        return tuple(sorted(path.removeprefix(f"{folder}/") for path in self._below(folder)))
 
     def delete_shared(self, run: Run, names: Iterable[str]) -> None:
-        """See MetadataFiles."""
         for name in names:
-            self._storage.delete(f"{self.run_directory(run)}/shared/{name}")
+            path = f"{self.run_directory(run)}/shared/{name}"
+            self._call(partial(self._storage.delete, path))
 
     def delete_checkpoint(self, run: Run, checkpoint_id: int) -> None:
-        """See MetadataFiles."""
-        self._storage.delete_below(f"{self.run_directory(run)}/chk-{checkpoint_id}")
+        self._call(lambda: self._storage.delete_below(f"{self.run_directory(run)}/chk-{checkpoint_id}"))
 
     def delete_pointed(self, pointer: str) -> None:
-        """See MetadataFiles."""
-        self._storage.delete_below(pointer.rpartition("/")[0])
+        self._call(lambda: self._storage.delete_below(pointer.rpartition("/")[0]))
 
     def delete_run(self, run: Run) -> None:
-        """See MetadataFiles."""
-        self._storage.delete_below(self.run_directory(run))
+        self._call(lambda: self._storage.delete_below(self.run_directory(run)))
+
+    def _below(self, folder: str) -> list[str]:
+        return self._call(lambda: self._storage.below(folder))
+
+    def _call(self, call: Callable[[], T]) -> T:
+        """On a thread of a worker, which may wait. Raises StorageError."""
+        self._storage.trouble.wait()
+        try:
+            self._storage.trouble.check()
+            return call()
+        except OSError as error:
+            raise StorageError(f"cannot do that: {error}", retryable=True) from error
 
 
 class SimulatedBackend:
-    """A taskmanager.state.backend.Backend: where the records in flight of a snapshot go."""
+    """A lockgate_taskmanager.state.backend.Backend: where the records in flight of a snapshot go."""
 
     def __init__(self, storage: Storage, directory: str, prefix: str) -> None:
         self._storage, self._directory, self._prefix = storage, directory, prefix
 
     def writer(self, checkpoint_id: int) -> SnapshotWriter:
-        """See Backend."""
         return cast("SnapshotWriter", _Writer(self._storage, f"{self._directory}/chk-{checkpoint_id}/{self._prefix}"))
 
 
@@ -130,16 +148,15 @@ class _Writer:
         self._stored: list[str] = []
 
     def store(self, name: str, data: pa.Buffer) -> StateHandle:
-        """See SnapshotWriter."""
         path, content = f"{self._prefix}-{name}.state", data.to_pybytes()
         self._storage.write(path, content)
         self._stored.append(path)
         return StateHandle(path=path, size_bytes=len(content), checksum=checksum_of(content))
 
     def undo(self) -> None:
-        """See SnapshotWriter."""
         for path in self._stored:
-            self._storage.delete(path)
+            with contextlib.suppress(OSError):
+                self._storage.delete(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +198,14 @@ class Outputs:
     def is_published(self, transaction: Transaction) -> bool:
         """Whether readers see it."""
         return (transaction.sink, transaction.checkpoint_id, transaction.subtask) in self.files
+
+    def table_with(self, sink: Sink, pending: Iterable[Transaction]) -> Counts:
+        """What a table says once these are committed too."""
+        table = dict(self.tables.get(sink, {}))
+        for transaction in sorted(set(pending), key=lambda checkpoint: checkpoint.checkpoint_id):
+            if transaction.checkpoint_id > self.upserted.get((sink, transaction.subtask), 0):
+                table.update(transaction.rows)
+        return table
 
     def upsert(self, transaction: Transaction) -> None:
         """The SQL sink: rows and the checkpoint id in one database transaction, older ones are left out."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+from lockgate_taskmanager.exchange.elements import ChannelId
+from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed
+from lockgate_taskmanager.runtime.in_flight import FrozenChannels
+from lockgate_taskmanager.runtime.stories import SubtaskStory
+from lockgate_taskmanager.runtime.subtask_input import Records
+from lockgate_taskmanager.runtime.subtask_task import ACCEPT_CHECK_S, PEER_LOST_GRACE_S, SubtaskTask
+from lockgate_taskmanager.task import effects as do
+from lockgate_taskmanager.task import events as on
+from lockgate_taskmanager.task.program import ProgramContext, ProgramError
 
-from taskmanager.exchange.elements import ChannelId
-from taskmanager.exchange.errors import ChannelBroken, ChannelClosed
-from taskmanager.runtime.in_flight import FrozenChannels
-from taskmanager.runtime.subtask_task import ACCEPT_CHECK_S, PEER_LOST_GRACE_S, SubtaskTask
-from taskmanager.task import events as on
-from taskmanager.task.program import ProgramContext, ProgramError
 from tests.simulation.exchange import AGAIN_MS, SimulatedGate
 from tests.simulation.programs import SimulatedPrograms
-from tests.simulation.world import Crash, Process, Violation, World
+from tests.simulation.world import Crash, Violation, World
+
+if TYPE_CHECKING:
+    from tests.simulation.taskmanager import SimulatedTaskManager
 
 BATCH_MS = (20.0, 120.0)
 PRESSING_MS = (1.0, 12.0)
@@ -27,7 +33,7 @@ STEP_MS, SLOW_STEP_MS = (0.05, 2.0), (0.05, 40.0)
 STORE_MS = (1.0, 60.0)
 RECORDING_MS = 20.0
 """How often an upload looks whether the records in flight are all there."""
-EXPECTED = (ProgramError, ChannelBroken, ChannelClosed)
+EXPECTED = (ProgramError, ChannelBroken, ChannelClosed, OSError)
 
 
 class SimulatedSubtask(SubtaskTask):
@@ -43,9 +49,10 @@ class SimulatedSubtask(SubtaskTask):
         uploads: futures.Executor,
         report: Callable[[Any], None],
         on_ended: Callable[[SubtaskTask], None],
+        story: SubtaskStory,
         spill_folder: str | None = None,
     ) -> None:
-        super().__init__(context, channels, factory, uploads, report, on_ended, spill_folder)
+        super().__init__(context, channels, factory, uploads, report, on_ended, story, spill_folder)
         self.process = factory.host
         self.world = factory.host.world
         self.gate.on_wake = self._wake
@@ -54,13 +61,12 @@ class SimulatedSubtask(SubtaskTask):
         self._lost: ChannelBroken | None = None
 
     def start(self) -> None:
-        """See SubtaskTask."""
-        self.process.later(self.world.delay(1, 30), lambda: self._take(self._open))
+        delay_ms = self.world.delay(1, 30) + self.process.storage.trouble.delay_ms  # to read what it restores
+        self.process.later(delay_ms, lambda: self._take(self._open))
 
-    def cancel(self) -> None:
-        """See SubtaskTask."""
+    def cancel(self, cause_id: str) -> None:
         if not self._canceled.is_set():
-            super().cancel()
+            super().cancel(cause_id)
             self.process.later(self.world.delay(0, 10), lambda: self._take(self._step))
 
     def _wake(self, delay_ms: float = 0.1) -> None:
@@ -103,9 +109,8 @@ class SimulatedSubtask(SubtaskTask):
         elif self._outputs._pending:  # receivers that have not taken their channel
             self._wake(ACCEPT_CHECK_S * 1_000)
 
-    def _process(self, records: list[tuple[str, pa.Table]]) -> None:
-        """See SubtaskTask."""
-        self._has_worked = self._has_worked or bool(records)
+    def _process(self, records: Records) -> None:
+        self._has_worked = True
         super()._process(records)
 
     def _failed(self, error: BaseException) -> None:
@@ -124,13 +129,18 @@ class SimulatedSubtask(SubtaskTask):
         assert self._lost is not None
         raise self._lost
 
-    def _handle(self, event: on.Event) -> None:
+    def _handle(self, event: on.Event, cause_id: str = "") -> str:
         if isinstance(event, on.UploadFailed) and "could not be stored: " not in event.reason:
             self.world.violate(f"{self._name}: {event.reason}")
-        super()._handle(event)
+        return super()._handle(event, cause_id)
+
+    def _apply(self, effect: do.Effect, event_id: str) -> None:
+        super()._apply(effect, event_id)
+        self.process.point(f"effect {type(effect).__name__}")
 
     def _discard(self, checkpoint_id: int) -> None:
-        self.process.storage.delete_below(f"{self._directory}/chk-{checkpoint_id}")
+        with contextlib.suppress(OSError):
+            self.process.storage.delete_below(f"{self._directory}/chk-{checkpoint_id}")
 
     def __repr__(self) -> str:
         waiting = f"{type(self._mailbox[0]).__name__} waits" if self._mailbox else ""
@@ -138,27 +148,30 @@ class SimulatedSubtask(SubtaskTask):
 
 
 class SimulatedExecutor:
-    """taskmanager.runtime.background.BackgroundThreads: each call is an event of the process that made them."""
+    """BackgroundThreads of the runtime: each call is an event of the process that made them."""
 
-    def __init__(self, *_: Any, process: Process, **__: Any) -> None:
+    def __init__(self, *_: Any, process: SimulatedTaskManager, **__: Any) -> None:
         self._process = process
         self._futures: list[futures.Future[Any]] = []
 
     def submit(self, call: Callable[..., Any], *arguments: Any) -> futures.Future[Any]:
-        """See Executor."""
         answer = _Future()
-        self._futures = [one for one in self._futures if not one.done()]
+        self._futures = [future for future in self._futures if not future.done()]
         self._futures.append(answer)
-        self._process.later(self._process.world.delay(*STORE_MS), lambda: self._run(answer, call, arguments))
+        delay_ms = self._process.world.delay(*STORE_MS) + self._process.storage.trouble.delay_ms
+        self._process.later(delay_ms, lambda: self._run(answer, call, arguments))
         return answer
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
-        """See Executor."""
-        for one in self._futures if cancel_futures else ():
-            one.cancel()
+        for future in self._futures if cancel_futures else ():
+            future.cancel()
+
+    def join(self, timeout_s: float) -> bool:  # noqa: ARG002
+        """See BackgroundThreads: there is no author's code here that would have to be ended."""
+        return True
 
     def _run(self, answer: futures.Future[Any], call: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        channels = next((one for one in arguments if isinstance(one, FrozenChannels)), None)
+        channels = next((argument for argument in arguments if isinstance(argument, FrozenChannels)), None)
         if answer.cancelled():
             return
         if channels is not None and not channels.recording.is_over:
@@ -177,7 +190,6 @@ class _Future(futures.Future[Any]):
     """No pool comes by to take note that it was cancelled."""
 
     def cancel(self) -> bool:
-        """See Future."""
         is_first = not self.cancelled() and super().cancel()
         if is_first:
             self.set_running_or_notify_cancel()

@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
+from lockgate_common.session import Session
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
+    AssignSplits,
+    CancelAttempt,
     CheckpointCommitted,
     CoordinatorMessage,
+    Deploy,
     DrainSources,
     Heartbeat,
     LeaderRecord,
@@ -27,12 +31,22 @@ from lockgate_proto.messages import (
     TaskManagerMessage,
     TriggerCheckpoint,
 )
+from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.peers import PeerChannels
+from lockgate_taskmanager.exchange.registry import GateRegistry
+from lockgate_taskmanager.runtime import (
+    deployments,
+    effort,
+    faults,
+    in_flight,
+    snapshots,
+    subtask_task,
+    uploads,
+    wiring,
+)
+from lockgate_taskmanager.runtime.deployments import DeployedAttempt, Deployments
+from lockgate_taskmanager.runtime.stories import Stories
 
-from taskmanager.exchange.fencing import TokenFence
-from taskmanager.exchange.peers import PeerChannels
-from taskmanager.exchange.registry import GateRegistry
-from taskmanager.runtime import deployments, effort, faults, in_flight, subtask_task, uploads, wall_clock, wiring
-from taskmanager.runtime.deployments import DeployedAttempt, Deployments
 from tests.simulation.exchange import Exchange, SimulatedGate, SimulatedOutput
 from tests.simulation.network import ControlStream
 from tests.simulation.programs import SimulatedPrograms
@@ -45,17 +59,27 @@ MEASURED_MS = 100
 """Between two heartbeats where one of the task managers is slow: the jobs do not last long."""
 SILENCE_MS = 3_000
 SLOTS = 2
-REPEAT_MS = 10_000
-"""What was said so shortly before a stream broke is said again over the next one."""
 REPEATABLE = (SubtaskReport, AcknowledgeCheckpoint, CheckpointCommitted, SplitsDiscovered)
 """Messages of a task manager that may arrive twice."""
-TO_SUBTASKS = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted, DrainSources)
-"""Messages of a leader that may arrive twice."""
+SAID_AGAIN = (
+    Deploy,
+    CancelAttempt,
+    AssignSplits,
+    TriggerCheckpoint,
+    NotifyCheckpointComplete,
+    NotifyCheckpointAborted,
+    DrainSources,
+)
+"""Messages of a leader that may arrive twice, the second time much later."""
+LATE_MS = 1_500.0
 
 
 @dataclass
 class TaskPlan:
-    """How often things go wrong inside task managers, until `quiet_after_ms`; which one is slow, empty for none."""
+    """How often things go wrong inside task managers, until `quiet_after_ms`; which one is slow, empty for none.
+
+    refusing: key of a job whose ledgers refuse every record.
+    """
 
     snapshot_failure: float = 0.0
     upload_failure: float = 0.0
@@ -63,6 +87,7 @@ class TaskPlan:
     repetition: float = 0.0
     quiet_after_ms: float = 0.0
     slow: str = ""
+    refusing: str = ""
 
     def _strikes(self, world: World, probability: float) -> bool:
         return world.now < self.quiet_after_ms and world.chance(probability)
@@ -94,7 +119,7 @@ class SimulatedDeployments(Deployments):
 
 
 class SimulatedTaskManager(Process):
-    """One process. connect: opens a control stream, None when nobody listens at the leader's address."""
+    """One process. connect: opens a control stream, None when nothing listens at the leader's address."""
 
     def __init__(
         self,
@@ -107,6 +132,7 @@ class SimulatedTaskManager(Process):
         plan: TaskPlan,
         connect: Callable[[SimulatedTaskManager, LeaderRecord], ControlStream | None],
         on_crash: Callable[[SimulatedTaskManager], None],
+        reached: Callable[[SimulatedTaskManager, str], None],
     ) -> None:
         super().__init__(world, f"{name}/{pid}")
         self.id, self.pid = name, pid
@@ -114,21 +140,27 @@ class SimulatedTaskManager(Process):
         self.storage, self.outputs, self.exchange, self.plan = storage, outputs, exchange, plan
         self.tokens, self.registry = TokenFence(), GateRegistry()
         self.deployments = SimulatedDeployments(
-            name, SimulatedPrograms(self), self.registry, cast("PeerChannels", exchange), self.tokens, self.report
+            name,
+            SimulatedPrograms(self),
+            self.registry,
+            cast("PeerChannels", exchange),
+            self.tokens,
+            self.report,
+            Stories(name, f"{pid:04}"),
         )
         self.deployments.world = world
         exchange.processes[self.address] = self
-        self._connect, self._on_crash = connect, on_crash
+        self._connect, self._on_crash, self._reached = connect, on_crash, reached
         self._leader: LeaderRecord | None = None
         self.stream: ControlStream | None = None
         self._pause_ms = 10.0
         self._is_connecting = False
-        self._recent: list[tuple[float, int, Any]] = []  # when, under which token, what
+        self._session: Session[Any] = Session()
         self._beats = 0
         self._heard = world.now
         self._beat_ms = MEASURED_MS if plan.slow else HEARTBEAT_MS
         self._worked: dict[SubtaskId, int] = {}  # beats in which it was at work
-        self.later(self._beat_ms, self._beat)
+        self.later(self._beat_ms, self._send_heartbeats)
 
     @property
     def fence(self) -> int:
@@ -143,7 +175,7 @@ class SimulatedTaskManager(Process):
             return
         self._leader = record
         if self.stream is not None and self.stream.leader != record:
-            self.stream.break_off("a newer leader is announced")
+            self.stream.leave("a newer leader is announced")
         self._pause_ms = 10.0
         self._dial(self.world.delay(0.5, 5))
 
@@ -155,7 +187,7 @@ class SimulatedTaskManager(Process):
     def _try(self) -> None:
         self._is_connecting = False
         leader = self._leader
-        if self.stream is not None or leader is None or not self.tokens.observe(leader.token):
+        if self.stream is not None or leader is None or not self._accepts_token(leader.token):
             return
         self.stream = self._connect(self, leader)
         if self.stream is None:
@@ -163,9 +195,9 @@ class SimulatedTaskManager(Process):
             self._pause_ms = min(self._pause_ms * 2, 500)
             return
         self._heard = self.world.now
-        recent = [one for at, token, one in self._recent if token == leader.token and at >= self.world.now - REPEAT_MS]
-        for body in (Register(self.address, SLOTS, self.pid, self.deployments.running()), *recent):
-            self._send(body)
+        self._send(Register(self.address, SLOTS, self.pid, self.deployments.running(), self.address))
+        for sequence, body in self._session.unacknowledged():
+            self._send(body, sequence)
 
     def stream_ended(self, stream: ControlStream) -> None:
         """The stream is over, from either side."""
@@ -174,33 +206,42 @@ class SimulatedTaskManager(Process):
             self._dial(self._pause_ms)
             self._pause_ms = min(self._pause_ms * 2, 500)
 
+    def _accepts_token(self, token: int) -> bool:
+        if not self.tokens.observe(token):
+            return False
+        self._session.enter(token)
+        return True
+
     def report(self, body: Any) -> None:
         """To the leader, now or over the next stream to the same one."""
-        if isinstance(body, AcknowledgeCheckpoint):
-            young = [one for one in self._recent if one[0] >= self.world.now - REPEAT_MS]
-            self._recent = [one for one in young if not _is_ack_of(one[2], body)]
-        self._recent.append((self.world.now, self.fence, body))
-        self._send(body)
+        self._send(body, self._session.send(body))
+        if self.world.current is self:
+            self.point(f"said {type(body).__name__}")
 
-    def _send(self, body: Any) -> None:
+    def _send(self, body: Any, sequence: int = 0) -> None:
         self.world.note(self.name, f"says {short(body)}" if self.stream else f"cannot say {short(body)}")
         if self.stream is not None:
-            self.stream.to_coordinator(TaskManagerMessage(self.fence, self.id, body))
+            self.stream.to_coordinator(self._message(body, sequence))
             if isinstance(body, REPEATABLE) and self.plan.repeats(self.world):
-                self.stream.to_coordinator(TaskManagerMessage(self.fence, self.id, body))
+                self.stream.to_coordinator(
+                    self._message(body)
+                )  # without its number: the leader's machines hear it twice
 
-    def _beat(self) -> None:
+    def _message(self, body: Any, sequence: int = 0) -> TaskManagerMessage:
+        return TaskManagerMessage(self.fence, self.id, body, sequence, self._session.handled)
+
+    def _send_heartbeats(self) -> None:
         self._beats += 1
         if self.stream is not None:
             counters = tuple(
-                replace(one, effort=self._effort(one.subtask))
-                for one in self.deployments.counters()
-                if one.subtask is not None
+                replace(counter, effort=self._effort(counter.subtask))
+                for counter in self.deployments.counters()
+                if counter.subtask is not None
             )
-            self.stream.to_coordinator(TaskManagerMessage(self.fence, self.id, Heartbeat(self._beats, counters)))
+            self.stream.to_coordinator(self._message(Heartbeat(self._beats, counters)))
             if self.world.now - self._heard > SILENCE_MS:
-                self.stream.break_off("the leader is silent")
-        self.later(self._beat_ms, self._beat)
+                self.stream.leave("the leader is silent")
+        self.later(self._beat_ms, self._send_heartbeats)
 
     def _effort(self, subtask: SubtaskId) -> SubtaskEffort | None:
         """Always at work; on the slow one with a fifth of the records."""
@@ -214,14 +255,25 @@ class SimulatedTaskManager(Process):
         """One message of a leader."""
         if stream is not self.stream:
             return
-        if not self.tokens.observe(message.token):
+        if not self._accepts_token(message.token):
             self.world.note(self.name, f"refuses {short(message.body)} under token {message.token}")
-            stream.break_off("a leader that has been replaced")
+            stream.leave("a leader that has been replaced")
             return
         self._heard = self.world.now
         self._pause_ms = 10.0
-        if not isinstance(message.body, Registered | Heartbeat):
+        is_new = self._session.receive(message.sequence, message.acknowledged)
+        if is_new and not isinstance(message.body, Registered | Heartbeat):
             self.world.note(self.name, f"hears {short(message.body)} under token {message.token}")
+            self._do(message.body)
+            if isinstance(message.body, SAID_AGAIN) and self.plan.repeats(self.world):
+                self.later(
+                    self.world.delay(0, self.world.random.choice((0.0, 50.0, LATE_MS))), lambda: self._again(message)
+                )
+
+    def _again(self, message: CoordinatorMessage) -> None:
+        """The same once more, as from a leader that numbers nothing."""
+        if self.tokens.observe(message.token):
+            self.world.note(self.name, f"hears again {short(message.body)} under token {message.token}")
             self._do(message.body)
 
     def _do(self, body: Any) -> None:
@@ -230,8 +282,7 @@ class SimulatedTaskManager(Process):
                 self.world.violate(f"{self.name} is to prepare {body.slots} slots for {body.attempt}")
             return
         self.deployments.handle(body)
-        if isinstance(body, TO_SUBTASKS) and self.plan.repeats(self.world):
-            self.deployments.handle(body)
+        self.point(f"handled {type(body).__name__}")
 
     def subtasks(self) -> Iterator[SimulatedSubtask]:
         """Those of every attempt here."""
@@ -242,8 +293,13 @@ class SimulatedTaskManager(Process):
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
+    def point(self, label: str) -> None:
+        """Something was done, or is about to be: here the process may die."""
+        self._reached(self, label)
+
     def maybe_die(self, point: str) -> None:
         """A point at which the process may be killed."""
+        self.point(point)
         if self.plan.dies(self.world):
             self.world.note(self.name, f"dies {point}")
             raise Crash
@@ -252,14 +308,11 @@ class SimulatedTaskManager(Process):
         """See Process: the peers and the leader see their streams break."""
         super().crash()
         self.world.note(self.name, "is killed")
+        self.world.is_hindered = True
         self.exchange.process_died(self)
         if self.stream is not None:
             self.stream.break_off("its process died")
         self._on_crash(self)
-
-
-def _is_ack_of(body: Any, other: AcknowledgeCheckpoint) -> bool:
-    return isinstance(body, AcknowledgeCheckpoint) and body.subtask == other.subtask
 
 
 def replacements(world: World) -> list[tuple[Any, str, Any]]:
@@ -291,4 +344,4 @@ def replacements(world: World) -> list[tuple[Any, str, Any]]:
         (in_flight, "load", load),
         (faults, "point", reached),
     ]
-    return found + [(module, "time", clock(world)) for module in (effort, subtask_task, uploads, wall_clock)]
+    return found + [(module, "time", clock(world)) for module in (effort, snapshots, subtask_task, uploads)]

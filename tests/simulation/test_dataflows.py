@@ -1,7 +1,7 @@
 """Random dataflows on the whole simulated cluster, under random faults, against one thread that follows each record.
 
-The same examples in every run. LOCKGATE_SIMULATION_DATAFLOWS=N draws N others of each mode, shrinks what fails, and
-Hypothesis says how to see it again.
+The same examples in every run. LOCKGATE_TEST_SIMULATION_DATAFLOWS=N draws N others of each mode, shrinks what fails,
+and Hypothesis says how to see it again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.simulation.simulation import Outcome, Scenario, simulate
 
 pytestmark = pytest.mark.timeout(1800)  # nothing here can hang for real, and a slow machine takes its time
 
-EXAMPLES = os.environ.get("LOCKGATE_SIMULATION_DATAFLOWS", "")
+EXAMPLES = os.environ.get("LOCKGATE_TEST_SIMULATION_DATAFLOWS", "")
 SEARCH = (Phase.explicit, Phase.reuse, Phase.generate)
 SETTINGS = settings(
     max_examples=int(EXAMPLES or 50),
@@ -39,6 +39,7 @@ MODES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_dataflow_under_faults_comes_to_what_one_thread_makes_of_its_input(mode: str) -> None:
     seen: Counter[str] = Counter()

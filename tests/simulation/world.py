@@ -8,7 +8,12 @@ import random
 import zlib
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tests.simulation.paths import Paths
+
+if TYPE_CHECKING:
+    from tests.simulation.causes import Causes
 
 UNIX_OFFSET_MS = 1_700_000_000_000
 MAX_EVENTS = 300_000
@@ -16,7 +21,7 @@ Call = Callable[[], None]
 
 
 class Crash(BaseException):
-    """Unwinds whatever a process is doing at the moment of its death. Not an Exception, so nobody catches it."""
+    """Unwinds whatever a process is doing at the moment of its death. Not an Exception, so no handler catches it."""
 
 
 class Violation(AssertionError):
@@ -59,13 +64,17 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.paths = Paths(self)
         self.now = 0.0
         self.events = 0
         self.current: Process | None = None
         self.is_over = False
+        self.is_hindered = False  # a process has died, or stood still
+        self.defective = ""  # key of a job over which the coordinator makes a mistake, again and again
         self.violation = ""
         self.story: deque[tuple[float, str, str]] = deque(maxlen=20_000)
         self.digest = 0
+        self.causes: Causes | None = None  # while the processes are installed
         self._heap: list[tuple[float, int, Process | None, Call]] = []
         self._order = itertools.count()
 
@@ -114,6 +123,7 @@ class World:
 
     def stall(self, process: Process, duration_ms: float) -> None:
         """Freezes `process` in the middle of what it is doing while everybody else goes on. Raises Crash likewise."""
+        self.is_hindered = True
         was_frozen = process.is_frozen
         process.freeze()
         self.wait(duration_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,19 +11,21 @@ from typing import Any, NamedTuple
 
 import grpc
 import pytest
+from lockgate_common.security import Credentials
+from lockgate_coordinator.runtime import task_managers
+from lockgate_coordinator.runtime.process import Coordinator
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.records import JobRecords
+from lockgate_ha.session import Connector
+from lockgate_ha.session_store import SessionStore
 from lockgate_proto import messages as m
 from lockgate_proto.rpc import call
-from lockgate_proto.security import Credentials
 
-from coordinator.runtime import task_managers
-from coordinator.runtime.process import Coordinator
-from coordinator.runtime.settings import CoordinatorSettings
-from ha.embedded import EmbeddedZooKeeper
-from ha.session import Connector
 from tests.integration.coordinator.fake_task_manager import WAIT_S, FakeFleet, FakeTaskManager
 
 SECRET = Credentials(secret="a secret of this test")
-PATIENT_MS = 60_000
+PATIENT_MS = 240_000
 
 NewCoordinator = Callable[..., Coordinator]
 NewTaskManager = Callable[..., FakeTaskManager]
@@ -36,6 +39,7 @@ class Caller:
         self.address = address
         self._credentials = credentials
         self._channel = credentials.channel(address)
+        grpc.channel_ready_future(self._channel).result(WAIT_S)  # a call that finds no connection fails after 20 s
 
     def __call__(self, method: str, request: Any, service: str = "JobService") -> Any:
         return call(self._channel, service, method)(request, timeout=WAIT_S, metadata=self._credentials.metadata())
@@ -139,16 +143,16 @@ def new_coordinator(server: EmbeddedZooKeeper, storage: Path) -> Iterator[Callab
             "heartbeat_timeout_ms": PATIENT_MS,
             "coordinator_id": name or f"c{len(made) + 1}",
         }
-        one = Coordinator(CoordinatorSettings(**(values | changes)), connector or server.connector())
-        made.append(one)
-        one.start()
-        return one
+        coordinator = Coordinator(CoordinatorSettings(**(values | changes)), connector or server.connector())
+        made.append(coordinator)
+        coordinator.start()
+        return coordinator
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(task_managers, "GRACE_MS", PATIENT_MS)
         yield make
-        for one in reversed(made):
-            one.stop()
+        for coordinator in reversed(made):
+            coordinator.stop()
 
 
 @pytest.fixture
@@ -160,8 +164,8 @@ def caller() -> Iterator[Callable[..., Caller]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for caller in made:
+        caller.close()
 
 
 @pytest.fixture
@@ -190,8 +194,8 @@ def new_task_manager(fleet: FakeFleet) -> Iterator[Callable[..., FakeTaskManager
         return made[-1]
 
     yield make
-    for one in made:
-        one.die()
+    for fake_task_manager in made:
+        fake_task_manager.die()
 
 
 class Running(NamedTuple):
@@ -199,7 +203,7 @@ class Running(NamedTuple):
 
     leader: Coordinator
     api: Caller
-    one: FakeTaskManager
+    fake_task_manager: FakeTaskManager
     run_id: str
 
 
@@ -214,27 +218,41 @@ def running(
     def start(name: str = "", *, checkpoints: int = 0, **options: Any) -> Running:
         leader = leading(new_coordinator())
         api = caller(leader)
-        one = new_task_manager(name, **options).connect(leader.address)
+        task_manager = new_task_manager(name, **options).connect(leader.address)
         run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
         api.until(
             "job", lambda status: status.state is m.JobState.RUNNING and status.checkpoints_completed >= checkpoints
         )
-        return Running(leader, api, one, run_id)
+        return Running(leader, api, task_manager, run_id)
 
     return start
 
 
 def poll(condition: Callable[[], object]) -> None:
-    """Looks again and again until the condition holds: for what nobody tells of."""
+    """Polls until the condition holds: for what has no notification."""
     pause, deadline = threading.Event(), time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline
         pause.wait(0.02)
 
 
+def metadata_files(folder: Path) -> list[Path]:
+    """Every `_metadata` file below a folder. Others may be deleting there, which `Path.rglob` takes for an error."""
+    return sorted(Path(at, "_metadata") for at, _, files in os.walk(folder) if "_metadata" in files)
+
+
+def recorded(server: EmbeddedZooKeeper, key: str = "job") -> list[Path]:
+    """The `_metadata` files of a job's checkpoints, as ZooKeeper names them.
+
+    There may be others: of one that its leader did not come to record, or whose record it has just removed.
+    """
+    checkpoints = JobRecords(SessionStore("default", server.open()), "default").checkpoints(key)
+    return sorted(Path(checkpoint.pointer.removeprefix("file://")) for checkpoint in checkpoints)
+
+
 def leading(coordinator: Coordinator) -> Coordinator:
     """Waits until it leads and has read the jobs."""
-    dispatcher = coordinator.leadership.dispatcher
+    dispatcher = coordinator.dispatcher
     term = dispatcher.wait_leading(WAIT_S)
     term.results_known.result(WAIT_S)
     return coordinator

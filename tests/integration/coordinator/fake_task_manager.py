@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 import grpc
+from lockgate_common.security import Credentials
 from lockgate_proto import messages as m
 from lockgate_proto.rpc import call
-from lockgate_proto.security import Credentials
 
-WAIT_S = 60.0
+WAIT_S = 200.0  # a bound, not an expectation: other work may share the machine
 
 
 class FakeFleet:
@@ -25,8 +25,8 @@ class FakeFleet:
 
     def trigger(self, trigger: m.TriggerCheckpoint) -> None:
         if self.acknowledging:
-            for one in list(self.members):
-                one.acknowledge(trigger)
+            for member in list(self.members):
+                member.acknowledge(trigger)
 
 
 class FakeTaskManager:
@@ -44,6 +44,8 @@ class FakeTaskManager:
     ) -> None:
         self.name, self.slots, self.pid = name, slots, pid
         self.token = 0
+        self.handled = 0  # highest number of the leader with this token
+        self.incarnation = f"{name}-{id(self)}"
         self.running: list[m.AttemptId] = []
         self.heard: list[m.CoordinatorMessage] = []
         self.status: grpc.StatusCode | None = None
@@ -77,7 +79,7 @@ class FakeTaskManager:
             self._fleet.members.append(self)
         before = len(self.heard)
         self._channel = self._credentials.channel(address)
-        self.send(m.Register(self.exchange, self.slots, self.pid, tuple(self.running)))
+        self.send(m.Register(self.exchange, self.slots, self.pid, tuple(self.running), self.incarnation))
         answers = call(self._channel, "ControlService", "Connect")(
             self._requests(self._outbox), metadata=self._credentials.metadata()
         )
@@ -96,7 +98,7 @@ class FakeTaskManager:
         self._hang_up()
 
     def leave(self) -> None:
-        """Says good-bye, and more than it should afterwards; returns when the leader has ended the stream."""
+        """Sends Goodbye, and more than it should afterwards; returns when the leader has ended the stream."""
         self.send(m.Goodbye())
         self.report(m.SubtaskPhase.SUBTASK_CANCELED)
         self.send(m.Goodbye())
@@ -124,7 +126,8 @@ class FakeTaskManager:
     # -- talking ------------------------------------------------------------------------------------------------------
 
     def send(self, body: object, *, token: int | None = None) -> None:
-        self._outbox.put(m.TaskManagerMessage(self.token if token is None else token, self.name, body))  # type: ignore[arg-type]
+        token = self.token if token is None else token
+        self._outbox.put(m.TaskManagerMessage(token, self.name, body, acknowledged=self.handled))  # type: ignore[arg-type]
 
     def wait(self, condition: Callable[[], object]) -> None:
         with self._changed:
@@ -144,9 +147,9 @@ class FakeTaskManager:
 
     def subtasks(self, deploy: m.Deploy) -> list[m.SubtaskId]:
         return [
-            m.SubtaskId(deploy.attempt, one.vertex_id, one.subtask)
-            for one in deploy.placements
-            if one.task_manager_id == self.name
+            m.SubtaskId(deploy.attempt, placement.vertex_id, placement.subtask)
+            for placement in deploy.placements
+            if placement.task_manager_id == self.name
         ]
 
     def report(self, phase: m.SubtaskPhase, cause: m.FailureCause = m.FailureCause.FAULT, error: str = "") -> None:
@@ -160,8 +163,8 @@ class FakeTaskManager:
         return [] if deploy is None else self.subtasks(deploy)
 
     def _deploy(self, attempt: m.AttemptId | None) -> m.Deploy | None:
-        deploys = [one for one in self.bodies(m.Deploy) if isinstance(one, m.Deploy)]
-        return next((one for one in reversed(deploys) if attempt in (None, one.attempt)), None)
+        deploys = [body for body in self.bodies(m.Deploy) if isinstance(body, m.Deploy)]
+        return next((deploy for deploy in reversed(deploys) if attempt in (None, deploy.attempt)), None)
 
     def acknowledge(self, trigger: m.TriggerCheckpoint) -> None:
         """As if the barrier had come by."""
@@ -174,7 +177,7 @@ class FakeTaskManager:
         deploy = self._deploy(subtask.attempt)
         assert deploy is not None
         assert deploy.graph is not None
-        vertex = next(one for one in deploy.graph.vertices if one.id == subtask.vertex_id)
+        vertex = next(vertex for vertex in deploy.graph.vertices if vertex.id == subtask.vertex_id)
         first = vertex.operators[0]
         source = isinstance(first.kind, m.GeneratorSource | m.FileSource)
         kind = m.StateKind.SOURCE_STATE if source else m.StateKind.KEYED_STATE
@@ -182,7 +185,7 @@ class FakeTaskManager:
             subtask.vertex_id,
             subtask.subtask,
             (m.OperatorState(first.id, kind, m.StateHandle(inline=b"" if source else text, size_bytes=len(text))),),
-            tuple(m.OperatorCounters(one.id, 10 * trigger.checkpoint_id, 10) for one in vertex.operators),
+            tuple(m.OperatorCounters(operator.id, 10 * trigger.checkpoint_id, 10) for operator in vertex.operators),
         )
 
     # -- threads ------------------------------------------------------------------------------------------------------
@@ -194,15 +197,18 @@ class FakeTaskManager:
     def _beat(self, outbox: queue.Queue[m.TaskManagerMessage | None], closed: threading.Event) -> None:
         while not closed.wait(self._heartbeat_s):
             if self.beating:
-                outbox.put(m.TaskManagerMessage(self.token, self.name, m.Heartbeat(next(self._numbers))))
+                beat = m.Heartbeat(next(self._numbers))
+                outbox.put(m.TaskManagerMessage(self.token, self.name, beat, acknowledged=self.handled))
 
     def _read(self, answers: Iterator[m.CoordinatorMessage]) -> None:
         try:
             for message in answers:
                 if message.token < self.token:
                     continue  # a zombie
-                self.token = message.token
-                if not isinstance(message.body, m.Heartbeat):
+                if message.token > self.token:
+                    self.token, self.handled = message.token, 0
+                if not isinstance(message.body, m.Heartbeat) and not 0 < message.sequence <= self.handled:
+                    self.handled = max(self.handled, message.sequence)
                     self._react(message)
             with self._changed:
                 self.ended_well = True
@@ -219,7 +225,9 @@ class FakeTaskManager:
         match message.body:
             case m.Deploy() as deploy:
                 assert deploy.attempt is not None
-                self.running = [one for one in self.running if one.job_key != deploy.attempt.job_key]
+                self.running = [
+                    attempt_id for attempt_id in self.running if attempt_id.job_key != deploy.attempt.job_key
+                ]
                 self.running.append(deploy.attempt)
                 self.report(m.SubtaskPhase.SUBTASK_RUNNING)
                 if self.exhausted:

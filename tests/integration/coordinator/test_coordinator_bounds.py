@@ -25,7 +25,7 @@ def _generating(**changes: Any) -> m.JobGraph:
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        (_generating(partitions=2**31 - 1), "partitions 2147483647: up to 32768"),
+        (_generating(partitions=2**31 - 1), "partitions 2147483647: the limit is 32768"),
         (_generating(rows_per_second=1e308), "rows_per_second"),
         (_generating(rows_per_second=5e-324), "rows per second"),
         (graph(interval_ms=2**63 - 1), "interval_ms"),

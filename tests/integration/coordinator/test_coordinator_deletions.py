@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_coordinator.job import backoff
+from lockgate_coordinator.runtime.errors import StorageError
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.errors import StoreUnavailable
+from lockgate_ha.paths import Paths
+from lockgate_ha.records import JobRecords
 from lockgate_proto import messages as m
 from lockgate_proto.messages import JobState
 
-from coordinator.recovery import backoff
-from coordinator.runtime.errors import StorageError
-from coordinator.runtime.metadata_files import MetadataFiles
-from ha.embedded import EmbeddedZooKeeper
-from ha.errors import StoreUnavailable
-from ha.paths import Paths
-from ha.records import JobRecords
 from tests.integration.coordinator.conftest import NewCaller, NewCoordinator, Running, graph, leading, poll
 from tests.integration.coordinator.fake_task_manager import WAIT_S
 
@@ -39,10 +39,10 @@ def test_a_storage_that_hangs_on_a_delete_delays_no_restart_no_checkpoint_and_no
 
     monkeypatch.setattr(MetadataFiles, "delete_pointed", hang)
     try:
-        _, api, one, _ = running()
+        _, api, task_manager, _ = running()
         assert hangs.wait(WAIT_S)
-        one.report(m.SubtaskPhase.SUBTASK_FAILED, error="on purpose")
-        one.expect(m.Deploy, 2)
+        task_manager.report(m.SubtaskPhase.SUBTASK_FAILED, error="on purpose")
+        task_manager.expect(m.Deploy, 2)
         done = api.until("job", lambda status: status.attempt == 2 and status.state is JobState.RUNNING)
         api.until("job", lambda status: status.checkpoints_completed >= done.checkpoints_completed + 2)
         api("Cancel", m.CancelRequest("job"))
@@ -114,13 +114,17 @@ def test_of_a_job_that_has_ended_the_leader_keeps_no_snapshot_and_no_graph(runni
 
     def kept() -> bool:
         gc.collect()
-        found = [one for one in gc.get_objects() if isinstance(one, m.CheckpointMetadata) and one.run_id == run_id]
+        found = [
+            get_object
+            for get_object in gc.get_objects()
+            if isinstance(get_object, m.CheckpointMetadata) and get_object.run_id == run_id
+        ]
         return bool(found)
 
     assert kept()
     api("Cancel", m.CancelRequest("job"))
     api.state("job", JobState.CANCELED)
     poll(lambda: not kept())
-    records = leader.leadership.dispatcher.call(lambda term: [one.record for one in term.ended.values()])
-    assert [(one.run_id, one.graph) for one in records] == [(run_id, b"")]
+    records = leader.dispatcher.call(lambda term: [ended.record for ended in term.ended.values()])
+    assert [(record.run_id, record.graph) for record in records] == [(run_id, b"")]
     assert not api("Submit", m.SubmitRequest("job", graph())).created  # it still answers for its key

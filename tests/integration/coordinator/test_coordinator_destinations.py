@@ -7,12 +7,12 @@ from pathlib import Path
 
 import grpc
 import pytest
+from lockgate_coordinator.runtime.recovery_line import MAX_DEATHS
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.records import JobRecords
 from lockgate_proto import messages as m
 from lockgate_proto.messages import JobState
 
-from coordinator.runtime.recovery_line import MAX_DEATHS
-from ha.embedded import EmbeddedZooKeeper
-from ha.records import JobRecords
 from tests.integration.coordinator.conftest import Caller, NewCaller, NewCoordinator, NewTaskManager, graph, leading
 
 pytestmark = pytest.mark.integration

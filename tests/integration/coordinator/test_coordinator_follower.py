@@ -1,4 +1,4 @@
-"""A standby's follower against a scripted leader over real gRPC: what the leader is told when it was replaced."""
+"""A standby's follower against a scripted leader over real gRPC: what the replaced leader learns."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from pathlib import Path
 
 import grpc
 import pytest
+from lockgate_common.proof import Peer
+from lockgate_common.security import Credentials
+from lockgate_coordinator.runtime.calls import Call
+from lockgate_coordinator.runtime.follow import Follower
+from lockgate_coordinator.runtime.health import Health
+from lockgate_coordinator.runtime.rpc_server import RpcServer
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_devtools.cluster.ports import choose
+from lockgate_proto.codec import encode
 from lockgate_proto.messages import FollowRequest, LeaderBeat, LeaderRecord
-from lockgate_proto.rpc import SERVER_OPTIONS, full_name, handler
-from lockgate_proto.security import Credentials
+from lockgate_proto.rpc import SERVER_OPTIONS, full_name, handler, path
 
-from coordinator.runtime.calls import Call
-from coordinator.runtime.follow import Follower
-from coordinator.runtime.health import Health
-from coordinator.runtime.rpc_server import RpcServer
-from coordinator.runtime.settings import CoordinatorSettings
-from lockgate.local.ports import choose
+from tests.impostor import Impostor
 
 pytestmark = pytest.mark.integration
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 SECRET = Credentials(secret="a secret of this test")
 
 NewFollower = Callable[..., Follower]
@@ -42,10 +45,14 @@ class CutOffLeader:
         self._server = grpc.server(self._pool, options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((handler("FollowService", self),))
         self.port = Credentials().bind(self._server, f"127.0.0.1:{port}")
+        self._me = Peer(f"127.0.0.1:{self.port}", "")
         self._server.start()
         self.record = LeaderRecord(token=1, address=f"127.0.0.1:{self.port}", coordinator_id="former")
 
     def Follow(self, request: FollowRequest, context: grpc.ServicerContext) -> Iterator[LeaderBeat]:
+        answer = SECRET.answer(self._me, path("FollowService", "Follow"), tuple(context.invocation_metadata()))
+        assert answer
+        context.send_initial_metadata(answer)
         self.requests.put(request)
         while context.is_active() and not self._over.wait(0.05):
             yield LeaderBeat(1, True, "former")
@@ -71,14 +78,14 @@ def new_follower(tmp_path: Path) -> Iterator[NewFollower]:
         settings = CoordinatorSettings(
             zookeeper="127.0.0.1:1", storage=str(tmp_path), heartbeat_ms=50, credentials=SECRET
         )
-        one = Follower(settings, "standby", lambda _: None, lambda _: None, unanswering)
-        made.append(one)
-        one.start()
-        return one
+        follower = Follower(settings, "standby", lambda _: None, lambda _: None, unanswering)
+        made.append(follower)
+        follower.start()
+        return follower
 
     yield make
-    for one in made:
-        one.stop()
+    for follower in made:
+        follower.stop()
 
 
 @pytest.fixture
@@ -100,7 +107,7 @@ def test_a_leader_that_was_replaced_is_told_of_the_later_token(
 def test_it_is_told_also_when_it_could_not_be_reached_at_first(
     former: CutOffLeader, follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coordinator.runtime.follow._TELL_AGAIN_S", 0.05)
+    monkeypatch.setattr("lockgate_coordinator.runtime.follow._TELL_AGAIN_S", 0.05)
     follower.follow(former.record, 1)
     former.requests.get(timeout=WAIT_S)
     former.stop()  # cut off from everybody
@@ -123,7 +130,7 @@ def test_a_leader_that_is_only_out_of_sight_is_told_nothing(former: CutOffLeader
 
 @pytest.fixture
 def mute() -> Iterator[LeaderRecord]:
-    """A port that takes connections, behind which nobody says a word: the kernel's side of a stuck process."""
+    """A port that accepts connections and never answers: the kernel's side of a stuck process."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield LeaderRecord(token=1, address=f"127.0.0.1:{listener.getsockname()[1]}", coordinator_id="mute")
 
@@ -131,7 +138,7 @@ def mute() -> Iterator[LeaderRecord]:
 def test_a_leader_that_never_answered_is_told_of_although_its_port_is_open(
     mute: LeaderRecord, new_follower: NewFollower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coordinator.runtime.follow.SILENT_S", 0.5)
+    monkeypatch.setattr("lockgate_coordinator.runtime.follow.SILENT_S", 0.5)
     told: queue.Queue[int] = queue.Queue()
     new_follower(unanswering=told.put).follow(mute, 1)
     assert told.get(timeout=WAIT_S) == 1
@@ -147,7 +154,7 @@ def test_a_leader_that_answers_other_questions_is_not_taken_for_stuck(
             asked.put(None)
             await super()._check(call)
 
-    monkeypatch.setattr("coordinator.runtime.follow.SILENT_S", 0.0)
+    monkeypatch.setattr("lockgate_coordinator.runtime.follow.SILENT_S", 0.0)
     server, told = RpcServer(SECRET, "127.0.0.1:0"), queue.Queue[int]()
 
     async def never(_stream: object) -> None:
@@ -156,7 +163,8 @@ def test_a_leader_that_answers_other_questions_is_not_taken_for_stuck(
     server.add(full_name("FollowService"), {"Follow": (False, True, never)})
     Busy().add_to(server)
     server.start()
-    leader = LeaderRecord(token=1, address=f"127.0.0.1:{server.port}", coordinator_id="busy")
+    peer = server.peer
+    leader = LeaderRecord(token=1, address=peer.address, coordinator_id="busy", instance=peer.instance)
     new_follower(unanswering=told.put).follow(leader, 1)
     try:
         for _ in range(3):
@@ -164,3 +172,14 @@ def test_a_leader_that_answers_other_questions_is_not_taken_for_stuck(
         assert told.empty()
     finally:
         server.stop(0)
+
+
+def test_a_planted_leader_is_shown_no_secret_and_is_no_leader(
+    new_follower: NewFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate_coordinator.runtime.follow.SILENT_S", 0.2)
+    told: queue.Queue[int] = queue.Queue()
+    with Impostor([encode(LeaderBeat(3, True, "planted"))]) as impostor:
+        new_follower(unanswering=told.put).follow(LeaderRecord(token=3, address=impostor.address), 3)
+        assert SECRET.secret not in impostor.shown.get(timeout=WAIT_S)
+        assert told.get(timeout=WAIT_S) == 3  # what it says counts as no answer

@@ -11,23 +11,25 @@ from typing import Any
 
 import grpc
 import pytest
+from lockgate_common.story import IllegalTransition
+from lockgate_coordinator.job import effects as do
+from lockgate_coordinator.job import events as ev
+from lockgate_coordinator.job.job_master import JobMaster
+from lockgate_coordinator.runtime import deletions
+from lockgate_coordinator.runtime.errors import StorageError
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
+from lockgate_coordinator.runtime.persistence import Persistence
+from lockgate_coordinator.runtime.process import Coordinator
+from lockgate_coordinator.runtime.removals import Removals
+from lockgate_coordinator.runtime.term_fence import TermFence
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.errors import StoreUnavailable
+from lockgate_ha.paths import Paths
+from lockgate_ha.records import JobRecords
+from lockgate_ha.store import Delete, Put
 from lockgate_proto import messages as m
 from lockgate_proto.messages import JobState
 
-from coordinator.graph.story import IllegalTransition
-from coordinator.recovery import effects as do
-from coordinator.recovery import events as ev
-from coordinator.recovery.job_master import JobMaster
-from coordinator.runtime import deletions
-from coordinator.runtime.errors import StorageError
-from coordinator.runtime.metadata_files import MetadataFiles, Run
-from coordinator.runtime.persistence import Persistence, Tenure
-from coordinator.runtime.process import Coordinator
-from ha.embedded import EmbeddedZooKeeper
-from ha.errors import StoreUnavailable
-from ha.paths import Paths
-from ha.records import JobRecords
-from ha.store import Delete, Put
 from tests.integration.coordinator.conftest import (
     Caller,
     NewCaller,
@@ -36,7 +38,9 @@ from tests.integration.coordinator.conftest import (
     Running,
     graph,
     leading,
+    metadata_files,
     poll,
+    recorded,
 )
 from tests.integration.coordinator.fake_task_manager import WAIT_S
 
@@ -57,23 +61,23 @@ def test_giving_a_broken_job_up_deletes_no_file_now_or_under_a_later_leader(
     storage: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    leader, _, one, run_id = running(checkpoints=2)
+    leader, _, task_manager, run_id = running(checkpoints=2)
     leader.stop()
-    kept = sorted(storage.rglob("_metadata"))
+    kept = recorded(server)
     assert kept
     monkeypatch.setattr(JobMaster, "handle", _no_master)
     second = leading(new_coordinator())
-    one.connect(second.address)
+    task_manager.connect(second.address)
     after = caller(second)
     after.state("job", JobState.FAILED)
-    cancel = one.expect(m.CancelAttempt)  # what it said that it still runs
+    cancel = task_manager.expect(m.CancelAttempt)  # what it said that it still runs
     assert isinstance(cancel, m.CancelAttempt)
     assert cancel.attempt == m.AttemptId("job", run_id, 1)
-    monkeypatch.setattr(Persistence, "clean_up", lambda *_: None)  # the leader dies before it comes to that
+    monkeypatch.setattr(Removals, "clean_up", lambda *_: None)  # the leader dies before it comes to that
     after("Cancel", m.CancelRequest("job"))
     assert after.state("job", JobState.CANCELED).run_id == run_id
     listed = after("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
-    assert {Path(one.pointer.removeprefix("file://")) for one in listed} == set(kept)
+    assert {Path(checkpoint.pointer.removeprefix("file://")) for checkpoint in listed} == set(kept)
     second.stop()
     monkeypatch.undo()
     third = leading(new_coordinator())
@@ -81,7 +85,7 @@ def test_giving_a_broken_job_up_deletes_no_file_now_or_under_a_later_leader(
     while session.get(Paths("default").job("job")) is not None:
         assert not done.wait(0.02)
     assert caller(third).status("job").state is JobState.CANCELED
-    assert sorted(storage.rglob("_metadata")) == kept
+    assert set(kept) <= set(metadata_files(storage))
 
 
 def test_a_result_without_a_run_deletes_nothing(server: EmbeddedZooKeeper, storage: Path) -> None:
@@ -91,9 +95,9 @@ def test_a_result_without_a_run_deletes_nothing(server: EmbeddedZooKeeper, stora
     files.write(Run("job", "run"), m.CheckpointMetadata(1, "job", "run", 1), b"precious")
     records.submit(grant, m.JobRecord("job"))
     records.write_result(grant, m.JobResult("job", dirty=True))
-    Persistence(Tenure(grant, threading.Event(), lambda _: None), store, "default", files).clean_up("job", "")
+    Removals(TermFence(grant, threading.Event(), lambda _: None), store, "default", files).clean_up("job", "")
     assert records.job("job") is None
-    assert len(list(storage.rglob("_metadata"))) == 1
+    assert len(metadata_files(storage)) == 1
     with pytest.raises(StorageError, match="nothing was deleted"):
         files.delete_run(Run("job", ""))
 
@@ -106,22 +110,32 @@ def test_a_result_that_keeps_files_keeps_those_that_it_does_not_name(server: Emb
     records.submit(grant, m.JobRecord("job", "run"))
     records.add_checkpoint(grant, "job", m.CompletedCheckpoint(1, stored.pointer, stored.checksum))
     records.write_result(grant, m.JobResult("job", "run", dirty=True, keep_files=True))
-    Persistence(Tenure(grant, threading.Event(), lambda _: None), store, "default", files).clean_up("job", "run")
+    Removals(TermFence(grant, threading.Event(), lambda _: None), store, "default", files).clean_up("job", "run")
     assert records.job("job") is None
-    assert len(list(storage.rglob("_metadata"))) == 1
+    assert len(metadata_files(storage)) == 1
 
 
-def test_a_corrupt_attempt_record_fails_the_job_and_deletes_nothing(
-    running: Start, new_coordinator: NewCoordinator, caller: NewCaller, server: EmbeddedZooKeeper, storage: Path
+@pytest.mark.parametrize("record", ["attempt", "checkpoint_id"])
+def test_a_corrupt_record_fails_the_job_names_its_snapshots_and_deletes_nothing(
+    running: Start,
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    server: EmbeddedZooKeeper,
+    storage: Path,
+    record: str,
 ) -> None:
     leader = running(checkpoints=1).leader
     leader.stop()
-    kept = sorted(storage.rglob("_metadata"))
-    server.open().transact([Put(Paths("default").attempt("job"), b"\xff")])
+    kept = recorded(server)
+    server.open().transact([Put(getattr(Paths("default"), record)("job"), b"\xff")])
     successor = leading(new_coordinator())
-    assert "corrupt" in caller(successor).state("job", JobState.FAILED).error
+    api = caller(successor)
+    assert "corrupt" in api.state("job", JobState.FAILED).error
+    listed = api("ListCheckpoints", m.ListCheckpointsRequest("job")).checkpoints
+    assert sorted(Path(checkpoint.pointer.removeprefix("file://")) for checkpoint in listed) == kept
     successor.stop()  # joins the worker that cleans up
-    assert sorted(storage.rglob("_metadata")) == kept != []
+    assert kept
+    assert set(kept) <= set(metadata_files(storage))
 
 
 @pytest.mark.parametrize("lost", ["attempt", "checkpoint_id", "checkpoints"])
@@ -135,44 +149,45 @@ def test_a_record_that_is_missing_fails_the_job_and_deletes_nothing(
 ) -> None:
     leader = running(checkpoints=1).leader
     leader.stop()
-    kept = sorted(storage.rglob("_metadata"))
+    kept = recorded(server)
     session, path = server.open(), getattr(Paths("default"), lost)("job")
     session.transact([*(Delete(f"{path}/{name}") for name in session.children(path)), Delete(path)])
     successor = leading(new_coordinator())
     assert f"{path} cannot be read: it is missing" in caller(successor).state("job", JobState.FAILED).error
     successor.stop()  # joins the worker that cleans up
-    assert sorted(storage.rglob("_metadata")) == kept != []
+    assert kept
+    assert set(kept) <= set(metadata_files(storage))
 
 
 @pytest.mark.parametrize("lost", ["attempt", "checkpoint_id"])
 def test_a_record_that_is_lost_while_the_job_runs_is_told_and_not_written_for_ever(
     running: Start, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper, storage: Path, lost: str
 ) -> None:
-    leader, api, one, _ = running(checkpoints=1)
+    leader, api, task_manager, _ = running(checkpoints=1)
     path = getattr(Paths("default"), lost)("job")
     server.open().transact([Delete(path)])
     if lost == "attempt":  # it is written again for the next one
         new_task_manager().connect(leader.address)
-        one.die()
+        task_manager.die()
     assert f"{path} cannot be read: it is missing" in api.state("job", JobState.FAILED).error
     api("Cancel", m.CancelRequest("job"))
     _until_given_up(api, server)
-    assert sorted(storage.rglob("_metadata")) != []
+    assert metadata_files(storage)
 
 
 def test_a_fenced_write_of_an_earlier_term_does_not_end_the_present_one(
     new_coordinator: NewCoordinator, caplog: pytest.LogCaptureFixture
 ) -> None:
     leader = leading(new_coordinator())
-    dispatcher, elector = leader.leadership.dispatcher, leader.leadership.elector
+    dispatcher, elector = leader.dispatcher, leader.elector
     first = dispatcher.wait_leading(WAIT_S)
     elector.step_down("the test wants it")
-    assert first.tenure.over.wait(WAIT_S)
+    assert first.fence.over.wait(WAIT_S)
     second = dispatcher.wait_leading(WAIT_S)
     assert second.token > first.token
-    first.tenure.step_down("this write of the first term was fenced")
-    second.tenure.step_down("and this one of the second")  # behind it: what ends the term is this
-    assert second.tenure.over.wait(WAIT_S)
+    first.fence.step_down("this write of the first term was fenced")
+    second.fence.step_down("and this one of the second")  # behind it: what ends the term is this
+    assert second.fence.over.wait(WAIT_S)
     assert "no longer leads: and this one" in caplog.text
     assert "no longer leads: this write of the first" not in caplog.text
 
@@ -184,7 +199,7 @@ def test_a_write_that_hangs_from_an_earlier_term_holds_up_no_job_of_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leader = leading(new_coordinator())
-    one = new_task_manager().connect(leader.address)
+    task_manager = new_task_manager().connect(leader.address)
     api = caller(leader)
     api("Submit", m.SubmitRequest("job", graph()))
     api.until("job", lambda status: status.checkpoints_completed >= 1)
@@ -202,11 +217,11 @@ def test_a_write_that_hangs_from_an_earlier_term_holds_up_no_job_of_the_next(
     monkeypatch.setattr(MetadataFiles, "write", hang_once)
     try:
         assert hangs.wait(WAIT_S)
-        leader.leadership.elector.step_down("the test wants it")
+        leader.elector.step_down("the test wants it")
         leading(leader)
-        one.connect(leader.address)
+        task_manager.connect(leader.address)
         api.until("job", lambda status: status.attempt == 2 and status.state is JobState.RUNNING)
-        one.wait(lambda: bool(later))
+        task_manager.wait(lambda: bool(later))
     finally:
         gate.set()
 
@@ -218,7 +233,7 @@ def test_an_acknowledged_cancel_survives_the_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leader = leading(new_coordinator())
-    one = new_task_manager().connect(leader.address)
+    task_manager = new_task_manager().connect(leader.address)
     api = caller(leader)
     api("Submit", m.SubmitRequest("job", graph()))
     api.until("job", lambda status: status.checkpoints_completed >= 1)
@@ -228,10 +243,10 @@ def test_an_acknowledged_cancel_survives_the_leader(
     leader.stop()
     monkeypatch.undo()
     successor = leading(new_coordinator())
-    one.connect(successor.address)
+    task_manager.connect(successor.address)
     after = caller(successor)
     after.state("job", JobState.CANCELED)
-    assert len(one.bodies(m.Deploy)) == 1
+    assert len(task_manager.bodies(m.Deploy)) == 1
 
 
 def _until_given_up(api: Caller, server: EmbeddedZooKeeper) -> None:
@@ -256,7 +271,7 @@ def test_a_cancel_during_a_load_that_then_fails_for_good_ends_the_job(
     api("Submit", m.SubmitRequest("job", _large()))
     api.until("job", lambda status: status.checkpoints_completed >= 1)
     leader.stop()
-    kept = sorted(storage.rglob("_metadata"))
+    kept = recorded(server)
     asked, may_fail, may_write = threading.Event(), threading.Event(), threading.Event()
     whole = Persistence.request_cancel
 
@@ -286,7 +301,8 @@ def test_a_cancel_during_a_load_that_then_fails_for_good_ends_the_job(
             assert cancelled.result(WAIT_S).state is JobState.CANCELING
     _until_given_up(after, server)
     assert "the graph does not exist" in after.status("job").error
-    assert sorted(storage.rglob("_metadata")) == kept != []
+    assert kept
+    assert set(kept) <= set(metadata_files(storage))
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -314,7 +330,7 @@ def test_a_mistake_in_the_making_of_a_job_breaks_it_off_and_it_can_be_cancelled(
     server: EmbeddedZooKeeper,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    leader, api, one, _ = running(checkpoints=1, slots=2)
+    leader, api, task_manager, _ = running(checkpoints=1, slots=2)
     api("Submit", m.SubmitRequest("good", graph()))
     api.state("good", JobState.RUNNING)
     leader.stop()
@@ -329,7 +345,7 @@ def test_a_mistake_in_the_making_of_a_job_breaks_it_off_and_it_can_be_cancelled(
     successor = leading(new_coordinator())
     after = caller(successor)
     assert "an operator of another version" in after.state("job", JobState.FAILED).error
-    one.connect(successor.address)
+    task_manager.connect(successor.address)
     after.state("good", JobState.RUNNING)
     assert after("Cancel", m.CancelRequest("job")).state is JobState.CANCELED
     _until_given_up(after, server)
@@ -359,18 +375,18 @@ def test_a_job_whose_state_cannot_be_shown_cuts_no_other_short_and_runs_on(
     is_mistaken.set()
     new_task_manager(slots=2).connect(leader.address)
     first.die()
-    assert api.until("good", lambda one: one.state is JobState.RUNNING and one.attempt == 2).error
-    listed = {one.job_key: one for one in api("List", m.ListRequest()).jobs}
+    assert api.until("good", lambda status: status.state is JobState.RUNNING and status.attempt == 2).error
+    listed = {job.job_key: job for job in api("List", m.ListRequest()).jobs}
     assert "cannot be shown" in listed["bad"].message
     is_mistaken.clear()
-    assert api.until("bad", lambda one: one.state is JobState.RUNNING and one.attempt == 2).error
+    assert api.until("bad", lambda status: status.state is JobState.RUNNING and status.attempt == 2).error
     watch.cancel()
 
 
 def test_a_late_cancel_takes_no_result_back_when_the_coordinator_fails(
     running: Start, new_coordinator: NewCoordinator, caller: NewCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leader, api, one, _ = running(checkpoints=1)
+    leader, api, task_manager, _ = running(checkpoints=1)
     whole, result, written, gate = JobMaster.handle, Persistence.write_result, threading.Event(), threading.Event()
 
     def slowly(self: Persistence, finished: m.JobResult) -> ev.ResultPersisted | ev.PersistFailed:
@@ -386,7 +402,7 @@ def test_a_late_cancel_takes_no_result_back_when_the_coordinator_fails(
 
     monkeypatch.setattr(Persistence, "write_result", slowly)
     monkeypatch.setattr(JobMaster, "handle", mistaken)
-    one.report(m.SubtaskPhase.SUBTASK_EXHAUSTED)
+    task_manager.report(m.SubtaskPhase.SUBTASK_EXHAUSTED)
     assert written.wait(WAIT_S)
     api("Cancel", m.CancelRequest("job"))
     gate.set()
@@ -403,13 +419,13 @@ def test_a_job_that_has_ended_is_not_broken_off_by_a_fault_of_its_clean_up(
     def mistaken(*_: object) -> None:
         raise ValueError("a mistake in the clean-up")
 
-    monkeypatch.setattr(Persistence, "clean_up", mistaken)
+    monkeypatch.setattr(Removals, "clean_up", mistaken)
     api("Cancel", m.CancelRequest("job"))
     assert api.state("job", JobState.CANCELED).error == ""
     poll(lambda: "a mistake in the clean-up" in caplog.text)
-    leader.leadership.dispatcher.call(lambda _: None)  # behind what the fault has led to
+    leader.dispatcher.call(lambda _: None)  # behind what the fault has led to
     assert api.status("job").state is JobState.CANCELED
-    assert "broken off" not in caplog.text
+    assert "quarantined" not in caplog.text
 
 
 def test_a_cancel_that_cannot_be_written_is_not_acknowledged(
@@ -440,13 +456,13 @@ def test_a_graph_that_cannot_be_read_for_a_while_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leader = leading(new_coordinator())
-    one = new_task_manager().connect(leader.address)
+    task_manager = new_task_manager().connect(leader.address)
     api = caller(leader)
     for key in ("job", "unwanted"):
         api("Submit", m.SubmitRequest(key, _large()))
         api.until(key, lambda status: status.checkpoints_completed >= 1)
     leader.stop()
-    kept = one.bodies(m.Deploy)
+    kept = task_manager.bodies(m.Deploy)
     whole = MetadataFiles.read_graph
 
     def away(*_: object) -> bytes:
@@ -454,15 +470,15 @@ def test_a_graph_that_cannot_be_read_for_a_while_is_read_again(
 
     monkeypatch.setattr(MetadataFiles, "read_graph", away)
     successor = leading(new_coordinator())
-    one.connect(successor.address)
+    task_manager.connect(successor.address)
     after = caller(successor)
     status = after.until("job", lambda status: "next try" in status.message)
     assert "the storage is away" in status.message
     after.until("unwanted", lambda status: "next try" in status.message)
-    assert after("Cancel", m.CancelRequest("unwanted")).state is JobState.CANCELED  # nobody has to wait for it
+    assert after("Cancel", m.CancelRequest("unwanted")).state is JobState.CANCELED  # no caller has to wait for it
     monkeypatch.setattr(MetadataFiles, "read_graph", whole)
     after.until("job", lambda status: status.state is JobState.RUNNING and status.attempt == 2)
-    assert {one.attempt.job_key for one in one.bodies(m.Deploy)[len(kept) :]} == {"job"}  # type: ignore[attr-defined]
+    assert {body.attempt.job_key for body in task_manager.bodies(m.Deploy)[len(kept) :]} == {"job"}  # type: ignore[attr-defined]
 
 
 def test_late_uploads_of_aborted_checkpoints_are_deleted_now_and_then(

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import grpc
 import pytest
+from lockgate_coordinator.runtime import recovery_line
+from lockgate_coordinator.runtime.dispatcher import Dispatcher
+from lockgate_coordinator.runtime.persistence import Persistence
+from lockgate_coordinator.runtime.recovery_line import MAX_DEATHS
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.records import JobRecords
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import JobState
 
-from coordinator.runtime import recovery_line
-from coordinator.runtime.job_runner import JobRunner
-from coordinator.runtime.recovery_line import MAX_DEATHS
-from ha.embedded import EmbeddedZooKeeper
-from ha.records import JobRecords
 from tests.integration.coordinator.conftest import (
     PATIENT_MS,
     NewCaller,
@@ -65,12 +66,12 @@ def test_a_job_that_leaders_died_of_is_held_back_and_the_others_run(
     former.submit("good")
     leader = leading(new_coordinator())
     api = caller(leader)
-    one = new_task_manager(slots=4).connect(leader.address)
+    task_manager = new_task_manager(slots=4).connect(leader.address)
     api.state("good", JobState.RUNNING)
     status = api.state("poison", JobState.HELD_BACK)
     assert "3 leaders in a row died" in status.message
     assert "lockgate release poison" in status.message
-    assert all(isinstance(one, m.Deploy) and one.attempt.job_key == "good" for one in one.bodies(m.Deploy))
+    assert all(isinstance(body, m.Deploy) and body.attempt.job_key == "good" for body in task_manager.bodies(m.Deploy))
     assert former.records.deaths("poison") == MAX_DEATHS
     poll(lambda: former.records.deaths("good") == 0)
     for method, request in (
@@ -127,10 +128,10 @@ def test_what_a_held_job_still_runs_is_stopped(
 ) -> None:
     former.submit("poison", MAX_DEATHS)
     leader = leading(new_coordinator())
-    one = new_task_manager()
-    one.running = [m.AttemptId("poison", "run-poison", 4)]
-    one.connect(leader.address)
-    cancel = one.expect(m.CancelAttempt)
+    task_manager = new_task_manager()
+    task_manager.running = [m.AttemptId("poison", "run-poison", 4)]
+    task_manager.connect(leader.address)
+    cancel = task_manager.expect(m.CancelAttempt)
     assert isinstance(cancel, m.CancelAttempt)
     assert cancel.attempt == m.AttemptId("poison", "run-poison", 4)
 
@@ -140,13 +141,13 @@ def test_the_mark_is_durable_before_anything_of_the_job_is_looked_at(
 ) -> None:
     former.submit("job")
     seen: list[int] = []
-    whole = JobRunner.load
+    whole = Persistence.start
 
-    def load(self: JobRunner, *, fresh: bool) -> None:
-        seen.append(former.records.deaths(self.key))
-        whole(self, fresh=fresh)
+    def start(self: Persistence, record: m.JobRecord, *, fresh: bool) -> object:
+        seen.append(former.records.deaths(record.job_key))
+        return whole(self, record, fresh=fresh)
 
-    monkeypatch.setattr(JobRunner, "load", load)
+    monkeypatch.setattr(Persistence, "start", start)
     leading(new_coordinator())
     poll(lambda: seen)
     assert seen == [1]
@@ -162,11 +163,11 @@ def test_suspects_are_recovered_one_at_a_time(
     leader = leading(new_coordinator())
     poll(lambda: sorted(former.records.deaths(key) for key in keys) == [1, 1, 2])
     first = next(key for key in keys if former.records.deaths(key) == 2)
-    one = new_task_manager(slots=1).connect(leader.address)  # room for one of them
+    task_manager = new_task_manager(slots=1).connect(leader.address)  # room for one of them
     api = caller(leader)
     api.state(first, JobState.RUNNING)
     poll(lambda: sorted(former.records.deaths(key) for key in keys) == [0, 1, 2])
-    one.connect(leader.address, slots=3)
+    task_manager.connect(leader.address, slots=3)
     for key in keys:
         api.state(key, JobState.RUNNING)
     poll(lambda: [former.records.deaths(key) for key in keys] == [0, 0, 0])
@@ -181,10 +182,24 @@ def test_one_that_only_waits_for_slots_is_through(
     poll(lambda: former.records.deaths("job") == 0)
 
 
+@pytest.mark.parametrize("deaths", [0, 1, 2])
+def test_a_leader_that_is_stopped_has_not_died_of_what_it_was_just_recovering(
+    former: Former, new_coordinator: NewCoordinator, deaths: int
+) -> None:
+    """A restart of all coordinators, one after the other, must hold no job back."""
+    former.submit("job", deaths)
+    for _ in range(2):
+        leader = leading(new_coordinator())
+        poll(lambda: former.records.deaths("job") == deaths + 1)
+        leader.stop()
+        assert former.records.deaths("job") == deaths
+
+
 def test_leaders_that_die_of_it_come_to_an_end(
-    former: Former, new_coordinator: NewCoordinator, caller: NewCaller
+    former: Former, new_coordinator: NewCoordinator, caller: NewCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole way, without a process to lose: each term ends while it recovers the poison job."""
+    monkeypatch.setattr(Dispatcher, "withdraw", lambda _: None)  # who dies takes nothing back
     former.submit("poison")
     for number in range(1, MAX_DEATHS + 1):
         leader = leading(new_coordinator())

@@ -9,15 +9,15 @@ from typing import Any
 
 import grpc
 import pytest
+from lockgate_coordinator.runtime import job_reading
+from lockgate_coordinator.runtime.persistence import Persistence
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.errors import StoreUnavailable
+from lockgate_ha.paths import Paths
+from lockgate_ha.records import JobRecords
 from lockgate_proto import messages as m
 from lockgate_proto.messages import JobState
 
-from coordinator.runtime import job_reading
-from coordinator.runtime.persistence import Persistence
-from ha.embedded import EmbeddedZooKeeper
-from ha.errors import StoreUnavailable
-from ha.paths import Paths
-from ha.records import JobRecords
 from tests.integration.coordinator.conftest import (
     Caller,
     NewCaller,
@@ -33,7 +33,9 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def one(new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager) -> FakeTaskManager:
+def fake_task_manager(
+    new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> FakeTaskManager:
     """A task manager that runs the jobs "good" and "bad" of a leader that has gone."""
     leader = leading(new_coordinator())
     task_manager, api = new_task_manager(slots=4).connect(leader.address), caller(leader)
@@ -46,20 +48,20 @@ def one(new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: Ne
 
 def unreadable(patch: pytest.MonkeyPatch, error: Exception) -> threading.Event:
     """The job "bad" cannot be read until the event is set."""
-    whole, healed = JobRecords.job, threading.Event()
+    whole, healed = JobRecords.found, threading.Event()
 
-    def job(self: JobRecords, key: str) -> Any:
+    def found(self: JobRecords, key: str) -> Any:
         if key == "bad" and not healed.is_set():
             raise error
         return whole(self, key)
 
-    patch.setattr(JobRecords, "job", job)
+    patch.setattr(JobRecords, "found", found)
     return healed
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("not just now"), RuntimeError("can't start new thread")])
 def test_a_job_that_cannot_be_read_waits_alone_and_is_read_later(
-    one: FakeTaskManager,
+    fake_task_manager: FakeTaskManager,
     new_coordinator: NewCoordinator,
     caller: NewCaller,
     monkeypatch: pytest.MonkeyPatch,
@@ -67,7 +69,7 @@ def test_a_job_that_cannot_be_read_waits_alone_and_is_read_later(
 ) -> None:
     healed = unreadable(monkeypatch, error)
     successor = leading(new_coordinator())
-    one.connect(successor.address)
+    fake_task_manager.connect(successor.address)
     api = caller(successor)
     api.until("good", lambda status: status.state is JobState.RUNNING and status.checkpoints_completed >= 2)
     api("Submit", m.SubmitRequest("new", graph()))
@@ -84,7 +86,7 @@ def test_a_job_that_cannot_be_read_waits_alone_and_is_read_later(
     ):
         failed = api.fails(method, request)
         assert failed.code() is grpc.StatusCode.UNAVAILABLE, method  # a client tries again
-    assert not [one for one in one.bodies(m.CancelAttempt) if one.attempt.job_key == "bad"]  # type: ignore[attr-defined]
+    assert not [body for body in fake_task_manager.bodies(m.CancelAttempt) if body.attempt.job_key == "bad"]  # type: ignore[attr-defined]
     healed.set()
     after = api.until("bad", lambda status: status.state is JobState.RUNNING and status.checkpoints_completed >= 2)
     assert after.message == ""
@@ -92,35 +94,38 @@ def test_a_job_that_cannot_be_read_waits_alone_and_is_read_later(
 
 
 def test_what_task_managers_say_of_a_job_that_is_not_read_yet_is_kept(
-    one: FakeTaskManager, new_coordinator: NewCoordinator, caller: NewCaller, monkeypatch: pytest.MonkeyPatch
+    fake_task_manager: FakeTaskManager,
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     healed = unreadable(monkeypatch, StoreUnavailable("not just now"))
     successor = leading(new_coordinator())
     stray = m.AttemptId("bad", "another-run", 1)
-    one.running.append(stray)
-    one.connect(successor.address)
+    fake_task_manager.running.append(stray)
+    fake_task_manager.connect(successor.address)
     api = caller(successor)
     api.until("bad", lambda status: "next try" in status.message)
-    assert stray in one.running  # whether it is wanted cannot be known yet
+    assert stray in fake_task_manager.running  # whether it is wanted cannot be known yet
     healed.set()
     api.until("bad", lambda status: status.state is JobState.RUNNING and status.checkpoints_completed >= 2)
-    one.wait(lambda: any(each.attempt == stray for each in one.bodies_now(m.CancelAttempt)))  # type: ignore[attr-defined]
+    fake_task_manager.wait(lambda: any(body.attempt == stray for body in fake_task_manager.bodies_now(m.CancelAttempt)))  # type: ignore[attr-defined]
 
 
 def test_a_job_that_had_ended_before_it_could_be_read_is_cleaned_up_and_its_watch_ends(
-    one: FakeTaskManager,
+    fake_task_manager: FakeTaskManager,
     new_coordinator: NewCoordinator,
     caller: NewCaller,
     server: EmbeddedZooKeeper,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run_id = next(one.attempt.run_id for one in one.bodies(m.Deploy) if one.attempt.job_key == "bad")  # type: ignore[attr-defined]
+    run_id = next(body.attempt.run_id for body in fake_task_manager.bodies(m.Deploy) if body.attempt.job_key == "bad")  # type: ignore[attr-defined]
     store, grant = server.lead("default", "between")
     JobRecords(store, "default").write_result(grant, m.JobResult("bad", run_id, outcome="FINISHED", dirty=True))
     server.expire(grant.session)
     healed = unreadable(monkeypatch, StoreUnavailable("not just now"))
     successor = leading(new_coordinator())
-    one.connect(successor.address)
+    fake_task_manager.connect(successor.address)
     api = caller(successor)
     api.until("bad", lambda status: "next try" in status.message)
     with ThreadPoolExecutor(1) as pool:
@@ -129,12 +134,17 @@ def test_a_job_that_had_ended_before_it_could_be_read_is_cleaned_up_and_its_watc
         assert watched.result(WAIT_S).run_id == run_id
     session = server.open()
     poll(lambda: session.get(Paths("default").job("bad")) is None)
-    one.wait(lambda: any(each.attempt.job_key == "bad" for each in one.bodies_now(m.CancelAttempt)))  # type: ignore[attr-defined]
+    fake_task_manager.wait(
+        lambda: any(body.attempt.job_key == "bad" for body in fake_task_manager.bodies_now(m.CancelAttempt))
+    )  # type: ignore[attr-defined]
     assert api.status("good").job_key == "good"
 
 
 def test_a_read_that_hangs_holds_up_no_other_job(
-    one: FakeTaskManager, new_coordinator: NewCoordinator, caller: NewCaller, monkeypatch: pytest.MonkeyPatch
+    fake_task_manager: FakeTaskManager,
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(job_reading, "PATIENCE_MS", 50)
     whole, gate = Persistence.load, threading.Event()
@@ -147,16 +157,16 @@ def test_a_read_that_hangs_holds_up_no_other_job(
     monkeypatch.setattr(Persistence, "load", load)
     try:
         successor = leading(new_coordinator())
-        one.connect(successor.address)
+        fake_task_manager.connect(successor.address)
         api = caller(successor)
         api.until("good", lambda status: status.state is JobState.RUNNING)
-        assert "being read" in api.status("bad").message
+        api.until("bad", lambda status: "being read" in status.message)
     finally:
         gate.set()
     api.until("bad", lambda status: status.state is JobState.RUNNING)
 
 
-@pytest.mark.usefixtures("one")
+@pytest.mark.usefixtures("fake_task_manager")
 @pytest.mark.parametrize("method", ["job_keys", "results"])
 def test_the_lists_that_a_term_begins_with_are_read_again_when_that_fails(
     new_coordinator: NewCoordinator,

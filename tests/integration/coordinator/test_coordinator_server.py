@@ -10,13 +10,13 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from lockgate_coordinator.runtime import rpc_server
+from lockgate_coordinator.runtime.event_loop import LoopThread
+from lockgate_coordinator.runtime.process import Coordinator
+from lockgate_coordinator.runtime.watchdog import Watchdog
 from lockgate_proto import messages as m
 from lockgate_proto.rpc import SERVICES, call
 
-from coordinator.runtime import rpc_server
-from coordinator.runtime.event_loop import LoopThread
-from coordinator.runtime.process import Coordinator
-from coordinator.runtime.watchdog import Watchdog
 from tests.integration.coordinator.conftest import (
     SECRET,
     Caller,
@@ -49,7 +49,7 @@ def open_stream(api: Caller, service: str, method: str, request: Any) -> Any:
 
 
 def threads_of_the_server() -> int:
-    return sum(one.name.startswith("rpc-") for one in threading.enumerate())
+    return sum(thread.name.startswith("rpc-") for thread in threading.enumerate())
 
 
 def test_more_streams_than_threads_leave_everybody_answered(
@@ -63,20 +63,20 @@ def test_more_streams_than_threads_leave_everybody_answered(
     silent = threading.Event()
     controls = [waiting(_nothing(silent), metadata=SECRET.metadata()) for _ in range(STREAMS)]
     try:
-        for one in watches:
-            assert next(one).update.job_key == "job"
+        for watch in watches:
+            assert next(watch).update.job_key == "job"
         assert answers(api)
         new_task_manager().connect(leader.address)
         assert api.state("job", m.JobState.RUNNING).job_key == "job"
         last = api("Cancel", m.CancelRequest("job")).state
         assert last is not m.JobState.RUNNING
-        for one in watches:
-            assert [update.update for update in one][-1] is not None  # everybody hears the end
+        for watch in watches:
+            assert [update.update for update in watch][-1] is not None  # everybody hears the end
         assert threads_of_the_server() < 100
     finally:
         silent.set()
-        for one in controls:
-            one.cancel()
+        for control in controls:
+            control.cancel()
 
 
 def _nothing(until: threading.Event) -> Iterator[m.TaskManagerMessage]:
@@ -92,8 +92,8 @@ def test_calls_whose_request_never_comes_hold_nothing(api: Caller) -> None:
         assert answers(api)
     finally:
         silent.set()
-        for one in calls:
-            one.cancel()
+        for item in calls:
+            item.cancel()
 
 
 def _bytes(until: threading.Event) -> Iterator[bytes]:
@@ -104,7 +104,9 @@ def _bytes(until: threading.Event) -> Iterator[bytes]:
 def test_a_call_without_its_request_is_refused_in_time(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpc_server, "_REQUEST_WAIT_S", 0.05)
     silent = threading.Event()
-    late = api._channel.stream_unary(SERVICES["JobService"]["GetCluster"].path).future(_bytes(silent))
+    late = api._channel.stream_unary(SERVICES["JobService"]["GetCluster"].path).future(
+        _bytes(silent), metadata=SECRET.metadata()
+    )
     with pytest.raises(grpc.RpcError) as caught:
         late.result(WAIT_S)
     silent.set()
@@ -114,7 +116,9 @@ def test_a_call_without_its_request_is_refused_in_time(api: Caller, monkeypatch:
 
 def test_a_stream_that_ends_without_its_request_is_told_so(api: Caller) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        api._channel.stream_unary(SERVICES["JobService"]["GetCluster"].path)(iter(()), timeout=WAIT_S)
+        api._channel.stream_unary(SERVICES["JobService"]["GetCluster"].path)(
+            iter(()), metadata=SECRET.metadata(), timeout=WAIT_S
+        )
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -132,26 +136,26 @@ def test_watchers_that_go_in_the_middle_of_a_message_leave_no_trace(
     api: Caller, leader: Coordinator, caplog: pytest.LogCaptureFixture
 ) -> None:
     api("Submit", m.SubmitRequest("job", graph()))
-    dispatcher = leader.leadership.dispatcher
+    dispatcher = leader.dispatcher
     hub = dispatcher.call(lambda term: term.jobs["job"].hub)
     loud = m.JobEvent(text="x" * 400_000)  # more than a connection takes before its reader reads
     streams = [open_stream(api, "JobService", "Watch", m.WatchRequest("job")) for _ in range(20)]
-    for one in streams:
-        next(one)
+    for stream in streams:
+        next(stream)
     dispatcher.call(lambda _term: [hub.event(loud) for _ in range(20)])
-    for one in streams:
-        one.cancel()
+    for stream in streams:
+        stream.cancel()
     poll(lambda: not dispatcher.call(lambda term: term.jobs["job"].hub.watched))
     assert answers(api)
-    assert not [one for one in caplog.records if one.levelno >= logging.ERROR or one.exc_info]
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
 
 
 def test_a_watcher_that_does_not_read_holds_up_nobody(api: Caller, leader: Coordinator, caller: NewCaller) -> None:
     api("Submit", m.SubmitRequest("job", graph()))
     deaf = [open_stream(caller(leader), "JobService", "Watch", m.WatchRequest("job")) for _ in range(5)]
-    for one in deaf:
-        next(one)
-    dispatcher = leader.leadership.dispatcher
+    for stream in deaf:
+        next(stream)
+    dispatcher = leader.dispatcher
     hub = dispatcher.call(lambda term: term.jobs["job"].hub)
     dispatcher.call(lambda _term: [hub.event(m.JobEvent(text="x" * 400_000)) for _ in range(20)])
     heard = open_stream(api, "JobService", "Watch", m.WatchRequest("job"))
@@ -160,8 +164,8 @@ def test_a_watcher_that_does_not_read_holds_up_nobody(api: Caller, leader: Coord
         update = next(heard).update
         texts += isinstance(update, m.JobEvent) and len(update.text) == 400_000
     assert answers(api)
-    for one in (*deaf, heard):
-        one.cancel()
+    for stream in (*deaf, heard):
+        stream.cancel()
 
 
 def test_connected_task_managers_are_bounded_and_the_setting_is_named(
@@ -179,7 +183,7 @@ def test_connected_task_managers_are_bounded_and_the_setting_is_named(
 def test_a_registration_that_comes_as_the_term_ends_is_answered(
     leader: Coordinator, new_task_manager: NewTaskManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dispatcher = leader.leadership.dispatcher
+    dispatcher = leader.dispatcher
     go_on, queued = threading.Event(), threading.Event()
     tell = dispatcher.tell
 
@@ -190,32 +194,32 @@ def test_a_registration_that_comes_as_the_term_ends_is_answered(
 
     monkeypatch.setattr(dispatcher, "tell", noting)
     dispatcher.actor.tell(lambda: go_on.wait(WAIT_S) and None)
-    one = new_task_manager()
-    connecting = threading.Thread(target=one.connect, args=(leader.address,))
+    task_manager = new_task_manager()
+    connecting = threading.Thread(target=task_manager.connect, args=(leader.address,))
     connecting.start()
     assert queued.wait(WAIT_S)  # the registration waits behind what is under way
     dispatcher.revoked("lost, says this test")
     go_on.set()
     connecting.join(WAIT_S)
-    assert one.status is grpc.StatusCode.UNAVAILABLE
-    assert "no longer leads" in one.details
+    assert task_manager.status is grpc.StatusCode.UNAVAILABLE
+    assert "no longer leads" in task_manager.details
 
 
 def test_an_answer_that_takes_its_time_holds_no_thread(running: Callable[..., Running]) -> None:
     """Savepoints of a job that cannot complete one, as many as there were threads."""
-    _, api, one, _ = running()
-    one._fleet.acknowledging = False
+    _, api, task_manager, _ = running()
+    task_manager._fleet.acknowledging = False
     save = call(api._channel, "JobService", "TriggerSavepoint")
     waiting = [save.future(m.TriggerSavepointRequest("job"), metadata=SECRET.metadata()) for _ in range(STREAMS)]
     assert answers(api)
     assert threads_of_the_server() < 100
-    for one in waiting:
-        one.cancel()
+    for item in waiting:
+        item.cancel()
 
 
 def test_the_deadline_of_the_caller_ends_its_wait(running: Callable[..., Running]) -> None:
-    _, api, one, _ = running()
-    one._fleet.acknowledging = False
+    _, api, task_manager, _ = running()
+    task_manager._fleet.acknowledging = False
     with pytest.raises(grpc.RpcError) as caught:
         call(api._channel, "JobService", "TriggerSavepoint")(
             m.TriggerSavepointRequest("job"), timeout=0.2, metadata=SECRET.metadata()

@@ -1,17 +1,17 @@
-"""Whom a leader tells of a running job so that it may prepare: task managers with free slots, and nobody else."""
+"""Which task managers a leader lets prepare for a running job: those with free slots, and no others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
+from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.runtime.process import Coordinator
+from lockgate_devtools.zookeeper.server import ZooKeeperServer
+from lockgate_ha.zookeeper import connector
 from lockgate_proto import messages as m
 from lockgate_proto.messages import JobState
 
-from coordinator.graph.normalize import normalize
-from coordinator.runtime.process import Coordinator
-from ha.zookeeper import connector
-from ha.zookeeper.server import ZooKeeperServer
 from tests.integration.coordinator.conftest import Caller, NewTaskManager, graph, leading
 from tests.integration.coordinator.fake_task_manager import FakeTaskManager
 
@@ -29,9 +29,11 @@ def submit(api: Caller, key: str, parallelism: int = 1) -> m.AttemptId:
     return m.AttemptId(key, answer.run_id, 1)
 
 
-def prepared(one: FakeTaskManager) -> list[tuple[m.AttemptId | None, int]]:
+def prepared(fake_task_manager: FakeTaskManager) -> list[tuple[m.AttemptId | None, int]]:
     """Attempt and slots of everything that it was told so far."""
-    return [(body.attempt, body.slots) for body in one.bodies(m.PrepareJob) if isinstance(body, m.PrepareJob)]
+    return [
+        (body.attempt, body.slots) for body in fake_task_manager.bodies(m.PrepareJob) if isinstance(body, m.PrepareJob)
+    ]
 
 
 def test_whoever_has_free_slots_is_told_when_the_job_runs(
@@ -54,7 +56,7 @@ def test_whoever_has_free_slots_is_told_when_the_job_runs(
     assert prepared(full) == []
     idle_before.connect(leader.address).expect(m.PrepareJob)
     assert prepared(idle_before) == [(attempt, 4)]
-    assert prepared(large) == [(attempt, 2)], "it is told once"
+    assert prepared(large) == [(attempt, 2)], "it is sent once"
 
 
 def test_a_job_is_not_announced_before_it_runs(
@@ -67,7 +69,8 @@ def test_a_job_is_not_announced_before_it_runs(
     second = new_task_manager(slots=1).connect(leader.address)
     second.expect(m.PrepareJob)
     api("Submit", m.SubmitRequest("large", graph(3)))
-    assert api.state("large", JobState.WAITING_FOR_SLOTS).message == "needs 3 slots, 2 free in 2 task managers"
+    waiting = "needs 3 slots, 2 free in 2 task managers"  # the free ones are counted a moment after the state is shown
+    api.until("large", lambda status: (status.state, status.message) == (JobState.WAITING_FOR_SLOTS, waiting))
     second.break_stream()
     second.connect(leader.address).expect(m.PrepareJob, 2)
     assert {attempt for attempt, _ in prepared(first) + prepared(second)} == {running}
@@ -102,28 +105,28 @@ def test_one_without_a_free_slot_is_told_nothing_when_it_comes_back(
 def test_after_a_restart_the_new_attempt_is_announced(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
 ) -> None:
-    one = new_task_manager(slots=2).connect(leader.address)
+    task_manager = new_task_manager(slots=2).connect(leader.address)
     attempt = submit(api, "job")
-    one.expect(m.PrepareJob)
-    one.report(m.SubtaskPhase.SUBTASK_FAILED, error="broke")
-    one.expect(m.PrepareJob, 2)
-    assert prepared(one) == [(attempt, 1), (m.AttemptId("job", attempt.run_id, 2), 1)]
+    task_manager.expect(m.PrepareJob)
+    task_manager.report(m.SubtaskPhase.SUBTASK_FAILED, error="broke")
+    task_manager.expect(m.PrepareJob, 2)
+    assert prepared(task_manager) == [(attempt, 1), (m.AttemptId("job", attempt.run_id, 2), 1)]
 
 
 @pytest.mark.parametrize("end", ["finished", "cancelled"])
 def test_a_job_that_has_ended_is_announced_to_nobody(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager, end: str
 ) -> None:
-    one = new_task_manager(slots=2)
-    one.exhausted = end == "finished"
-    one.connect(leader.address)
+    task_manager = new_task_manager(slots=2)
+    task_manager.exhausted = end == "finished"
+    task_manager.connect(leader.address)
     submit(api, "ended")
     if end == "cancelled":
         api.state("ended", JobState.RUNNING)
         api("Cancel", m.CancelRequest("ended"))
     api.state("ended", JobState.FINISHED, JobState.CANCELED)
     late = new_task_manager(slots=3).connect(leader.address)
-    late.exhausted = one.exhausted = False
+    late.exhausted = task_manager.exhausted = False
     attempt = submit(api, "next")
     late.expect(m.PrepareJob)
     assert {known for known, _ in prepared(late)} == {attempt}

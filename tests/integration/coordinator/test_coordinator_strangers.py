@@ -1,105 +1,165 @@
-"""What a task manager says of what runs elsewhere, and a Register that is out of all bounds."""
+"""What a coordinator reads of a caller that it does not know, and how much of one that it knows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from lockgate_common.security import Credentials
+from lockgate_coordinator.runtime import rpc_server
+from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
+from lockgate_proto.rpc import MAX_MESSAGE_BYTES, SERVICES
 
-from coordinator.runtime.process import Coordinator
-from coordinator.runtime.register_bounds import MAX_RUNNING, MAX_SLOTS, register_problem
-from tests.integration.coordinator.conftest import Caller, NewTaskManager, Running
-from tests.integration.coordinator.fake_task_manager import FakeFleet
+from tests.certificates import make_certificates
+from tests.integration.coordinator.conftest import SECRET, Caller, NewCoordinator, leading
+from tests.integration.coordinator.fake_task_manager import WAIT_S
 
 pytestmark = pytest.mark.integration
 
-
-def _failed(subtask: m.SubtaskId, _attempt: m.AttemptId) -> list[object]:
-    return [m.SubtaskReport(subtask, m.SubtaskPhase.SUBTASK_FAILED, m.FailureCause.USER_ERROR, "not mine")]
-
-
-def _gone(_subtask: m.SubtaskId, attempt: m.AttemptId) -> list[object]:
-    return [m.AttemptGone(attempt)]
-
-
-def _found(_subtask: m.SubtaskId, attempt: m.AttemptId) -> list[object]:
-    error = m.SplitsDiscovered(attempt, "source", (), True, "no such folder", m.FailureCause.USER_ERROR)
-    return [error]
+EMPTY_VERTICES = b"\x12\x02\x12\x00" + b"".join(b"\x12\x02\x12\x00" for _ in range(50_000))
+METHODS = [
+    (service, name)
+    for service in ("JobService", "ControlService", "FollowService")
+    for name in SERVICES[service]
+    if name != "GetLeader"
+]
 
 
-def _acknowledged(subtask: m.SubtaskId, _attempt: m.AttemptId) -> list[object]:
-    """Of every checkpoint that may be under way."""
-    state = m.SubtaskState(subtask.vertex_id, subtask.subtask)
-    return [m.AcknowledgeCheckpoint(subtask, number, state) for number in range(1, 50)]
+@pytest.fixture(params=["plain text", "TLS"])
+def credentials(request: pytest.FixtureRequest, tmp_path: Path) -> Credentials:
+    """The cluster's."""
+    tls = make_certificates(tmp_path / "tls") if request.param == "TLS" else None
+    return Credentials(SECRET.secret, tls)
 
 
-def _declined(subtask: m.SubtaskId, _attempt: m.AttemptId) -> list[object]:
-    return [m.DeclineCheckpoint(subtask, number, "not mine") for number in range(1, 50)]
+@pytest.fixture
+def leader(new_coordinator: NewCoordinator, credentials: Credentials) -> Coordinator:
+    return leading(new_coordinator(credentials=credentials))
 
 
-@pytest.mark.parametrize("said", [_failed, _gone, _found, _acknowledged, _declined])
-def test_a_stranger_to_the_attempt_changes_nothing(
-    running: Callable[..., Running],
-    new_task_manager: NewTaskManager,
-    fleet: FakeFleet,
-    said: Callable[[m.SubtaskId, m.AttemptId], list[object]],
+@pytest.fixture
+def friend(leader: Coordinator, credentials: Credentials) -> Iterator[Caller]:
+    """Who knows the secret."""
+    caller = Caller(leader.address, credentials)
+    yield caller
+    caller.close()
+
+
+@pytest.fixture
+def raw(leader: Coordinator, credentials: Credentials) -> Iterator[Callable[..., grpc.RpcError]]:
+    """Sends bytes to a method and returns how the call fails."""
+    plain = [("grpc.max_send_message_length", MAX_MESSAGE_BYTES)]
+    if credentials.tls is None:
+        channel = grpc.insecure_channel(leader.address, plain)
+    else:
+        authority = Path(credentials.tls.authority).read_bytes()
+        channel = grpc.secure_channel(leader.address, grpc.ssl_channel_credentials(authority), plain)
+
+    def fail(service: str, name: str, data: bytes, secret: str = "", **more: Any) -> grpc.RpcError:
+        metadata = Credentials(secret).metadata()
+        call = channel.stream_stream(SERVICES[service][name].path)
+        with pytest.raises(grpc.RpcError) as caught:
+            list(call(iter((data,)), metadata=metadata, timeout=WAIT_S, **more))
+        return caught.value
+
+    yield fail
+    channel.close()
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of what the server has decoded."""
+    sizes: list[int] = []
+    decode = rpc_server.decode
+
+    def noting(kind: type[Any], data: bytes, *rest: Any) -> Any:
+        sizes.append(len(data))
+        return decode(kind, data, *rest)
+
+    monkeypatch.setattr(rpc_server, "decode", noting)
+    return sizes
+
+
+@pytest.mark.parametrize("secret", ["", "not the secret of it"], ids=["no secret", "wrong secret"])
+@pytest.mark.parametrize(("service", "name"), METHODS, ids=[f"{service}.{name}" for service, name in METHODS])
+def test_nothing_is_decoded_of_a_caller_that_is_not_let_in(
+    raw: Callable[..., grpc.RpcError], decoded: list[int], service: str, name: str, secret: str
 ) -> None:
-    fleet.acknowledging = False  # the first checkpoint stays under way
-    leader, api, one, _ = running()
-    deploy = one.expect(m.Deploy)
-    assert isinstance(deploy, m.Deploy)
-    assert deploy.attempt is not None
-    one.expect(m.TriggerCheckpoint)
-    stranger = new_task_manager("stranger").connect(leader.address)
-    for subtask in one.subtasks(deploy):
-        for body in said(subtask, deploy.attempt):
-            stranger.send(body)
-    stranger.leave()  # it is answered in order: all of it has been looked at
-    assert stranger.ended_well
-    now = api.status("job")
-    assert (now.state, now.attempt, now.restarts, now.checkpoints_aborted) == (m.JobState.RUNNING, 1, 0, 0)
-    assert now.checkpoints_completed == 0
+    assert raw(service, name, EMPTY_VERTICES, secret).code() is grpc.StatusCode.UNAUTHENTICATED
+    assert decoded == []
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "told"),
-    [
-        ("tm", {"slots": 0}, "offers 0 slots"),
-        ("tm", {"slots": 2**31 - 1}, f"1 to {MAX_SLOTS}"),
-        ("tm/../x", {}, "is no id of a task manager"),
-        ("tm" * 33, {}, "is no id of a task manager"),
-        ("tm", {"exchange_address": "host"}, "exchange host:port"),
-        ("tm", {"exchange_address": "host:0"}, "exchange host:port"),
-        ("tm", {"exchange_address": "host:65536"}, "exchange host:port"),
-        ("tm", {"exchange_address": "h" * 10_000 + ":1"}, "exchange host:port"),
-        ("tm", {"exchange_address": "a\nb:1"}, "exchange host:port"),
-        ("tm", {"running": (m.AttemptId("", "r", 1),)}, "an attempt that cannot be"),
-        ("tm", {"running": (m.AttemptId("j" * 129, "r", 1),)}, "an attempt that cannot be"),
-        ("tm", {"running": (m.AttemptId("j", "r" * 129, 1),)}, "an attempt that cannot be"),
-        ("tm", {"running": (m.AttemptId("j", "r", -1),)}, "an attempt that cannot be"),
-        ("tm", {"running": (m.AttemptId("j", "r", 1),) * (MAX_RUNNING + 1)}, f"up to {MAX_RUNNING}"),
-    ],
-)
-def test_a_register_out_of_bounds_is_refused_in_words(name: str, changes: dict[str, object], told: str) -> None:
-    values: dict[str, object] = {"exchange_address": "host:1", "slots": 2, "pid": 1} | changes
-    problem = register_problem(name, m.Register(**values))  # type: ignore[arg-type]
-    assert told in problem
-    assert len(problem) < 500
-
-
-@pytest.mark.parametrize("address", ["10.0.0.1:7", "[::1]:65535", "tm-1.example.org:7000", "a_b:1"])
-def test_what_task_managers_say_is_taken(address: str) -> None:
-    running = (m.AttemptId("a.job-1_x", "20260101-000000-0123abcd", 3),)
-    assert register_problem("tm-0.a_b", m.Register(address, MAX_SLOTS, 1, running)) == ""
-
-
-def test_the_stream_of_such_a_register_ends_with_the_reason(
-    leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
+def test_a_compressed_request_is_refused_unread(
+    raw: Callable[..., grpc.RpcError], decoded: list[int], friend: Caller
 ) -> None:
-    one = new_task_manager("greedy", slots=MAX_SLOTS + 1).connect(leader.address)
-    one.wait(lambda: one.status is not None)
-    assert one.status is grpc.StatusCode.INVALID_ARGUMENT
-    assert "offers 1025 slots" in one.details
-    assert api("GetCluster", m.GetClusterRequest()).task_managers == ()
+    refused = raw("JobService", "Submit", bytes(4_000_000), SECRET.secret, compression=grpc.Compression.Gzip)
+    assert refused.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert decoded == []
+    assert friend("List", m.ListRequest()).jobs == ()
+
+
+def test_a_request_of_countless_elements_is_refused_before_they_are_made(
+    raw: Callable[..., grpc.RpcError], friend: Caller
+) -> None:
+    vertices = b"\x12\x00" * 1_000_000
+    graph = b"\x12" + _varint(len(vertices)) + vertices
+    refused = raw("JobService", "Submit", graph, SECRET.secret)
+    assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.details() == "the message has more than 100,000 elements"
+    assert friend("List", m.ListRequest()).jobs == ()
+
+
+def test_what_anybody_may_call_takes_little(
+    raw: Callable[..., grpc.RpcError], friend: Caller, credentials: Credentials
+) -> None:
+    assert raw("JobService", "GetLeader", bytes(5_000)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    health = health_pb2_grpc.HealthStub(friend._channel)
+    for method in (health.Check, lambda request, timeout: next(health.Watch(request, timeout=timeout))):
+        with pytest.raises(grpc.RpcError) as caught:
+            method(health_pb2.HealthCheckRequest(service="s" * 5_000), timeout=WAIT_S)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol="s" * 5_000)
+    stub = reflection_pb2_grpc.ServerReflectionStub(friend._channel)
+    with pytest.raises(grpc.RpcError) as caught:
+        list(stub.ServerReflectionInfo(iter([asked]), metadata=credentials.metadata(), timeout=WAIT_S))
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_who_leads_and_who_is_alive_needs_no_secret(leader: Coordinator, credentials: Credentials) -> None:
+    stranger = Caller(leader.address, Credentials("", credentials.tls))
+    try:
+        assert stranger("GetLeader", m.GetLeaderRequest()).address == leader.address
+        check = health_pb2_grpc.HealthStub(stranger._channel).Check
+        assert check(health_pb2.HealthCheckRequest(), timeout=WAIT_S).status == health_pb2.HealthCheckResponse.SERVING
+    finally:
+        stranger.close()
+
+
+def test_a_free_method_that_is_sent_no_request_ends(friend: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc_server, "_FREE_REQUEST_WAIT_S", 0.05)
+    for path in ("/grpc.health.v1.Health/Check", SERVICES["JobService"]["GetLeader"].path):
+        with pytest.raises(grpc.RpcError) as caught:
+            friend._channel.stream_unary(path)(_silence(ended := threading.Event()), timeout=WAIT_S)
+        ended.set()
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "no request came" in caught.value.details()
+
+
+def _silence(ended: threading.Event) -> Iterator[bytes]:
+    ended.wait(WAIT_S)
+    yield b""
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*out, number))

@@ -11,14 +11,14 @@ from typing import Any
 
 import grpc
 import pytest
+from lockgate_coordinator.runtime.control_service import ControlService
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
+from lockgate_coordinator.runtime.process import Coordinator
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.errors import OutcomeUnknown, RecordTooLarge, StoreUnavailable
+from lockgate_ha.records import JobRecords
 from lockgate_proto import messages as m
 
-from coordinator.runtime.control_service import ControlService
-from coordinator.runtime.metadata_files import MetadataFiles, Run
-from coordinator.runtime.process import Coordinator
-from ha.embedded import EmbeddedZooKeeper
-from ha.errors import OutcomeUnknown, RecordTooLarge, StoreUnavailable
-from ha.records import JobRecords
 from lockgate.client import Client
 from lockgate.client import client as clients
 from tests.integration.coordinator.conftest import (
@@ -102,7 +102,7 @@ def test_a_large_graph_whose_submission_failed_is_not_left_behind(
         api.fails("Submit", m.SubmitRequest("job", large()))
     assert not list(storage.rglob("graph"))
     answer = api("Submit", m.SubmitRequest("job", large()))
-    assert [one.parent.name for one in storage.rglob("graph")] == [answer.run_id]
+    assert [path.parent.name for path in storage.rglob("graph")] == [answer.run_id]
 
 
 def test_a_large_graph_whose_submission_may_have_come_through_stays(
@@ -119,7 +119,7 @@ def test_a_large_graph_whose_submission_may_have_come_through_stays(
     monkeypatch.setattr(JobRecords, "submit", unknown)
     answer = api("Submit", m.SubmitRequest("job", large()))
     assert not fails
-    assert [one.parent.name for one in storage.rglob("graph")] == [answer.run_id]
+    assert [path.parent.name for path in storage.rglob("graph")] == [answer.run_id]
     assert JobRecords(server.lead("other", "c")[0], "default").job("job").run_id == answer.run_id  # type: ignore[union-attr]
 
 
@@ -129,7 +129,7 @@ def test_graphs_that_a_dead_leader_never_submitted_go_with_the_next_submission(a
     kept = files.write(Run("job", "ended"), m.CheckpointMetadata(1, "job", "ended", 1), b"a retained savepoint")
     files.write_graph(Run("job", "ended"), b"x")
     answer = api("Submit", m.SubmitRequest("job", large()))
-    poll(lambda: {one.parent.name for one in storage.rglob("graph")} == {"ended", answer.run_id})
+    poll(lambda: {path.parent.name for path in storage.rglob("graph")} == {"ended", answer.run_id})
     assert Path(kept.pointer.removeprefix("file://")).exists()
 
 
@@ -137,7 +137,7 @@ def test_a_registration_that_comes_as_the_term_ends_is_told_so(
     new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader: Coordinator = leading(new_coordinator())
-    dispatcher, gate, queued = leader.leadership.dispatcher, threading.Event(), threading.Event()
+    dispatcher, gate, queued = leader.dispatcher, threading.Event(), threading.Event()
     term = dispatcher.wait_leading(WAIT_S)
     whole = ControlService._register
 
@@ -148,15 +148,15 @@ def test_a_registration_that_comes_as_the_term_ends_is_told_so(
 
     monkeypatch.setattr(ControlService, "_register", register)
     dispatcher.actor.tell(lambda: gate.wait(WAIT_S))  # type: ignore[arg-type,return-value]
-    one = new_task_manager()
+    task_manager = new_task_manager()
     with ThreadPoolExecutor(1) as pool:
         try:
-            connected = pool.submit(one.connect, leader.address)
+            connected = pool.submit(task_manager.connect, leader.address)
             assert queued.wait(WAIT_S)
-            leader.leadership.elector.step_down("the test wants it")
-            assert term.tenure.over.wait(WAIT_S)
+            leader.elector.step_down("the test wants it")
+            assert term.fence.over.wait(WAIT_S)
         finally:
             gate.set()
         connected.result(2 * WAIT_S)
-    assert one.status is grpc.StatusCode.UNAVAILABLE
-    assert "no longer leads" in one.details
+    assert task_manager.status is grpc.StatusCode.UNAVAILABLE
+    assert "no longer leads" in task_manager.details

@@ -12,13 +12,12 @@ import socket
 import sys
 import time
 
+from lockgate_ha.elector import Elector
+from lockgate_ha.errors import StoreError
+from lockgate_ha.grant import LeadershipGrant
+from lockgate_ha.records import JobRecords
+from lockgate_ha.zookeeper import connector
 from lockgate_proto.messages import JobRecord, LeaderRecord
-
-from ha.elector import Elector
-from ha.errors import StoreError
-from ha.grant import LeadershipGrant
-from ha.records import JobRecords
-from ha.zookeeper import connector
 
 
 def say(what: str, **more: object) -> None:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 
 import pytest
 from kazoo.client import KazooClient
+from lockgate_ha.elector import Elector
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.grant import LeadershipGrant
+from lockgate_ha.protection import Protection
+from lockgate_ha.session import Connector, Session
+from lockgate_ha.zookeeper import connector as zookeeper_connector
+from lockgate_ha.zookeeper.session import ZooKeeperSession
 from lockgate_proto.messages import LeaderRecord
 
-from ha.elector import Elector
-from ha.embedded import EmbeddedZooKeeper
-from ha.grant import LeadershipGrant
-from ha.session import Connector, Session
-from ha.zookeeper import connector as zookeeper_connector
-from ha.zookeeper.session import ZooKeeperSession
-
-WAIT_S = 60.0
+WAIT_S = 120.0
 SESSION_MS = 20_000  # no test waits for its end: what is to be over is ended by hand
 
 
@@ -53,7 +53,7 @@ class Recorder:
         """The value of the nth call of `name`."""
 
         def calls() -> list[object]:
-            return [value for one, value in self.heard if one == name]
+            return [value for heard, value in self.heard if heard == name]
 
         with self.changed:
             assert self.changed.wait_for(lambda: len(calls()) >= nth, WAIT_S), f"no {name} #{nth} in {self.heard}"
@@ -65,7 +65,7 @@ class Recorder:
 
     def count(self, name: str) -> int:
         with self.changed:
-            return sum(one == name for one, _ in self.heard)
+            return sum(heard == name for heard, _ in self.heard)
 
 
 class Candidate:
@@ -108,28 +108,35 @@ class Candidate:
 class World:
     """A ZooKeeper of either kind. expire: ends a session on the server; cut: breaks its connection for a moment."""
 
-    connector: Connector
+    connect: Callable[[Protection], Connector]
+    protection: Protection
     cluster: str
     expire: Callable[[Session], None]
     cut: Callable[[Session], None]
     candidates: list[Candidate] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)
 
-    def candidate(self, name: str, address: str = "", listener: Recorder | None = None) -> Candidate:
-        made = Candidate(self.connector, self.cluster, name, address, listener or Recorder())
+    @property
+    def connector(self) -> Connector:
+        return self.connect(self.protection)
+
+    def candidate(
+        self, name: str, address: str = "", listener: Recorder | None = None, connector: Connector | None = None
+    ) -> Candidate:
+        made = Candidate(connector or self.connector, self.cluster, name, address, listener or Recorder())
         self.candidates.append(made)
         return made
 
-    def open(self) -> Session:
-        session = self.connector.open()
+    def open(self, protection: Protection | None = None) -> Session:
+        session = self.connect(protection or self.protection).open()
         self.sessions.append(session)
         assert session.wait_connected(round(WAIT_S * 1000))
         return session
 
     def close(self) -> None:
-        for one in self.candidates:
-            one.elector.stop()
-            one.close_port()
+        for candidate in self.candidates:
+            candidate.elector.stop()
+            candidate.close_port()
         for session in self.sessions:
             session.close()
 
@@ -149,8 +156,18 @@ def _cut_for_real(session: Session) -> None:
     session._client._connection._socket.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=pytest.mark.integration)])
-def world(request: pytest.FixtureRequest, cluster_name: str) -> Iterator[World]:
+KINDS = ["embedded", pytest.param("zookeeper", marks=pytest.mark.integration)]
+SECRETS = [pytest.param("", id="open"), pytest.param("a secret of this test", id="protected")]
+
+
+@pytest.fixture(params=SECRETS)
+def protection(request: pytest.FixtureRequest, cluster_name: str) -> Protection:
+    """With and without a secret."""
+    return Protection(cluster_name, request.param)
+
+
+@pytest.fixture(params=KINDS)
+def world(request: pytest.FixtureRequest, cluster_name: str, protection: Protection) -> Iterator[World]:
     """Each test runs against the twin and against the real one."""
     if request.param == "embedded":
         server = EmbeddedZooKeeper()
@@ -159,10 +176,14 @@ def world(request: pytest.FixtureRequest, cluster_name: str) -> Iterator[World]:
             server.suspend(session)
             server.resume(session)
 
-        made = World(server.connector(), cluster_name, lambda session: server.expire(session.id), cut)
+        made = World(server.connector, protection, cluster_name, lambda session: server.expire(session.id), cut)
     else:
         address = request.getfixturevalue("zookeeper").address
-        made = World(zookeeper_connector(address, SESSION_MS), cluster_name, _expire_for_real, _cut_for_real)
+
+        def connect(protection: Protection) -> Connector:
+            return zookeeper_connector(address, SESSION_MS, protection)
+
+        made = World(connect, protection, cluster_name, _expire_for_real, _cut_for_real)
     try:
         yield made
     finally:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
 import pytest
+from lockgate_ha import steps
+from lockgate_ha.errors import Conflict, Fenced, RecordTooLarge, SessionLost, StoreUnavailable
+from lockgate_ha.grant import LeadershipGrant
+from lockgate_ha.paths import Paths
+from lockgate_ha.session import Session, SessionState
+from lockgate_ha.session_store import SessionStore
+from lockgate_ha.store import Check, Create, Delete, Put
 from lockgate_proto.messages import LeaderRecord
-
-from ha import steps
-from ha.errors import Conflict, Fenced, RecordTooLarge, SessionLost, StoreUnavailable
-from ha.grant import LeadershipGrant
-from ha.paths import Paths
-from ha.session import Session, SessionState
-from ha.session_store import SessionStore
-from ha.store import Check, Create, Delete, Put
 
 from .conftest import WAIT_S, World
 
@@ -107,7 +107,7 @@ def test_a_transaction_sees_its_own_earlier_operations(session: Session, base: s
 def test_sequential_names_rise(session: Session, base: str) -> None:
     made = [session.transact([Create(f"{base}/n-", sequential=True)])[0] for _ in range(3)]
     assert made == sorted(set(made))
-    assert all(len(one.rsplit("-", 1)[1]) == 10 for one in made)
+    assert all(len(item.rsplit("-", 1)[1]) == 10 for item in made)
 
 
 def test_ephemeral_nodes_go_with_their_session(world: World, session: Session, base: str) -> None:
@@ -121,12 +121,20 @@ def test_ephemeral_nodes_go_with_their_session(world: World, session: Session, b
     assert session.get(f"{base}/e") is None
 
 
+def test_many_nodes_are_read_as_one_by_one(session: Session, base: str) -> None:
+    session.transact([Create(f"{base}/a", b"1"), Create(f"{base}/b", b"2"), Put(f"{base}/b", b"3")])
+    paths = [f"{base}/b", f"{base}/none", f"{base}/a", base]
+    assert session.get_all(paths) == tuple(map(session.get, paths))
+    assert session.get_all([]) == ()
+
+
 def test_a_path_that_is_too_long_is_refused_before_it_can_break_the_connection(session: Session, base: str) -> None:
     long = f"{base}/{'k' * 1_100_000}"
     for ask in (
         lambda: session.get(long),
         lambda: session.get(long, lambda: None),
         lambda: session.children(long),
+        lambda: session.get_all([base, long]),
         lambda: session.transact([Create(long)]),
         lambda: session.transact([Create(f"{base}/\u20ac" + 1_000 * "/\u20ac\u20ac\u20ac")]),  # by its bytes
     ):
@@ -223,6 +231,8 @@ def test_a_closed_session_refuses_everything(world: World, base: str) -> None:
     session.close()
     with pytest.raises(StoreUnavailable):
         session.children(base)
+    with pytest.raises(SessionLost):
+        session.get_all([base])
 
 
 def test_an_abandoned_session_leaves_its_nodes_behind(world: World, session: Session, base: str) -> None:
@@ -265,7 +275,7 @@ def test_two_claims_from_one_view_give_one_grant(world: World) -> None:
     paths, sessions = Paths(world.cluster), [world.open(), world.open()]
     steps.prepare(sessions[0], paths)
     me = LeaderRecord(address="x:1")
-    places = [steps.join(one, paths, f"n{i}", me, rejoin=False) for i, one in enumerate(sessions)]
+    places = [steps.join(session, paths, f"n{i}", me, rejoin=False) for i, session in enumerate(sessions)]
     view = steps.read_view(sessions[0], paths, {}, lambda: None)
     record = LeaderRecord(token=1, session=sessions[0].id)
     steps.claim(sessions[0], paths, places[0], record, view.epoch_version, False)
@@ -316,6 +326,18 @@ def test_the_epoch_rewritten_with_the_same_token_fences_nobody(world: World) -> 
     store.commit(grant, [Delete(f"{paths.jobs}/j")])
 
 
+@pytest.mark.parametrize("said", [0, 1, 41])
+def test_what_a_grant_says_of_the_epoch_is_no_proof(world: World, said: int) -> None:
+    """1 is right. Whatever it says, a leader's write is done and a zombie's is not."""
+    session = world.open()
+    grant = dataclasses.replace(lead(world, session, "a"), epoch_version=said)
+    path = f"{Paths(world.cluster).jobs}/j"
+    SessionStore(world.cluster, session).commit(grant, [Create(path)])
+    lead(world, world.open(), "next")
+    with pytest.raises(Fenced):
+        SessionStore(world.cluster, session).commit(grant, [Delete(path)])
+
+
 def test_joining_again_keeps_the_place_and_rejoining_goes_last(world: World) -> None:
     paths, session = Paths(world.cluster), world.open()
     steps.prepare(session, paths)
@@ -325,6 +347,6 @@ def test_joining_again_keeps_the_place_and_rejoining_goes_last(world: World) -> 
     steps.join(session, paths, "other", me, rejoin=False)
     again = steps.join(session, paths, "n", me, rejoin=True)
     line = steps.read_view(session, paths, {}, lambda: None).contenders
-    assert [one.name for one in line][-1] == again
+    assert [contender.name for contender in line][-1] == again
     assert len(line) == 2
     assert line[-1].record == LeaderRecord(coordinator_id="a", address="x:1", pid=4, session=session.id)

@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from ha.records import JobRecords
-from ha.session_store import SessionStore
-from ha.zookeeper import connect
-from ha.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer
+from lockgate_devtools.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer
+from lockgate_ha.records import JobRecords
+from lockgate_ha.session_store import SessionStore
+from lockgate_ha.zookeeper import connect
 
 pytestmark = pytest.mark.integration
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 SHORT_MS = 4_000  # of a session whose end is waited for
 LONG_MS = 40_000
 """What comes well before the end of such a session has not come by that end, however slow the machine is."""
@@ -111,8 +110,8 @@ def group() -> Iterator[Group]:
     try:
         yield made
     finally:
-        for one in made.all:
-            one.end()
+        for item in made.all:
+            item.end()
 
 
 def test_a_killed_leader_is_replaced_on_evidence_long_before_its_session_ends(
@@ -148,14 +147,14 @@ def test_a_leader_frozen_past_its_session_is_fenced_when_it_wakes(
     leader.send(signal.SIGCONT)
     refused = leader.wait("refused", key="zombie-job")
     assert refused["error"] in ("Fenced", "StoreUnavailable", "SessionLost", "OutcomeUnknown")
-    if not any(one["what"] == "revoked" for one in leader.said):
+    if not any(said["what"] == "revoked" for said in leader.said):
         leader.wait("revoked")
     standby.tell("write job")
     standby.wait("written")
     session = connect(zookeeper.address)
     try:
         jobs = JobRecords(SessionStore(cluster_name, session), cluster_name).jobs()
-        assert [one.job_key for one in jobs] == ["job"]
+        assert [job.job_key for job in jobs] == ["job"]
     finally:
         session.close()
 
@@ -170,7 +169,7 @@ def test_a_zookeeper_outage_restarts_nothing(group: Group, own_zookeeper: ZooKee
     leader.wait("resumed")
     leader.tell("write job")
     leader.wait("written")
-    said = [one["what"] for one in leader.said + standby.said]
+    said = [said["what"] for said in leader.said + standby.said]
     assert "revoked" not in said
     assert said.count("granted") == 1
 
@@ -181,7 +180,7 @@ def test_a_zookeeper_crash_restarts_nothing(group: Group, own_zookeeper: ZooKeep
     leader.wait("suspended")
     own_zookeeper.start()
     leader.wait("resumed")
-    assert "revoked" not in [one["what"] for one in leader.said]
+    assert "revoked" not in [said["what"] for said in leader.said]
 
 
 def test_a_released_leadership_is_taken_over_at_once(
@@ -191,7 +190,7 @@ def test_a_released_leadership_is_taken_over_at_once(
     leader.tell("release")
     released = leader.wait("revoked")
     granted = standby.wait("granted", token=2)
-    assert granted["unix_us"] - released["unix_us"] < LONG_MS * 1_000 / 2, "nobody waited for the end of its session"
+    assert granted["unix_us"] - released["unix_us"] < LONG_MS * 1_000 / 2, "no wait for the end of its session"
 
 
 def test_an_ensemble_that_loses_a_member_keeps_the_leader(group: Group, tmp_path: Path, cluster_name: str) -> None:
@@ -203,6 +202,6 @@ def test_an_ensemble_that_loses_a_member_keeps_the_leader(group: Group, tmp_path
             server.kill()
             leader.write(f"job-{server.port}")
             server.start(60_000)
-        assert "revoked" not in [one["what"] for one in leader.said + standby.said]
+        assert "revoked" not in [said["what"] for said in leader.said + standby.said]
     finally:
         ensemble.stop()

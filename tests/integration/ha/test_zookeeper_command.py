@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from lockgate_devtools.zookeeper.server import ZooKeeperServer, free_ports, is_serving
 
-from ha.zookeeper.server import ZooKeeperServer, free_ports, is_serving
 from lockgate.commands.health import health
 from lockgate.commands.zookeeper import zookeeper
 
@@ -60,8 +60,8 @@ def running(ensemble: Ensemble) -> Iterator[list[subprocess.Popen[str]]]:
         try:
             yield processes
         finally:
-            for one in processes:
-                one.terminate()
+            for process in processes:
+                process.terminate()
 
 
 def ready_line(process: subprocess.Popen[str]) -> str:
@@ -70,14 +70,14 @@ def ready_line(process: subprocess.Popen[str]) -> str:
 
 
 def wait_listening(port: int) -> None:
-    """Until somebody accepts connections there."""
+    """Until something accepts connections there."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return
         except OSError:
-            assert time.monotonic() < deadline, f"nobody listens at {port}"
+            assert time.monotonic() < deadline, f"nothing listens at {port}"
             threading.Event().wait(0.05)
 
 
@@ -116,8 +116,8 @@ def test_a_server_without_the_others_waits_and_is_not_ready(ensemble: Ensemble) 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--server-id", "1"], "go together"),
-        (["--ensemble", "a,b,c"], "go together"),
+        (["--server-id", "1"], "must be given together"),
+        (["--ensemble", "a,b,c"], "must be given together"),
         (["--server-id", "4", "--ensemble", "a,b,c"], "names 3 servers only"),
         (["--server-id", "1", "--ensemble", "a,b,c", "--servers", "3"], "on this machine only"),
     ],

@@ -16,5 +16,5 @@ def cluster() -> Iterator[Cluster]:
     made.lead(made.add())
     made.add()
     yield made
-    for one in made.coordinators:
-        one.die()
+    for coordinator in made.coordinators:
+        coordinator.die()

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
+from lockgate_common.security import Credentials
 from lockgate_proto import messages as m
 from lockgate_proto.rpc import SERVER_OPTIONS, handler
-from lockgate_proto.security import Credentials
 
 SECRET = "the-secret-of-this-test"
 PATIENCE_MS = 60_000
@@ -33,7 +33,7 @@ class Cluster:
 
     @property
     def addresses(self) -> list[str]:
-        return [one.address for one in self.coordinators]
+        return [coordinator.address for coordinator in self.coordinators]
 
     def add(self) -> FakeCoordinator:
         self.coordinators.append(FakeCoordinator(self))
@@ -86,7 +86,7 @@ class FakeCoordinator:
         if leader is not self and self._stale is None:
             if leader is not None:
                 context.set_trailing_metadata((("lockgate-leader", leader.advertised),))
-            where = f"the leader is {leader.address}" if leader else "nobody leads yet"
+            where = f"the leader is {leader.address}" if leader else "there is no leader yet"
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"not the leader; {where}")
 
     def _job(self, key: str, context: grpc.ServicerContext) -> m.JobStatus:
@@ -131,7 +131,7 @@ class FakeCoordinator:
     def List(self, request: m.ListRequest, context: grpc.ServicerContext) -> m.ListResponse:
         del request
         self._enter("List", context)
-        return m.ListResponse(tuple(one for _, one in self.cluster.jobs.values()))
+        return m.ListResponse(tuple(item for _, item in self.cluster.jobs.values()))
 
     def Watch(self, request: m.WatchRequest, context: grpc.ServicerContext) -> Iterator[m.JobUpdate]:
         self._enter("Watch", context)
@@ -150,7 +150,7 @@ class FakeCoordinator:
 
     def hand_over(self) -> None:
         """Dies, and the next coordinator leads."""
-        others = [one for one in self.cluster.coordinators if one is not self]
+        others = [coordinator for coordinator in self.cluster.coordinators if coordinator is not self]
         self.cluster.lead(others[0])
         self.die()
 
@@ -170,6 +170,14 @@ class FakeCoordinator:
         self._enter("TriggerSavepoint", context)
         self._job(request.job_key, context)
         return m.TriggerSavepointResponse(checkpoint(9, m.CheckpointKind.SAVEPOINT))
+
+    def GetStory(self, request: m.GetStoryRequest, context: grpc.ServicerContext) -> m.JobStory:
+        self._enter("GetStory", context)
+        trigger = m.StoryLine(
+            "c1-1", "timer", 1_000_000, "coordinator-0", event="a timer is due", effects=("tm-0: go",)
+        )
+        arrival = m.StoryLine("tm-0.ab-7", "c1-1", 1_002_000, "tm-0", "count[0]", 2, "it goes", "A -> B")
+        return m.JobStory((trigger, arrival), (f"Some of {request.job_key} is missing.",))
 
     def ListCheckpoints(
         self, request: m.ListCheckpointsRequest, context: grpc.ServicerContext
@@ -196,9 +204,9 @@ class FakeCoordinator:
         self._enter("Rescale", context)
         before = self._job(request.job_key, context)
         views = [
-            m.SubtaskStatusView(one.vertex_id, number, "tm-1", "RUNNING")
-            for one in request.parallelism
-            for number in range(one.parallelism)
+            m.SubtaskStatusView(subtask.vertex_id, number, "tm-1", "RUNNING")
+            for subtask in request.parallelism
+            for number in range(subtask.parallelism)
         ]
         self.cluster.jobs[request.job_key] = (m.JobGraph(), replace(before, subtasks=tuple(views), attempt=2))
         return m.RescaleResponse(request.parallelism, 1)

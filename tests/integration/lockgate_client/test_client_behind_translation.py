@@ -21,8 +21,8 @@ ELSEWHERE = "coordinator-{}.nowhere.invalid:7070"
 @pytest.fixture
 def hidden(cluster: Cluster) -> Cluster:
     """Coordinators that advertise names which mean nothing here."""
-    for number, one in enumerate(cluster.coordinators, start=1):
-        one.advertised = ELSEWHERE.format(number)
+    for number, coordinator in enumerate(cluster.coordinators, start=1):
+        coordinator.advertised = ELSEWHERE.format(number)
     return cluster
 
 

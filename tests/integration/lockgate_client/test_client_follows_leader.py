@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import pytest
+from lockgate_common.security import Credentials
 from lockgate_proto import messages as m
 
 from lockgate.client import (
@@ -22,7 +24,8 @@ from lockgate.client import (
     UnknownJob,
 )
 from lockgate.client.deadline import Deadline
-from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, Cluster, status
+from tests.certificates import make_certificates
+from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, SECRET, Cluster, status
 
 pytestmark = pytest.mark.integration
 
@@ -110,8 +113,8 @@ def _wait(thaw: threading.Event) -> None:
         (grpc.StatusCode.INVALID_ARGUMENT, "4 slots needed, 2 there", InvalidJob, "refuses the job: 4 slots needed"),
         (grpc.StatusCode.ALREADY_EXISTS, "'k' was submitted from /a", KeyTaken, "'k' was submitted from /a"),
         (grpc.StatusCode.UNAUTHENTICATED, "pickled functions need the secret", NotAllowed, "LOCKGATE_SECRET_FILE"),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "70 MB", ClientError, "too much for the coordinator"),
-        (grpc.StatusCode.INTERNAL, "boom", ClientError, "boom; its log says more"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "70 MB", ClientError, "too large for the coordinator"),
+        (grpc.StatusCode.INTERNAL, "boom", ClientError, "boom; see its log for details"),
         (grpc.StatusCode.FAILED_PRECONDITION, "the job has ended", ClientError, "the job has ended"),
         (grpc.StatusCode.UNIMPLEMENTED, "what?", ClientError, "not a Lockgate coordinator"),
     ],
@@ -148,9 +151,18 @@ def test_nobody_there_says_what_was_tried_and_what_to_do() -> None:
     assert "lockgate cluster" in str(caught.value)
 
 
-def test_a_name_that_means_no_host_is_nobody_there() -> None:
+def test_another_machine_is_reached_with_tls_only() -> None:
     with (
-        Client(["coordinator.invalid:7070"], patience_ms=20_000) as client,
+        Client(["coordinator.invalid:7070"], credentials=Credentials(SECRET)) as client,
+        pytest.raises(ClientError, match=r"on another machine.*LOCKGATE_TLS_AUTHORITY"),
+    ):
+        client.jobs()
+
+
+def test_a_name_that_means_no_host_is_nobody_there(tmp_path: Path) -> None:
+    tls = make_certificates(tmp_path)
+    with (
+        Client(["coordinator.invalid:7070"], credentials=Credentials(SECRET, tls), patience_ms=20_000) as client,
         pytest.raises(ClusterUnreachable, match=r"no coordinator answers at coordinator\.invalid:7070 ") as caught,
     ):
         client.jobs()
@@ -161,7 +173,7 @@ def test_coordinators_without_a_leader_are_told_apart_from_no_coordinators(clust
     cluster.lead(None)
     with (
         Client(cluster.addresses, patience_ms=2_000) as client,
-        pytest.raises(ClusterUnreachable, match="none of them leads"),
+        pytest.raises(ClusterUnreachable, match="none of them is the leader"),
     ):
         client.jobs()
 
@@ -195,7 +207,7 @@ def test_watch_of_an_ended_job_gives_its_events_before_its_end(cluster: Cluster,
     client.submit("k", GRAPH)
     cluster.jobs["k"] = (GRAPH, status("k", m.JobState.FINISHED))
     cluster.coordinators[0].first_updates = [GRANT, None]
-    assert [type(one).__name__ for one in client.watch("k")] == ["JobEvent", "JobStatus"]
+    assert [type(update).__name__ for update in client.watch("k")] == ["JobEvent", "JobStatus"]
 
 
 def test_watch_leaves_a_frozen_leader(cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +268,7 @@ def test_a_client_never_goes_back_to_a_leader_that_was_replaced(
     try:  # only the former says at once who leads: itself
         client._doubt_at = 0.0
         assert client.locate(Deadline(PATIENCE_MS)).address == later.address
-        with pytest.raises(ClusterUnreachable, match="has taken its place"):
+        with pytest.raises(ClusterUnreachable, match="has taken over"):
             client.locate_afresh(Deadline(2_000))
         assert client.job("k").state is m.JobState.RUNNING
     finally:
@@ -272,7 +284,7 @@ def test_a_leader_that_another_thread_loses_meanwhile_is_still_answered(
 
     def nobody(_deadline: Deadline) -> m.LeaderRecord:
         client.forget_leader()  # the other thread
-        raise ClusterUnreachable("nobody leads")
+        raise ClusterUnreachable("there is no leader")
 
     monkeypatch.setattr(client, "locate_afresh", nobody)
     client._doubt_at = 0.0
@@ -287,10 +299,10 @@ def test_a_leader_of_whom_nobody_says_otherwise_keeps_being_asked(
 
     def refuse(method: str, context: grpc.ServicerContext) -> None:
         if method == "GetLeader":
-            context.abort(grpc.StatusCode.UNAVAILABLE, "nobody leads at the moment; try again")
+            context.abort(grpc.StatusCode.UNAVAILABLE, "there is no leader at the moment; try again")
 
-    for one in cluster.coordinators:
-        one.fail = refuse
+    for coordinator in cluster.coordinators:
+        coordinator.fail = refuse
     never = threading.Event()
     for _ in range(3):
         never.wait(0.06)  # past the trust
@@ -333,8 +345,8 @@ def test_the_repeats_of_a_savepoint_carry_one_request_id_and_two_savepoints_two(
         if method == "TriggerSavepoint" and len(cluster.savepoints) == 1:
             context.abort(grpc.StatusCode.UNAVAILABLE, "a takeover is under way")
 
-    for one in cluster.coordinators:
-        one.fail = refuse_once
+    for coordinator in cluster.coordinators:
+        coordinator.fail = refuse_once
     client.savepoint("k")
     first, repeated = cluster.savepoints
     assert first == repeated != ""
@@ -349,7 +361,9 @@ def test_cancel_savepoint_and_checkpoints(client: Client) -> None:
     handle = JobHandle(client, "k")
     assert handle.cancel() is m.JobState.CANCELING
     assert handle.savepoint().pointer == "file:///s/chk-9/_metadata"
-    assert [one.checkpoint_id for one in client.checkpoints("k")] == [7, 6, 5], "savepoints are listed with them"
+    assert [checkpoint.checkpoint_id for checkpoint in client.checkpoints("k")] == [7, 6, 5], (
+        "savepoints are listed with them"
+    )
 
 
 def test_a_closed_client_says_so(client: Client) -> None:

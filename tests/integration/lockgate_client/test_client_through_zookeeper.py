@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 
 import pytest
+from lockgate_devtools.zookeeper.server import ZooKeeperServer
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.paths import Paths
+from lockgate_ha.session import Session
+from lockgate_ha.store import Create, Delete
+from lockgate_ha.zookeeper import connect
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 
-from ha.embedded import EmbeddedZooKeeper
-from ha.paths import Paths
-from ha.session import Session
-from ha.store import Create, Delete
-from ha.zookeeper import connect
-from ha.zookeeper.server import ZooKeeperServer
 from lockgate.client import Client, ClusterUnreachable
 from lockgate.client.deadline import Deadline
 from lockgate.client.through_zookeeper import ThroughZooKeeper
@@ -49,7 +49,7 @@ def test_the_leader_is_waited_for_and_changes_are_seen() -> None:
 def test_no_leader_and_no_zookeeper_are_told_apart() -> None:
     server = EmbeddedZooKeeper()
     directory = ThroughZooKeeper(server.connector(), "c", "the test")
-    with pytest.raises(ClusterUnreachable, match="knows no leader of the cluster 'c'"):
+    with pytest.raises(ClusterUnreachable, match="has no leader for the cluster 'c'"):
         directory.locate(Deadline(2_000))
     directory.close()
     server.stop()

@@ -34,12 +34,38 @@ def test_leader(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"{cluster.addresses[0]}  pid 4242  token 1  session 0x1f\n"
 
 
+def test_the_story_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["job", "k", "--story"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line[12:] for line in shown[:-1]] == [
+        "  c1-1       coordinator-0: a timer is due, because of timer",
+        "             -> tm-0: go",
+        "  tm-0.ab-7  tm-0 count[0]@2: it goes [A -> B], because of c1-1",
+        "",
+    ]
+    assert shown[-1] == "Some of k is missing."
+    assert run(["job", "k", "--story", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["remarks"] == ["Some of k is missing."]
+    assert told["lines"][1] == {
+        "id": "tm-0.ab-7",
+        "cause_id": "c1-1",
+        "unix_us": 1_002_000,
+        "process": "tm-0",
+        "place": "count[0]",
+        "attempt": 2,
+        "event": "it goes",
+        "change": "A -> B",
+        "effects": [],
+    }
+
+
 def test_submit_says_that_the_job_runs(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["submit", "p.py"]) == 0
     assert capsys.readouterr().out == "job k is running (attempt 1)\n"
     assert run(["submit", "p.py"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "job k was submitted before; following it"
-    assert [one.job_key for one in cluster.submissions] == ["k", "k"]
+    assert [submission.job_key for submission in cluster.submissions] == ["k", "k"]
 
 
 def test_submit_prints_what_the_leader_warns_of(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,9 +104,9 @@ def test_a_job_that_fails_just_after_its_start_is_still_caught(
         (
             m.JobState.WAITING_FOR_SLOTS,
             "waiting for slots",
-            "It starts by itself as soon as there are enough: when a task manager joins or another job ends",
+            "It starts by itself when a task manager joins or another job ends",
         ),
-        (m.JobState.RESTARTING, "restarting", "It goes on by itself"),
+        (m.JobState.RESTARTING, "restarting", "It continues by itself"),
     ],
 )
 def test_submit_of_a_job_that_waits_says_for_what_and_what_comes_next(
@@ -128,7 +154,7 @@ def test_jobs_and_job(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> N
     assert "no jobs; submit one" in capsys.readouterr().out
     cluster.jobs["k"] = (m.JobGraph(), status("k", restarts=2))
     assert run(["jobs", "--json"]) == 0
-    assert [(one["key"], one["state"], one["restarts"]) for one in json.loads(capsys.readouterr().out)] == [
+    assert [(load["key"], load["state"], load["restarts"]) for load in json.loads(capsys.readouterr().out)] == [
         ("k", "RUNNING", 2)
     ]
     assert run(["job", "k", "--json"]) == 0
@@ -143,6 +169,8 @@ def test_jobs_and_job(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> N
             "records_out": 100,
             "records_late": 0,
             "records_malformed": 0,
+            "records_ahead": 0,
+            "records_failed": 0,
         }
     ]
     last = shown["last_checkpoint"]
@@ -164,13 +192,13 @@ def test_watch_as_json_lines(cluster: Cluster, capsys: pytest.CaptureFixture[str
     assert run(["watch", "k", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[-1]["status"]["state"] == "CANCELED"
-    assert [one["event"]["checkpoint_id"] for one in lines if "event" in one] == [8]
+    assert [line["event"]["checkpoint_id"] for line in lines if "event" in line] == [8]
 
 
 def test_checkpoints_savepoint_and_cancel(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.jobs["k"] = (m.JobGraph(), status("k"))
     assert run(["checkpoints", "k", "--json"]) == 0
-    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == [7, 6, 5]
+    assert [load["id"] for load in json.loads(capsys.readouterr().out)] == [7, 6, 5]
     assert run(["checkpoints", "k"]) == 0
     assert "file:///s/chk-7/_metadata" in capsys.readouterr().out
     assert run(["savepoint", "k"]) == 0
@@ -186,9 +214,9 @@ def test_savepoints_are_taken_listed_and_disposed_of(cluster: Cluster, capsys: p
     assert run(["savepoint", "take", "k"]) == 0
     assert capsys.readouterr().out == "file:///s/chk-9/_metadata\n"
     assert run(["savepoint", "list", "k", "--json"]) == 0
-    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == [5]
+    assert [load["id"] for load in json.loads(capsys.readouterr().out)] == [5]
     assert run(["savepoint", "dispose", "k", "5"]) == 0
-    assert "job k has no savepoint 5 any more" in capsys.readouterr().out
+    assert "job k no longer has a savepoint 5" in capsys.readouterr().out
     assert run(["savepoint", "dispose", "k", "7"]) == 2
     assert "newest snapshot" in capsys.readouterr().err
 
@@ -216,6 +244,4 @@ def test_rescale_wants_a_vertex_and_a_number(text: str, capsys: pytest.CaptureFi
 def test_an_unknown_job_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("job", "watch", "checkpoints", "savepoint", "cancel"):
         assert run([command, "nope"]) == 2
-        assert capsys.readouterr().err == (
-            "error: no job 'nope' on this cluster; `lockgate jobs` lists those it knows\n"
-        )
+        assert capsys.readouterr().err == ("error: no job 'nope' on this cluster; `lockgate jobs` lists its jobs\n")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from lockgate_proto.security import Credentials
+from lockgate_common.security import Credentials
+from lockgate_coordinator.runtime.health import Health
+from lockgate_coordinator.runtime.rpc_server import RpcServer
+from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.registry import GateRegistry
+from lockgate_taskmanager.exchange.server import ExchangeServer
 
-from coordinator.runtime.health import Health
-from coordinator.runtime.rpc_server import RpcServer
 from lockgate.commands.health import health
-from taskmanager.exchange.fencing import TokenFence
-from taskmanager.exchange.registry import GateRegistry
-from taskmanager.exchange.server import ExchangeServer
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +44,7 @@ def ask(*words: str) -> tuple[int, str]:
 
 def test_a_coordinator_is_ready_from_joining_to_stopping(coordinator: tuple[Health, str]) -> None:
     answers, address = coordinator
-    assert ask(address) == (1, f"{address} is not ready: it has not joined the cluster yet, or is stopping\n")
+    assert ask(address) == (1, f"{address} is not ready: it has not joined the cluster yet, or is shutting down\n")
     answers.ready()
     assert ask(address) == (0, f"{address} is ready\n")
     answers.stop()
@@ -54,7 +54,7 @@ def test_a_coordinator_is_ready_from_joining_to_stopping(coordinator: tuple[Heal
 def test_a_standby_is_ready_but_does_not_lead(coordinator: tuple[Health, str]) -> None:
     answers, address = coordinator
     answers.ready()
-    assert ask(address, "--leader") == (1, f"{address} is not ready: it does not lead\n")
+    assert ask(address, "--leader") == (1, f"{address} is not ready: it is not the leader\n")
     answers.leading(True)
     assert ask(address, "--leader")[0] == 0
 
@@ -62,7 +62,7 @@ def test_a_standby_is_ready_but_does_not_lead(coordinator: tuple[Health, str]) -
 def test_a_task_manager_is_alive_while_its_exchange_is_open_and_ready_once_a_leader_has_taken_it() -> None:
     server = ExchangeServer(Credentials(secret="a-secret-of-this-test"), TokenFence(), GateRegistry())
     address = server.start("127.0.0.1:0")
-    assert ask(address) == (1, f"{address} is not ready: it has not joined the cluster yet, or is stopping\n")
+    assert ask(address) == (1, f"{address} is not ready: it has not joined the cluster yet, or is shutting down\n")
     assert ask(address, "--alive") == (0, f"{address} is alive\n")
     server.ready()
     assert ask(address) == (0, f"{address} is ready\n")

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from lockgate_proto.messages import FailureCause, SinkTransaction, SqlSink, SqlWriteMode
+from lockgate_taskmanager.runtime.failures import cause_of, text_of
+from lockgate_taskmanager.spark.sinks.sql import SqlSink as SqlWriter
+from lockgate_taskmanager.spark.sinks.transaction import SinkContext
+from lockgate_taskmanager.state.backend import InlineBackend
+from lockgate_taskmanager.task.program import DataError, Unavailable, UserError
 
-from taskmanager.runtime.failures import cause_of, text_of
-from taskmanager.spark.sinks.sql import SqlSink as SqlWriter
-from taskmanager.spark.sinks.transaction import SinkContext
-from taskmanager.state.backend import InlineBackend
-from taskmanager.task.program import DataError, Unavailable, UserError
 from tests.postgresql_server import PASSWORD, PostgresqlServer
 
 pytestmark = pytest.mark.integration
@@ -62,8 +62,8 @@ def sink() -> Iterator[Callable[..., SqlWriter]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for sql_writer in made:
+        sql_writer.close()
 
 
 def rows(*pairs: tuple[str, int | None]) -> pa.Table:
@@ -71,7 +71,7 @@ def rows(*pairs: tuple[str, int | None]) -> pa.Table:
 
 
 def persisted(sink: SqlWriter, checkpoint_id: int) -> tuple[SinkTransaction, ...]:
-    return tuple(one.persist(InlineBackend(1 << 24).writer(checkpoint_id)) for one in sink.seal(checkpoint_id))
+    return tuple(sealed.persist(InlineBackend(1 << 24).writer(checkpoint_id)) for sealed in sink.seal(checkpoint_id))
 
 
 def written(sink: SqlWriter, table: pa.Table, checkpoint_id: int = 1) -> tuple[SinkTransaction, ...]:
@@ -199,7 +199,7 @@ def test_a_frozen_attempt_does_not_hold_the_next_one_up(
     zombie, fresh = sink(url, *keys), sink(url, *keys)
     zombie.write(rows(("a", 1)))
     stored = persisted(zombie, 1)
-    has_claimed, may_go_on = threading.Event(), threading.Event()
+    has_claimed, should_continue = threading.Event(), threading.Event()
     limits: list[Any] = []
     claimed = zombie._claimed
 
@@ -208,7 +208,7 @@ def test_a_frozen_attempt_does_not_hold_the_next_one_up(
         limits.append(connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar())
         connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 200")  # nobody waits for 10 s here
         has_claimed.set()
-        assert may_go_on.wait(60)
+        assert should_continue.wait(60)
         return result
 
     monkeypatch.setattr(zombie, "_claimed", freeze)
@@ -225,7 +225,7 @@ def test_a_frozen_attempt_does_not_hold_the_next_one_up(
     assert has_claimed.wait(60)
     fresh.restore(stored)
     written(fresh, rows(("b", 2)), 2)
-    may_go_on.set()
+    should_continue.set()
     thread.join()
     assert limits == ["10s"]
     assert len(refused) == 1, "the server has ended the zombie's transaction"
@@ -295,8 +295,8 @@ def test_a_connection_that_is_refused_for_good_is_the_authors_error(
             ("k",),
             "has no primary key or unique constraint on (k)",
         ),
-        ("CREATE TABLE t (id int PRIMARY KEY, k text, n bigint)", (), "demands a value for column 'id'"),
-        ("CREATE TABLE t (k text, n bigint, z int NOT NULL)", (), "demands a value for column 'z'"),
+        ("CREATE TABLE t (id int PRIMARY KEY, k text, n bigint)", (), "requires a value for column 'id'"),
+        ("CREATE TABLE t (k text, n bigint, z int NOT NULL)", (), "requires a value for column 'z'"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_at_the_start(
@@ -318,7 +318,10 @@ def test_a_table_that_does_not_fit_is_refused_at_the_start(
     ("is_there", "message"),
     [
         (False, "refused the table t: permission denied for schema public"),
-        (True, "refused the table lockgate_commits, in which commits are noted: permission denied for schema public"),
+        (
+            True,
+            "refused the table lockgate_commits, in which commits are recorded: permission denied for schema public",
+        ),
     ],
 )
 def test_a_user_who_may_not_make_tables_is_told_which_one(
@@ -382,7 +385,7 @@ def test_a_column_that_rounds_decimals_is_refused(
 ) -> None:
     postgresql.execute(f"CREATE TABLE t (k text PRIMARY KEY, d {theirs})", url)
     schema = pa.schema([("k", pa.string()), ("d", pa.decimal128(38, 10))])
-    with pytest.raises(UserError, match=r"column 'd' as .*, which rounds the rows' DECIMAL\(38,10\)"):
+    with pytest.raises(UserError, match=r"column 'd' as .*, which does not keep the rows' DECIMAL\(38,10\)"):
         sink(url, "k", schema=schema)
 
 

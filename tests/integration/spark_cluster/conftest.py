@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from .servers import connect, standalone, stop
+from .servers import TOKEN, TOKEN_NAME, connect, standalone, stop
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of a Connect server here, and processes that they start, have its token."""
+    monkeypatch.setenv(TOKEN_NAME, TOKEN)
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import json
 import sys
 from queue import SimpleQueue
 
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.spark.leaf import Form, LeafSpec
-from taskmanager.task.program import ProgramError
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.leaf import Form, LeafSpec
+from lockgate_taskmanager.task.program import ProgramError
 
 PATIENCE_S = 60.0
 

@@ -1,7 +1,7 @@
 """`python foreach_process.py SPEC`: a foreach_batch that is cancelled while its function runs a long query.
 
-SPEC is JSON: {"master": URL, "input": text file, "work": folder}. Prints one JSON object: how the commit failed, and
-what the function got in the next attempt, which the snapshot of the first one was given to.
+SPEC is JSON: {"master": URL, "ui": URL, "input": text file, "work": folder}. Prints one JSON object: how the commit
+failed, and what the function got in the next attempt, which starts from the snapshot of the first one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ from lockgate_proto.messages import (
     SubtaskId,
     Vertex,
 )
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.program import ChainProgram
+from lockgate_taskmanager.task.program import ProgramContext
 from pyspark import cloudpickle
 
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.spark.program import ChainProgram
-from taskmanager.task.program import ProgramContext
-
 LOOK_EVERY_S = 0.1
+PATIENCE_S = 240.0
 
 
 def graph(spec: dict[str, Any]) -> JobGraph:
@@ -57,7 +58,15 @@ def build(engine: SparkEngine, spec: dict[str, Any], attempt: int, **restored: A
     return engine.build(ProgramContext(where, graph(spec), f"{spec['work']}/checkpoints", **restored))
 
 
-def commit_and_cancel(program: ChainProgram, begun: Path) -> str:
+def descriptions(ui: str) -> list[str]:
+    """How a Connect server's UI calls its jobs."""
+    with urllib.request.urlopen(f"{ui}/api/v1/applications", timeout=PATIENCE_S) as response:
+        (application,) = json.load(response)
+    with urllib.request.urlopen(f"{ui}/api/v1/applications/{application['id']}/jobs", timeout=PATIENCE_S) as response:
+        return [job.get("description", "") for job in json.load(response)]
+
+
+def commit_and_cancel(program: ChainProgram, ui: str) -> str:
     """What the commit fails with when the subtask is cancelled in the middle of the function's query."""
     failures: list[str] = []
 
@@ -71,8 +80,8 @@ def commit_and_cancel(program: ChainProgram, begun: Path) -> str:
     thread.start()
     while thread.is_alive():
         thread.join(LOOK_EVERY_S)
-        if begun.exists():
-            program.cancel()  # again and again, as a job that was just starting wants it
+        if any(name.startswith("calls v[0] attempt 1") for name in descriptions(ui)):
+            program.cancel()  # as often as a task manager does
     return ", ".join(failures)
 
 
@@ -86,7 +95,7 @@ def main(text: str) -> int:
         first.assign(*engine.discover(graph(spec), "v", ()))
         first.poll()
         state = first.snapshot(1).persist()
-        failure = commit_and_cancel(first, Path(spec["work"], "begun"))
+        failure = commit_and_cancel(first, spec["ui"])
         first.close()
         second = build(engine, spec, 2, restore=state, restored_checkpoint_id=1)
         second.open()

@@ -12,10 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
+from lockgate_devtools.cluster.ports import HOST, choose
 
-from lockgate.local.ports import HOST, choose
+from tests.java import FIRST_COMPILER_ONLY
 
 HOME = Path(pyspark.__file__).parent
+SECRET = "of-master-workers-and-drivers"
+OF_CLUSTER = {"spark.authenticate.secret": SECRET}
+"""What a driver needs to take part in the cluster."""
+TOKEN_NAME = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+TOKEN = "of-server-and-clients"
 _START_S = 180.0  # on a machine with other work; alone it takes ten
 
 
@@ -26,7 +32,13 @@ class SparkServer:
         """ready: text in the log once it serves; memory: of its JVM."""
         self.log = folder / f"{name}.log"
         self._ready = ready
-        variables = {"SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": memory}
+        variables = {
+            "SPARK_HOME": str(HOME),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_DAEMON_MEMORY": memory,
+            "SPARK_DAEMON_JAVA_OPTS": FIRST_COMPILER_ONLY,
+            TOKEN_NAME: TOKEN,
+        }
         with self.log.open("wb") as out:
             self._process = subprocess.Popen(
                 command,
@@ -57,9 +69,13 @@ def standalone(folder: Path, workers: int) -> tuple[str, list[SparkServer]]:
     """A master and workers of one core each; the master's URL."""
     ports = choose(2 + workers)
     url = f"spark://{HOST}:{ports[0]}"
+    settings = folder / "spark.conf"
+    settings.touch(0o600)
+    settings.write_text(f"spark.authenticate true\nspark.authenticate.secret {SECRET}\n")
+    known = ["--properties-file", str(settings)]
     java = [str(HOME / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master", "--host", HOST]
     master = SparkServer(
-        folder, "master", [*java, "--port", str(ports[0]), "--webui-port", str(ports[1])], "New state: ALIVE"
+        folder, "master", [*java, "--port", str(ports[0]), "--webui-port", str(ports[1]), *known], "New state: ALIVE"
     )
     started = [master]
     try:
@@ -67,7 +83,18 @@ def standalone(folder: Path, workers: int) -> tuple[str, list[SparkServer]]:
         for number, port in enumerate(ports[2:]):
             java[1] = "org.apache.spark.deploy.worker.Worker"
             work = folder / f"worker-{number}"
-            options = ["--cores", "1", "--memory", "1g", "--webui-port", str(port), "--work-dir", str(work), url]
+            options = [
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--webui-port",
+                str(port),
+                "--work-dir",
+                str(work),
+                *known,
+                url,
+            ]
             started.append(SparkServer(folder, work.name, [*java, *options], "Successfully registered with master"))
         for worker in started:
             worker.wait_ready()
@@ -78,7 +105,10 @@ def standalone(folder: Path, workers: int) -> tuple[str, list[SparkServer]]:
 
 
 def connect(folder: Path, ports: Sequence[int] = ()) -> tuple[tuple[str, str], list[SparkServer]]:
-    """A Spark Connect server on local[2]; its URL and that of its UI. ports: theirs; free ones by default."""
+    """A Spark Connect server on local[2]; its URL and that of its UI. ports: theirs; free ones by default.
+
+    Clients need TOKEN. Without TLS they send it to `localhost` only.
+    """
     port, ui = ports or choose(2)
     settings = {
         "spark.connect.grpc.binding.address": HOST,
@@ -86,17 +116,18 @@ def connect(folder: Path, ports: Sequence[int] = ()) -> tuple[tuple[str, str], l
         "spark.driver.host": HOST,
         "spark.driver.bindAddress": HOST,
         "spark.ui.port": str(ui),
+        "spark.authenticate": "true",
     }
     pairs = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
     command = [str(HOME / "bin" / "spark-submit"), "--master", "local[2]", *pairs, "--class", server, "spark-internal"]
-    one = SparkServer(folder, "connect", command, "Spark Connect server started at", "1g")
+    spark_server = SparkServer(folder, "connect", command, "Spark Connect server started at", "1g")
     try:
-        one.wait_ready()
+        spark_server.wait_ready()
     except BaseException:
-        one.stop()
+        spark_server.stop()
         raise
-    return (f"sc://{HOST}:{port}", f"http://{HOST}:{ui}"), [one]
+    return (f"sc://localhost:{port}", f"http://{HOST}:{ui}"), [spark_server]
 
 
 def stop(servers: Sequence[SparkServer]) -> None:

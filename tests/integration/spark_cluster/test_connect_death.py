@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lockgate_devtools.cluster.ports import choose
 
-from lockgate.local.ports import choose
-from tests.chaos.ground import Ground
+from tests.chaos.testing_cluster import TestingCluster
 
 from .servers import SparkServer, connect, stop
 
 pytest.importorskip("grpc_status", reason="pip install 'lockgate[connect]'")
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.first, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("connect_process.py")
 
@@ -42,36 +42,36 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    one = Server(tmp_path)
-    one.start()
-    yield one
-    one.kill()
+    server = Server(tmp_path)
+    server.start()
+    yield server
+    server.kill()
 
 
 def test_a_job_outlives_the_connect_server(server: Server, tmp_path: Path) -> None:
-    with Ground(tmp_path, taskmanager={"spark_master": server.url}) as ground:
-        ground.wait_whole()
-        first = task_managers(ground)
-        with ground.ledger() as job:
+    with TestingCluster(tmp_path, taskmanager={"spark_master": server.url}) as testing:
+        testing.wait_complete()
+        first = task_managers(testing)
+        with testing.ledger() as job:
             job.wait_checkpoints(2)
             server.kill()
-            ground.wait_until(lambda: not first & task_managers(ground), "the task managers have ended")
+            testing.wait_until(lambda: not first & task_managers(testing), "the task managers have ended")
             server.start()
-            ground.wait_whole()
+            testing.wait_complete()
             job.wait_checkpoints(2)
             status = job.check_exact()
         assert status.restarts <= 2, (
             "waiting for slots is no failure, but one task manager may be lost before the other"
         )
         for number in range(2):
-            log = (ground.cluster.directory / "logs" / f"taskmanager-{number}.log").read_text()
-            assert f"the Spark Connect server {server.url} has not answered for 10 s, so this task manager ends" in log
+            log = (testing.cluster.directory / "logs" / f"taskmanager-{number}.log").read_text()
+            assert f"the Spark Connect server {server.url} has not answered for 10 s; this task manager exits" in log
             assert "Exception in thread" not in log
 
 
-def task_managers(ground: Ground) -> set[int]:
+def task_managers(testing: TestingCluster) -> set[int]:
     """The process ids of those that run."""
-    return {pid for name, pid in ground.cluster.pids().items() if name.startswith("taskmanager-")}
+    return {pid for name, pid in testing.cluster.pids().items() if name.startswith("taskmanager-")}
 
 
 def test_a_session_that_the_next_server_does_not_know_is_named_and_ends_the_process(
@@ -95,7 +95,7 @@ def test_a_session_that_the_next_server_does_not_know_is_named_and_ends_the_proc
         process.send_signal(signal.SIGCONT)
         told = process.stdout.read().splitlines()
         assert process.wait(120) == 1
-    lost = "has lost the session (it was started anew, or has ended it)"
+    lost = "has lost the session (it was restarted, or has ended it)"
     assert told == [
         f"query: the Spark Connect server {lost}",
         f"the Spark Connect server {lost}",

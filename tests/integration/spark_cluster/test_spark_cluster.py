@@ -10,16 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_devtools.drill import run_drill
 
-from lockgate.drill import run_drill
+from .foreach_process import descriptions
+from .servers import OF_CLUSTER, TOKEN_NAME
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.first, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("word_count_process.py")
 FOREACH = Path(__file__).with_name("foreach_process.py")
@@ -33,7 +34,7 @@ THROUGH_CONNECT = [  # event time, files of JSON without options, joins, functio
     f"{ENGINE}/test_spark_process.py::test_state_of_all_shapes_and_timers_survive_a_restart",
     f"{ENGINE}/test_spark_programs.py::test_edges_of_every_kind_at_once",
 ]
-PATIENCE_S = 250.0
+PATIENCE_S = 500.0
 STARTED_BY_US = "words source[0] attempt 1, "
 
 
@@ -79,7 +80,8 @@ def drill(spark: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str
 def test_word_count_runs_on_the_executors(
     standalone_master: str, words: tuple[Path, dict[str, int]], tmp_path: Path
 ) -> None:
-    options = {"spark.executor.memory": "512m", "spark.ui.retainedJobs": "1000"}  # all, however many a slow one makes
+    options = {"spark.executor.memory": "512m", "spark.ui.enabled": "true", **OF_CLUSTER}
+    options["spark.ui.retainedJobs"] = "1000"  # all, however many a slow one makes
     found = answer(word_count(standalone_master, words[0], tmp_path, 2, **options))
     assert found["counts"] == found["plain"] == words[1]
     assert found["application"] == "lockgate tm-1"
@@ -99,16 +101,28 @@ def test_word_count_runs_on_the_executors(
 def test_a_drill_on_that_cluster_is_exact(
     standalone_master: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    drill({"spark_master": standalone_master, "spark_options": {"spark.executor.memory": "512m"}}, tmp_path, capsys)
+    drill(
+        {"spark_master": standalone_master, "spark_options": {"spark.executor.memory": "512m", **OF_CLUSTER}},
+        tmp_path,
+        capsys,
+    )
+
+
+def test_a_driver_without_the_secret_of_the_cluster_does_not_start(standalone_master: str, tmp_path: Path) -> None:
+    done = word_count(standalone_master, tmp_path, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(
+        f"error: there is no secret for the Spark master {standalone_master}, so anyone who reaches this driver could"
+    )
 
 
 def test_no_executor_is_one_sentence_and_no_hang(standalone_master: str, tmp_path: Path) -> None:
     options = {"spark.executor.memory": "64g", "spark.scheduler.maxRegisteredResourcesWaitingTime": "2s"}
-    done = word_count(standalone_master, tmp_path, tmp_path, **options)
+    done = word_count(standalone_master, tmp_path, tmp_path, **options, **OF_CLUSTER)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
         f"error: the Spark master {standalone_master} has given no executor (no worker has a free core and 64g,"
-        " spark.executor.memory) 2 s long; start workers, or free some of them"
+        " spark.executor.memory) for 2 s; start workers, or free some of them"
     )
 
 
@@ -123,12 +137,25 @@ def test_word_count_through_spark_connect(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("grpc_status") is None, reason="pip install 'lockgate[connect]'")
+def test_a_connect_server_takes_nobody_without_its_token(
+    connect_server: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TOKEN_NAME, "of-somebody-else")
+    done = word_count(connect_server[0], tmp_path, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(
+        f"error: the Spark Connect server {connect_server[0]} cannot open a session: "
+    )
+    assert "of-somebody-else" not in done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("grpc_status") is None, reason="pip install 'lockgate[connect]'")
 def test_foreach_batch_through_spark_connect_is_named_and_cancelled_with_its_subtask(
     connect_server: tuple[str, str], tmp_path: Path
 ) -> None:
     url, ui = connect_server
     (tmp_path / "in").write_text("a\nb\n")
-    spec = json.dumps({"master": url, "input": str(tmp_path / "in"), "work": str(tmp_path)})
+    spec = json.dumps({"master": url, "ui": ui, "input": str(tmp_path / "in"), "work": str(tmp_path)})
     done = subprocess.run(
         [sys.executable, str(FOREACH), spec], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
@@ -156,14 +183,6 @@ def await_descriptions(ui: str, *wanted: str) -> None:
         turn.wait(0.1)
 
 
-def descriptions(ui: str) -> list[str]:
-    """How a Connect server's UI calls its jobs."""
-    with urllib.request.urlopen(f"{ui}/api/v1/applications", timeout=PATIENCE_S) as response:
-        (application,) = json.load(response)
-    with urllib.request.urlopen(f"{ui}/api/v1/applications/{application['id']}/jobs", timeout=PATIENCE_S) as response:
-        return [job.get("description", "") for job in json.load(response)]
-
-
 @pytest.mark.skipif(importlib.util.find_spec("grpc_status") is None, reason="pip install 'lockgate[connect]'")
 def test_a_drill_through_spark_connect_is_exact(
     connect_server: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -176,4 +195,4 @@ def test_what_is_no_connect_server_is_named_soon(standalone_master: str, tmp_pat
     url = standalone_master.replace("spark://", "sc://")
     done = word_count(url, tmp_path, tmp_path)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith(f"error: what listens at {url} does not speak Spark Connect")
+    assert done.stderr.splitlines()[-1].startswith(f"error: the server at {url} does not speak Spark Connect")

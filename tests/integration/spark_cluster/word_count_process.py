@@ -33,13 +33,12 @@ from lockgate_proto.messages import (
     SubtaskId,
     Vertex,
 )
+from lockgate_taskmanager.spark import session as sessions
+from lockgate_taskmanager.spark.engine import EngineError, SparkEngine
+from lockgate_taskmanager.spark.master import Driver
+from lockgate_taskmanager.spark.program import ChainProgram
+from lockgate_taskmanager.task.program import Batch, ProgramContext
 from pyspark import cloudpickle
-
-from taskmanager.spark import session as sessions
-from taskmanager.spark.engine import EngineError, SparkEngine
-from taskmanager.spark.master import Driver
-from taskmanager.spark.program import ChainProgram
-from taskmanager.task.program import Batch, ProgramContext
 
 PATIENCE_S = 100.0
 SPLIT = "SELECT explode(split(value, ' ')) AS word FROM input"
@@ -58,10 +57,12 @@ def graph(spec: dict[str, Any]) -> JobGraph:
         "count": KeyedAggregate(("word",), (Aggregate("n", AggregateFunction.COUNT, ""),)),
         "write": FileSink(f"{spec['work']}/out", FileFormat.PARQUET),
     }
-    one = {name: Operator(id=name, name=name, kind=kind) for name, kind in kinds.items()}
+    subject = {name: Operator(id=name, name=name, kind=kind) for name, kind in kinds.items()}
     vertices = (
-        Vertex(id="source", name="source", parallelism=2, operators=(one["read"], one["split"], one["same"])),
-        Vertex(id="count", name="count", parallelism=1, operators=(one["count"], one["write"])),
+        Vertex(
+            id="source", name="source", parallelism=2, operators=(subject["read"], subject["split"], subject["same"])
+        ),
+        Vertex(id="count", name="count", parallelism=1, operators=(subject["count"], subject["write"])),
     )
     return JobGraph(name="wc", vertices=vertices, edges=(Edge("source", "count", Partitioning.HASH, ("word",)),))
 
@@ -86,10 +87,10 @@ class Job:
     def batch(self) -> bool:
         """One micro-batch of each source; False when there was none."""
         polled = [source.poll() for source in self._sources]
-        for one in polled:
-            if isinstance(one, Batch):
-                self._deliver(one)
-        return any(isinstance(one, Batch) for one in polled)
+        for item in polled:
+            if isinstance(item, Batch):
+                self._deliver(item)
+        return any(isinstance(batch, Batch) for batch in polled)
 
     def checkpoint(self, number: int) -> None:
         """A snapshot of all subtasks, committed."""
@@ -143,7 +144,7 @@ def await_executors(session: Any, count: int) -> None:
 def told(session: Any) -> dict[str, Any]:
     """What Spark's UI tells of this application, and where it listens."""
     context = session.sparkContext
-    context._jsc.sc().listenerBus().waitUntilEmpty()  # the UI is told by a thread of its own
+    context._jsc.sc().listenerBus().waitUntilEmpty()  # the UI is updated by its own thread
     with urllib.request.urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/jobs") as page:
         jobs = json.load(page)
     with urllib.request.urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/executors") as page:
@@ -151,7 +152,7 @@ def told(session: Any) -> dict[str, Any]:
     return {
         "application": context.appName,
         "jobs": [job.get("description") for job in jobs],
-        "tasks": {one["id"]: one["totalTasks"] for one in executors},
+        "tasks": {executor["id"]: executor["totalTasks"] for executor in executors},
         "ui": context.uiWebUrl,
         "bound": listening(int(context.uiWebUrl.rpartition(":")[2])),
     }

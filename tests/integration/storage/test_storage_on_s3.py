@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lockgate_common import storage
+from lockgate_coordinator.runtime.errors import StorageError
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
+from lockgate_taskmanager.state.backend import download, load, make_backend, remove_checkpoint
+from lockgate_taskmanager.task.program import StateUnreadable
 
-from coordinator.runtime.errors import StorageError
-from coordinator.runtime.metadata_files import MetadataFiles, Run
-from lockgate_process import storage
-from taskmanager.state.backend import download, load, make_backend, remove_checkpoint
-from taskmanager.task.program import StateUnreadable
 from tests.s3_server import CREDENTIALS, S3Server
 
 pytestmark = pytest.mark.integration

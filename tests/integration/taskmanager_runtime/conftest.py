@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lockgate_proto.security import Credentials
+from lockgate_common.security import Credentials
+from lockgate_taskmanager.runtime.settings import TaskManagerSettings
+from lockgate_taskmanager.runtime.task_manager import TaskManager
 
-from taskmanager.runtime.settings import TaskManagerSettings
-from taskmanager.runtime.task_manager import TaskManager
 from tests.integration.taskmanager_runtime.fake_programs import FakeFactory, World
 from tests.integration.taskmanager_runtime.scripted_coordinator import ScriptedCoordinator
 
@@ -33,8 +33,8 @@ def new_coordinator(credentials: Credentials) -> Iterator[Callable[..., Scripted
         return made[-1]
 
     yield make
-    for one in made:
-        one.die()
+    for scripted_coordinator in made:
+        scripted_coordinator.die()
 
 
 @pytest.fixture
@@ -57,5 +57,5 @@ def new_task_manager(credentials: Credentials, world: World, tmp_path: Path) -> 
     yield make
     world.process_gate.set()
     world.persist_gate.set()
-    for one in made:
-        one.stop()
+    for task_manager in made:
+        task_manager.stop()

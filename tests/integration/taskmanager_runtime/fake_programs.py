@@ -29,8 +29,7 @@ from lockgate_proto.messages import (
     Vertex,
     Watermark,
 )
-
-from taskmanager.task.program import (
+from lockgate_taskmanager.task.program import (
     AtWork,
     Batch,
     Canceled,
@@ -119,7 +118,6 @@ class FakeFactory:
         self.world = world
 
     def build(self, context: ProgramContext) -> SubtaskProgram:
-        """See ProgramFactory."""
         return (WordSource if context.subtask.vertex_id == "words" else WordCount)(self.world, context)
 
     def discover(self, graph: JobGraph, vertex_id: str, known: Sequence[str]) -> tuple[tuple[SplitState, ...], bool]:
@@ -127,6 +125,9 @@ class FakeFactory:
         if not any(vertex.id == vertex_id for vertex in graph.vertices):
             raise UserError(f"no vertex {vertex_id}")
         return tuple(SplitState(name, 0, 100) for name in ("0", "1") if name not in known), True
+
+    def interrupt_user_code(self, thread: int) -> None:
+        """See ProgramFactory. There is no author's code here."""
 
     def warm_python(self) -> None:
         """There is no Spark here."""
@@ -139,14 +140,12 @@ class FakeSnapshot:
         self._world, self._state = world, state
 
     def persist(self) -> SubtaskState:
-        """See Snapshot."""
         self._world.persist_gate.wait(60)
         if self._world.fail_persist is not None:
             raise self._world.fail_persist
         return self._state
 
-    def release(self) -> None:
-        """See Snapshot."""
+    def release(self) -> None: ...
 
 
 class FakeProgram:
@@ -161,24 +160,21 @@ class FakeProgram:
         self._records_in = self._records_out = 0
 
     def counters(self) -> tuple[OperatorCounters, ...]:
-        """See SubtaskProgram."""
         return (OperatorCounters(self.operator, self._records_in, self._records_out),)
 
     def cancel(self) -> None:
-        """See SubtaskProgram."""
         if self._world.lost_interrupts > 0:
             self._world.lost_interrupts -= 1
         else:
             self._canceled.set()
 
     def close(self) -> None:
-        """See SubtaskProgram."""
         with self._world.lock:
             self._world.closed.append(self._context)
 
-    def rehearse(self) -> None:
+    def warm_up(self) -> None:
         """Never called for what is deployed."""
-        raise AssertionError(f"{self._context.subtask} is deployed, not rehearsed")
+        raise AssertionError(f"{self._context.subtask} is deployed, not warmed up")
 
     def tick(self, unix_ms: int) -> Batch:  # noqa: ARG002
         """Nothing goes by the wall clock."""
@@ -188,7 +184,6 @@ class FakeProgram:
         return None
 
     def at_work(self) -> AtWork | None:
-        """See SubtaskProgram."""
         return None
 
     def wakes_at(self) -> int | None:
@@ -196,17 +191,14 @@ class FakeProgram:
         return None
 
     def advance(self, watermark_ms: int) -> Batch:
-        """See SubtaskProgram."""
         with self._world.lock:
             self._world.watermarks.append((self._context.subtask.subtask, watermark_ms, self._records_in))
         return Batch()
 
     def finish(self) -> Batch:
-        """See SubtaskProgram."""
         return Batch()
 
-    def commit(self, checkpoint_id: int) -> None:
-        """See SubtaskProgram."""
+    def commit(self, checkpoint_id: int) -> None: ...
 
     def _note_open(self) -> None:
         with self._world.lock:
@@ -241,7 +233,6 @@ class WordSource(FakeProgram):
         self._complete = False
 
     def open(self) -> Batch:
-        """See SubtaskProgram."""
         self._note_open()
         restored = self._restored()
         self._splits = dict(restored.get("splits", {}))  # type: ignore[call-overload]
@@ -250,14 +241,12 @@ class WordSource(FakeProgram):
         return Batch(tuple(Emission(0, target, SCHEMA.empty_table()) for target in range(count)))
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
-        """See SubtaskProgram."""
         for split in splits:
             assert split.split not in self._splits, "assigned twice"
             self._splits[split.split] = [split.offset, split.end]
         self._complete = self._complete or complete
 
     def poll(self) -> Poll:
-        """See SubtaskProgram."""
         if self._canceled.is_set():
             raise Canceled("canceled")
         for name, (offset, end) in self._splits.items():
@@ -275,7 +264,6 @@ class WordSource(FakeProgram):
         raise AssertionError(f"{source_vertex} sent {table.num_rows} rows to a source")
 
     def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Snapshot:  # noqa: ARG002
-        """See SubtaskProgram."""
         return self._frozen({"splits": {k: list(v) for k, v in self._splits.items()}, "complete": self._complete})
 
     def _read(self, name: str, offset: int, last: int) -> Batch:
@@ -284,8 +272,8 @@ class WordSource(FakeProgram):
         count = self._context.parallelism["count"]
         rows: dict[int, list[str]] = {}
         for position in range(offset, last):
-            one = word(name, position)
-            rows.setdefault(zlib.crc32(one.encode()) % count, []).append(one + " " * self._world.padding)
+            text = word(name, position)
+            rows.setdefault(zlib.crc32(text.encode()) % count, []).append(text + " " * self._world.padding)
         emissions = tuple(Emission(0, target, pa.table({"word": words})) for target, words in rows.items())
         if not self._world.event_time:
             return Batch(emissions)
@@ -305,7 +293,6 @@ class WordCount(FakeProgram):
         self._pending: list[tuple[int, dict[str, int]]] = []
 
     def open(self) -> Batch:
-        """See SubtaskProgram."""
         self._note_open()
         restored = self._restored()
         self._counts = dict(restored.get("counts", {}))  # type: ignore[call-overload]
@@ -322,7 +309,6 @@ class WordCount(FakeProgram):
         raise AssertionError("not a source")
 
     def process(self, source_vertex: str, table: pa.Table) -> Batch:
-        """See SubtaskProgram."""
         assert source_vertex == "words"
         while not self._world.process_gate.wait(0.01):
             if self._canceled.is_set() and not self._world.ignores_cancel:
@@ -333,23 +319,21 @@ class WordCount(FakeProgram):
                 raise Canceled("canceled")
         if self._world.fail_process is not None and table.num_rows:
             raise self._world.fail_process
-        for one in table.column("word").to_pylist():
-            key = one.rstrip()
+        for value in table.column("word").to_pylist():
+            key = value.rstrip()
             self._counts[key] = self._counts.get(key, 0) + 1
             self._changed[key] = self._counts[key]
         self._records_in += table.num_rows
         return Batch(reached_sink=table.num_rows)
 
     def snapshot(self, checkpoint_id: int, order: SnapshotOrder) -> Snapshot:  # noqa: ARG002
-        """See SubtaskProgram."""
         self._pending.append((checkpoint_id, self._changed))
         self._changed = {}
         return self._frozen({"counts": dict(self._counts), "pending": list(self._pending)})
 
     def commit(self, checkpoint_id: int) -> None:
-        """See SubtaskProgram."""
         with self._world.lock:
             for number, rows in self._pending:
                 if number <= checkpoint_id:
                     self._world.visible.update(rows)
-        self._pending = [one for one in self._pending if one[0] > checkpoint_id]
+        self._pending = [item for item in self._pending if item[0] > checkpoint_id]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
+from lockgate_common.proof import Peer
+from lockgate_common.security import Credentials
 from lockgate_proto import rpc
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
@@ -21,6 +23,7 @@ from lockgate_proto.messages import (
     Deploy,
     Goodbye,
     Heartbeat,
+    Incarnation,
     JobGraph,
     LeaderRecord,
     NotifyCheckpointComplete,
@@ -35,10 +38,10 @@ from lockgate_proto.messages import (
     TaskManagerMessage,
     TriggerCheckpoint,
 )
-from lockgate_proto.security import Credentials
 
 T = TypeVar("T")
 WAIT_S = 240.0
+LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Received:
     token: int
     body: Any
     at: float  # time.monotonic()
+    sequence: int
+    acknowledged: int
 
 
 class ScriptedCoordinator:
@@ -79,7 +84,10 @@ class ScriptedCoordinator:
         self, requests: Iterator[TaskManagerMessage], context: grpc.ServicerContext
     ) -> Iterator[CoordinatorMessage]:
         """The service."""
-        assert self._credentials.admits(tuple(context.invocation_metadata()))
+        method = rpc.path("ControlService", "Connect")
+        answer = self._credentials.answer(Peer(self.address, ""), method, tuple(context.invocation_metadata()))
+        assert answer
+        context.send_initial_metadata(answer)
         outbox: queue.SimpleQueue[CoordinatorMessage | None] = queue.SimpleQueue()
         first = next(requests)
         assert isinstance(first.body, Register)
@@ -95,14 +103,17 @@ class ScriptedCoordinator:
         while (message := outbox.get()) is not None:
             yield message
 
-    def send(self, task_manager_id: str, body: Any, token: int | None = None) -> None:
+    def send(
+        self, task_manager_id: str, body: Any, token: int | None = None, sequence: int = 0, acknowledged: int = 0
+    ) -> None:
         """To one task manager, with this leader's token unless another is given."""
-        self._outboxes[task_manager_id].put(CoordinatorMessage(self.token if token is None else token, body))
+        token = self.token if token is None else token
+        self._outboxes[task_manager_id].put(CoordinatorMessage(token, body, sequence, acknowledged))
 
     def received(self, kind: type[T]) -> list[T]:
         """Bodies of one kind so far."""
         with self._changed:
-            return [one.body for one in self._received if isinstance(one.body, kind)]
+            return [received.body for received in self._received if isinstance(received.body, kind)]
 
     def messages(self) -> list[Received]:
         """Everything so far."""
@@ -116,16 +127,18 @@ class ScriptedCoordinator:
             while not (result := condition()):
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    bodies = [one.body for one in self._received if not isinstance(one.body, Heartbeat)]
+                    bodies = [received.body for received in self._received if not isinstance(received.body, Heartbeat)]
                     raise AssertionError(f"not in {timeout_s} s; received at last: {bodies[-12:]}")
-                self._changed.wait(left)
+                self._changed.wait(min(left, LOOK_EVERY_S))  # not every condition is about messages
             return result
 
     def wait_for(self, kind: type[T], count: int = 1, where: Callable[[T], bool] = lambda _: True) -> list[T]:
         """Until so many bodies of one kind have come."""
 
         def found() -> list[T]:
-            bodies = [one.body for one in self._received if isinstance(one.body, kind) and where(one.body)]
+            bodies = [
+                received.body for received in self._received if isinstance(received.body, kind) and where(received.body)
+            ]
             return bodies if len(bodies) >= count else []
 
         return self.wait(found)
@@ -161,7 +174,10 @@ class ScriptedCoordinator:
 
     def _note(self, message: TaskManagerMessage) -> None:
         with self._changed:
-            self._received.append(Received(message.task_manager_id, message.token, message.body, time.monotonic()))
+            name, at = message.task_manager_id, time.monotonic()
+            self._received.append(
+                Received(name, message.token, message.body, at, message.sequence, message.acknowledged)
+            )
             self._changed.notify_all()
 
 
@@ -183,17 +199,29 @@ class Leader:
     def placements(self) -> tuple[Placement, ...]:
         """Subtask i goes to task manager i."""
         addresses = {
-            one.task_manager_id: one.body.exchange_address
-            for one in self.coordinator.messages()
-            if isinstance(one.body, Register)
+            message.task_manager_id: message.body.exchange_address
+            for message in self.coordinator.messages()
+            if isinstance(message.body, Register)
         }
         homes = self.task_managers
         return tuple(
             Placement(
-                one.vertex_id, one.subtask, homes[one.subtask % len(homes)], addresses[homes[one.subtask % len(homes)]]
+                subtask.vertex_id,
+                subtask.subtask,
+                homes[subtask.subtask % len(homes)],
+                addresses[homes[subtask.subtask % len(homes)]],
             )
-            for one in self.subtasks()
+            for subtask in self.subtasks()
         )
+
+    def incarnations(self) -> tuple[Incarnation, ...]:
+        """Of the processes that have registered: what their peers know them by."""
+        registered = {
+            message.task_manager_id: message.body.incarnation
+            for message in self.coordinator.messages()
+            if isinstance(message.body, Register)
+        }
+        return tuple(Incarnation(name, incarnation) for name, incarnation in registered.items())
 
     def deploy(
         self, attempt: int, restore: dict[tuple[str, int], SubtaskState] | None = None, checkpoint_id: int = 0
@@ -204,7 +232,15 @@ class Leader:
         for home in dict.fromkeys(self.task_managers):
             mine = {(p.vertex_id, p.subtask) for p in placements if p.task_manager_id == home}
             states = tuple(state for key, state in (restore or {}).items() if key in mine)
-            message = Deploy(self.attempt, self.graph, placements, states, checkpoint_id, self.directory)
+            message = Deploy(
+                self.attempt,
+                self.graph,
+                placements,
+                states,
+                checkpoint_id,
+                self.directory,
+                incarnations=self.incarnations(),
+            )
             self.coordinator.send(home, message)
 
     def home(self, subtask: int) -> str:
@@ -213,17 +249,21 @@ class Leader:
 
     def assign(self, rows: int, complete: bool = True) -> None:
         """Split i to source subtask i."""
-        for one in self.subtasks():
-            if one.vertex_id == "words":
-                splits = (SplitState(str(one.subtask), 0, rows),)
-                self.coordinator.send(self.home(one.subtask), AssignSplits(one, splits, complete))
+        for subtask in self.subtasks():
+            if subtask.vertex_id == "words":
+                splits = (SplitState(str(subtask.subtask), 0, rows),)
+                self.coordinator.send(self.home(subtask.subtask), AssignSplits(subtask, splits, complete))
 
     def wait_phase(self, phase: SubtaskPhase, subtasks: Sequence[SubtaskId] = ()) -> None:
         """Until every subtask of the present attempt, or some of them, have reported the phase."""
         wanted = set(subtasks or self.subtasks())
 
         def is_there() -> bool:
-            found = {one.subtask for one in self.coordinator.received(SubtaskReport) if one.phase is phase}
+            found = {
+                subtask_report.subtask
+                for subtask_report in self.coordinator.received(SubtaskReport)
+                if subtask_report.phase is phase
+            }
             return wanted <= found
 
         self.coordinator.wait(is_there)
@@ -240,14 +280,16 @@ class Leader:
 
         def acks() -> dict[SubtaskId, SubtaskState]:
             found = {
-                one.subtask: one.state
-                for one in self.coordinator.received(AcknowledgeCheckpoint)
-                if one.checkpoint_id == checkpoint_id and one.subtask is not None and one.state is not None
+                acknowledge_checkpoint.subtask: acknowledge_checkpoint.state
+                for acknowledge_checkpoint in self.coordinator.received(AcknowledgeCheckpoint)
+                if acknowledge_checkpoint.checkpoint_id == checkpoint_id
+                and acknowledge_checkpoint.subtask is not None
+                and acknowledge_checkpoint.state is not None
             }
             return found if wanted <= set(found) else {}
 
         states = self.coordinator.wait(acks)
-        return {(one.vertex_id, one.subtask): state for one, state in states.items()}
+        return {(key.vertex_id, key.subtask): state for key, state in states.items()}
 
     def complete(self, checkpoint_id: int) -> None:
         """Notifies and waits for every commit."""
@@ -257,9 +299,9 @@ class Leader:
 
         def is_there() -> bool:
             found = {
-                one.subtask
-                for one in self.coordinator.received(CheckpointCommitted)
-                if one.checkpoint_id == checkpoint_id
+                checkpoint_committed.subtask
+                for checkpoint_committed in self.coordinator.received(CheckpointCommitted)
+                if checkpoint_committed.checkpoint_id == checkpoint_id
             }
             return wanted <= found
 

@@ -21,9 +21,9 @@ from lockgate_proto.messages import (
     SubtaskState,
     TriggerCheckpoint,
 )
+from lockgate_taskmanager.runtime.subtask_task import SubtaskTask
+from lockgate_taskmanager.runtime.task_manager import TaskManager
 
-from taskmanager.runtime.subtask_task import SubtaskTask
-from taskmanager.runtime.task_manager import TaskManager
 from tests.integration.taskmanager_runtime.fake_programs import World, expected, word_count_graph
 from tests.integration.taskmanager_runtime.scripted_coordinator import WAIT_S, Leader, ScriptedCoordinator
 
@@ -42,8 +42,8 @@ def new_leader(
     new_coordinator: Callable[..., ScriptedCoordinator], managers: list[TaskManager], tmp_path: Path
 ) -> NewLeader:
     coordinator = new_coordinator()
-    for one in managers:
-        one.on_leader(coordinator.record)
+    for manager in managers:
+        manager.on_leader(coordinator.record)
     coordinator.wait_for(Register, 2)
 
     def make(mode: CheckpointMode) -> Leader:
@@ -66,7 +66,7 @@ def test_at_least_once_records_flow_on_while_a_barrier_is_missing(
     leader.coordinator.send("tm-0", TriggerCheckpoint(leader.attempt, 1))
     world.limit = None
     leader.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED)  # both inputs were read to their end: nothing was held
-    held = [task.gate.held() for one in managers for task in one.deployments.tasks(leader.attempt).values()]
+    held = [task.gate.held() for manager in managers for task in manager.deployments.tasks(leader.attempt).values()]
     assert not any(held)
     leader.coordinator.send("tm-1", TriggerCheckpoint(leader.attempt, 1))
     leader.wait_acks(1)
@@ -101,7 +101,7 @@ ROWS, PADDING = 400, 200_000  # 80 MB a split: more than fits into every queue t
 
 
 def _counting(managers: list[TaskManager], leader: Leader) -> list[SubtaskTask]:
-    tasks = [task for one in managers for task in one.deployments.tasks(leader.attempt).values()]
+    tasks = [task for manager in managers for task in manager.deployments.tasks(leader.attempt).values()]
     return [task for task in tasks if task.id.vertex_id == "count"]
 
 
@@ -118,7 +118,9 @@ def _press(leader: Leader, managers: list[TaskManager], world: World) -> None:
     world.permits = {0: Semaphore(1), 1: Semaphore(1)}
     leader.deploy(1)
     leader.assign(ROWS)
-    leader.coordinator.wait_for(SubtaskReport, 4, lambda one: one.phase is SubtaskPhase.SUBTASK_RUNNING)
+    leader.coordinator.wait_for(
+        SubtaskReport, 4, lambda subtask_report: subtask_report.phase is SubtaskPhase.SUBTASK_RUNNING
+    )
     full = 24 << 20
     _until(lambda: min(task.gate.queued_bytes() for task in _counting(managers, leader)) > full, "every queue is full")
 
@@ -126,15 +128,17 @@ def _press(leader: Leader, managers: list[TaskManager], world: World) -> None:
 def _one_batch(leader: Leader, world: World, checkpoint_id: int = 1) -> None:
     """Lets each counting subtask end the batch that it is at, and not one more: by then it has heard of the trigger.
 
-    Sources are told by the same messages, and they have acknowledged.
+    Sources get the same messages, and they have acknowledged.
     """
-    leader.coordinator.wait_for(AcknowledgeCheckpoint, 2, lambda one: one.checkpoint_id == checkpoint_id)
-    for one in world.permits.values():
-        one.release()
+    leader.coordinator.wait_for(
+        AcknowledgeCheckpoint, 2, lambda acknowledge_checkpoint: acknowledge_checkpoint.checkpoint_id == checkpoint_id
+    )
+    for permit in world.permits.values():
+        permit.release()
 
 
 def _in_flight(states: dict[tuple[str, int], SubtaskState], side: ChannelSide) -> int:
-    return sum(one.rows for state in states.values() for one in state.channels if one.side is side)
+    return sum(channel.rows for state in states.values() for channel in state.channels if channel.side is side)
 
 
 def _finish(leader: Leader, world: World, states: dict[tuple[str, int], SubtaskState], checkpoint_id: int) -> None:

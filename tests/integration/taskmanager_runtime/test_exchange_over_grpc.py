@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import socket
 import threading
@@ -10,20 +11,22 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
 
+import grpc
+import numpy as np
 import pyarrow as pa
 import pytest
+from lockgate_common.security import Credentials
 from lockgate_proto import rpc
-from lockgate_proto.messages import AttemptId, Barrier, ChannelOpen, EndOfInput, StreamElement, SubtaskId
-from lockgate_proto.security import Credentials
-
-from taskmanager.exchange.elements import ChannelId
-from taskmanager.exchange.errors import ChannelBroken, ChannelClosed
-from taskmanager.exchange.fencing import TokenFence
-from taskmanager.exchange.gate import InputGate
-from taskmanager.exchange.outputs import LocalOutput, RemoteOutput
-from taskmanager.exchange.peers import PeerChannels
-from taskmanager.exchange.registry import GateRegistry
-from taskmanager.exchange.server import ExchangeServer
+from lockgate_proto.codec import encode
+from lockgate_proto.messages import AttemptId, Barrier, ChannelOpen, EndOfInput, RecordBatch, StreamElement, SubtaskId
+from lockgate_taskmanager.exchange.elements import ChannelId, to_message
+from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed
+from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.exchange.outputs import LocalOutput, RemoteOutput
+from lockgate_taskmanager.exchange.peers import PeerChannels
+from lockgate_taskmanager.exchange.registry import GateRegistry
+from lockgate_taskmanager.exchange.server import ExchangeServer
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +40,7 @@ def _source(index: int = 0) -> SubtaskId:
 
 
 @dataclass
-class Bench:
+class TestingExchange:
     """One receiver with one gate, and senders to it."""
 
     credentials: Credentials
@@ -66,13 +69,13 @@ def wait_s() -> float:
 
 
 @pytest.fixture
-def bench(credentials: Credentials, wait_s: float) -> Iterator[Bench]:
+def exchange(credentials: Credentials, wait_s: float) -> Iterator[TestingExchange]:
     fence, registry, lost = TokenFence(), GateRegistry(), queue.Queue[str]()
     server = ExchangeServer(credentials, fence, registry, wait_s=wait_s)
     address = server.start("127.0.0.1:0")
     gate = InputGate([ChannelId("words", 0), ChannelId("words", 1)], lost.put)
     registry.register(TARGET, gate)
-    made = Bench(credentials, fence, registry, server, address, gate, PeerChannels(credentials), lost)
+    made = TestingExchange(credentials, fence, registry, server, address, gate, PeerChannels(credentials), lost)
     yield made
     for output in made.outputs:
         output.cancel()
@@ -100,23 +103,23 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def _rows(taken: list[object]) -> list[int]:
-    return [value for one in taken if isinstance(one, pa.Table) for value in one.column("v").to_pylist()]
+    return [value for table in taken if isinstance(table, pa.Table) for value in table.column("v").to_pylist()]
 
 
-def test_elements_arrive_in_order(bench: Bench) -> None:
-    output = bench.output()
+def test_elements_arrive_in_order(exchange: TestingExchange) -> None:
+    output = exchange.output()
     output.send(pa.table({"v": [1]}))
     output.send(Barrier(1))
     output.send(pa.table({"v": [2]}))
     output.send(EndOfInput())
-    taken = _take(bench.gate, 4)
-    assert [type(one).__name__ for one in taken] == ["Table", "Barrier", "Table", "EndOfInput"]
+    taken = _take(exchange.gate, 4)
+    assert [type(item).__name__ for item in taken] == ["Table", "Barrier", "Table", "EndOfInput"]
     assert _rows(taken) == [1, 2]
     _until(lambda: output.is_accepted)  # told on the way back, which nothing else waits for
 
 
-def test_many_small_tables_and_one_large_one_arrive_complete(bench: Bench) -> None:
-    output = bench.output()
+def test_many_small_tables_and_one_large_one_arrive_complete(exchange: TestingExchange) -> None:
+    output = exchange.output()
     with futures.ThreadPoolExecutor(1) as pool:
 
         def send() -> None:
@@ -128,14 +131,14 @@ def test_many_small_tables_and_one_large_one_arrive_complete(bench: Bench) -> No
         sent = pool.submit(send)
         taken: list[object] = []
         while not taken or not isinstance(taken[-1], EndOfInput):
-            taken += _take(bench.gate, 1)
+            taken += _take(exchange.gate, 1)
         sent.result(WAIT_S)
     assert _rows(taken) == list(range(1_000_000))
 
 
-def test_a_held_channel_slows_its_sender_and_lets_others_pass(bench: Bench) -> None:
-    held, free = bench.output(), bench.output(ChannelOpen(1, _source(1), TARGET))
-    bench.gate.hold(0)
+def test_a_held_channel_slows_its_sender_and_lets_others_pass(exchange: TestingExchange) -> None:
+    held, free = exchange.output(), exchange.output(ChannelOpen(1, _source(1), TARGET))
+    exchange.gate.hold(0)
     block = pa.table({"v": list(range(131_072))})  # 1 MiB
     sent = 0
 
@@ -152,21 +155,21 @@ def test_a_held_channel_slows_its_sender_and_lets_others_pass(bench: Bench) -> N
         free.send(EndOfInput())
         seen: list[object] = []
         while not seen or not isinstance(seen[-1], EndOfInput):
-            seen += _take(bench.gate, 1)
+            seen += _take(exchange.gate, 1)
         assert _rows(seen) == list(range(200))
         assert not flooding.done()
-        assert bench.gate.queued_bytes() <= 17 * 1024 * 1024
-        bench.gate.release([0])
+        assert exchange.gate.queued_bytes() <= 17 * 1024 * 1024
+        exchange.gate.release([0])
         received = 0
         while received < 200 * 131_072:
-            received += len(_rows(_take(bench.gate, 1)))
+            received += len(_rows(_take(exchange.gate, 1)))
         flooding.result(WAIT_S)
     assert received == 200 * 131_072
 
 
-def test_a_blocked_sender_ends_on_cancel(bench: Bench) -> None:
-    output = bench.output()
-    bench.gate.hold(0)
+def test_a_blocked_sender_ends_on_cancel(exchange: TestingExchange) -> None:
+    output = exchange.output()
+    exchange.gate.hold(0)
     block = pa.table({"v": list(range(131_072))})
 
     def flood() -> None:
@@ -175,25 +178,29 @@ def test_a_blocked_sender_ends_on_cancel(bench: Bench) -> None:
 
     with futures.ThreadPoolExecutor(1) as pool:
         flooding = pool.submit(flood)
-        _until(lambda: bench.gate.queued_bytes() == 16 * 1024 * 1024 and not output.has_room())
+        _until(lambda: exchange.gate.queued_bytes() == 16 * 1024 * 1024 and not output.has_room())
         output.cancel()
         assert isinstance(flooding.exception(WAIT_S), ChannelClosed)
-    assert bench.output_lost.empty()
-    assert "words[0]" in bench.gate_lost.get(timeout=WAIT_S)
+    assert exchange.output_lost.empty()
+    assert "words[0]" in exchange.gate_lost.get(timeout=WAIT_S)
 
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """An address at which nobody answers: the port is taken, and nothing listens on it."""
+    """An address without an answer: the port is taken, and nothing listens on it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def test_a_sender_blocked_by_an_address_that_nobody_answers_at_ends_in_time(bench: Bench, nobody: str) -> None:
+def test_a_sender_blocked_by_an_address_that_nobody_answers_at_ends_in_time(
+    exchange: TestingExchange, nobody: str
+) -> None:
     hello = ChannelOpen(1, _source(), TARGET)
-    output = RemoteOutput(bench.peers, nobody, hello, bench.output_lost.put, max_elements=1, accept_timeout_ms=300)
-    bench.outputs.append(output)
+    output = RemoteOutput(
+        exchange.peers, nobody, hello, exchange.output_lost.put, max_elements=1, accept_timeout_ms=300
+    )
+    exchange.outputs.append(output)
     output.start()
     with futures.ThreadPoolExecutor(1) as pool:
 
@@ -207,18 +214,18 @@ def test_a_sender_blocked_by_an_address_that_nobody_answers_at_ends_in_time(benc
         finally:
             output.cancel()  # or a send that never ends would hold up the pool
     assert isinstance(error, ChannelBroken)
-    assert str(error) == "a downstream subtask did not take its channel in 0.3 s"
+    assert str(error) == "a downstream subtask did not accept its channel within 0.3 s"
 
 
-def test_a_sender_blocked_by_a_slow_receiver_waits_on_once_its_channel_is_taken(bench: Bench) -> None:
+def test_a_sender_blocked_by_a_slow_receiver_waits_on_once_its_channel_is_taken(exchange: TestingExchange) -> None:
     hello = ChannelOpen(1, _source(), TARGET)
-    output = RemoteOutput(bench.peers, bench.address, hello, bench.output_lost.put, accept_timeout_ms=300)
-    bench.outputs.append(output)
+    output = RemoteOutput(exchange.peers, exchange.address, hello, exchange.output_lost.put, accept_timeout_ms=300)
+    exchange.outputs.append(output)
     output.start()
     output.send(Barrier(1))
-    _take(bench.gate, 1)
+    _take(exchange.gate, 1)
     _until(lambda: output.is_accepted)
-    bench.gate.hold(0)
+    exchange.gate.hold(0)
     block = pa.table({"v": list(range(131_072))})  # 1 MiB; the queues on both sides hold 24 of them
 
     with futures.ThreadPoolExecutor(1) as pool:
@@ -231,97 +238,159 @@ def test_a_sender_blocked_by_a_slow_receiver_waits_on_once_its_channel_is_taken(
         _until(lambda: not output.has_room())
         with pytest.raises(futures.TimeoutError):
             flooding.result(0.8)  # longer than a channel that was not taken is waited for
-        bench.gate.release([0])
+        exchange.gate.release([0])
         received = 0
         while received < 60 * 131_072:
-            received += len(_rows(_take(bench.gate, 1)))
+            received += len(_rows(_take(exchange.gate, 1)))
         flooding.result(WAIT_S)
 
 
-def test_a_receiver_that_goes_away_breaks_the_sender(bench: Bench) -> None:
-    output = bench.output()
+def test_a_receiver_that_goes_away_breaks_the_sender(exchange: TestingExchange) -> None:
+    output = exchange.output()
     output.send(pa.table({"v": [1]}))
-    _take(bench.gate, 1)
-    bench.gate.close()
-    assert "count[0]" in bench.output_lost.get(timeout=WAIT_S)
+    _take(exchange.gate, 1)
+    exchange.gate.close()
+    assert "count[0]" in exchange.output_lost.get(timeout=WAIT_S)
     with pytest.raises(ChannelBroken):
         output.send(pa.table({"v": [2]}))
-    assert bench.gate_lost.empty()  # the gate was closed on purpose
+    assert exchange.gate_lost.empty()  # the gate was closed on purpose
 
 
-def test_a_caller_without_the_secret_is_refused(bench: Bench) -> None:
+def test_a_caller_without_the_secret_is_refused(exchange: TestingExchange) -> None:
     stranger = PeerChannels(Credentials(secret="not the secret of it"))
-    bench.output(peers=stranger)
-    assert "UNAUTHENTICATED" in bench.output_lost.get(timeout=WAIT_S)
+    exchange.output(peers=stranger)
+    assert "UNAUTHENTICATED" in exchange.output_lost.get(timeout=WAIT_S)
     stranger.close()
 
 
-def test_an_older_token_is_refused(bench: Bench) -> None:
-    bench.fence.observe(5)
-    bench.output(ChannelOpen(4, _source(), TARGET))
-    assert "token 4 is older than 5" in bench.output_lost.get(timeout=WAIT_S)
+def test_nothing_is_decoded_of_a_caller_without_the_secret_and_nothing_decompressed(
+    exchange: TestingExchange, credentials: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+    decode = rpc.decode
+
+    def noting(kind: type, data: bytes) -> object:
+        decoded.append(len(data))
+        return decode(kind, data)
+
+    monkeypatch.setattr(rpc, "decode", noting)
+    path = rpc.SERVICES["ExchangeService"]["Open"].path
+
+    def refused(data: bytes, secret: Credentials, **more: object) -> grpc.RpcError:
+        with pytest.raises(grpc.RpcError) as caught:
+            list(channel.stream_stream(path)(iter((data,)), metadata=secret.metadata(), timeout=WAIT_S, **more))
+        return caught.value
+
+    with grpc.insecure_channel(exchange.address) as channel:
+        assert refused(b"\xff" * 100, Credentials()).code() is grpc.StatusCode.UNAUTHENTICATED
+        squeezed = refused(bytes(1_000_000), credentials, compression=grpc.Compression.Gzip)
+        assert squeezed.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert decoded == []
+        malformed = refused(b"\xff" * 100, credentials)
+        assert malformed.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert malformed.details() == "the first element of a channel is ChannelOpen"
+    assert decoded == [100]
+
+
+def test_an_older_token_is_refused(exchange: TestingExchange) -> None:
+    exchange.fence.observe(5)
+    output, taken = exchange.output(ChannelOpen(4, _source(), TARGET)), list[object]()
+    with contextlib.suppress(ChannelBroken):
+        output.send(EndOfInput())
+
+    def is_decided() -> bool:
+        taken.extend(exchange.gate.poll(0.0))
+        return bool(taken) or not exchange.output_lost.empty()
+
+    _until(is_decided)
+    assert taken == []
+    assert "token 4 is older than 5" in exchange.output_lost.get_nowait()
 
 
 @pytest.mark.parametrize("token", [9, 2**63 - 1])
-def test_a_newer_token_opens_a_channel_and_shuts_no_leader_out(bench: Bench, token: int) -> None:
-    output = bench.output(ChannelOpen(token, _source(), TARGET))
+def test_a_newer_token_opens_a_channel_and_shuts_no_leader_out(exchange: TestingExchange, token: int) -> None:
+    output = exchange.output(ChannelOpen(token, _source(), TARGET))
     output.send(EndOfInput())
-    _take(bench.gate, 1)
-    assert bench.fence.highest < 9
+    _take(exchange.gate, 1)
+    assert exchange.fence.highest < 9
 
 
-def test_another_attempt_is_refused(bench: Bench) -> None:
+def test_another_attempt_is_refused(exchange: TestingExchange) -> None:
     other = AttemptId("job", "run", 2)
-    bench.output(ChannelOpen(1, SubtaskId(other, "words", 0), SubtaskId(other, "count", 0)))
-    assert "attempt 2, is not running here" in bench.output_lost.get(timeout=WAIT_S)
+    exchange.output(ChannelOpen(1, SubtaskId(other, "words", 0), SubtaskId(other, "count", 0)))
+    assert "attempt 2, is not running here" in exchange.output_lost.get(timeout=WAIT_S)
 
 
-def test_a_channel_that_the_graph_does_not_have_is_refused(bench: Bench) -> None:
-    bench.output(ChannelOpen(1, SubtaskId(ATTEMPT, "elsewhere", 0), TARGET))
-    assert "has no input from elsewhere" in bench.output_lost.get(timeout=WAIT_S)
+def test_a_channel_that_the_graph_does_not_have_is_refused(exchange: TestingExchange) -> None:
+    exchange.output(ChannelOpen(1, SubtaskId(ATTEMPT, "elsewhere", 0), TARGET))
+    assert "has no input from elsewhere" in exchange.output_lost.get(timeout=WAIT_S)
 
 
-def test_the_same_channel_twice_is_refused(bench: Bench) -> None:
-    first = bench.output()
+def test_the_same_channel_twice_is_refused(exchange: TestingExchange) -> None:
+    first = exchange.output()
     first.send(EndOfInput())
-    _take(bench.gate, 1)
-    bench.output()
-    assert "has opened this channel before" in bench.output_lost.get(timeout=WAIT_S)
+    _take(exchange.gate, 1)
+    exchange.output()
+    assert "has opened this channel before" in exchange.output_lost.get(timeout=WAIT_S)
 
 
 @pytest.mark.parametrize("wait_s", [WAIT_S])
-def test_a_deployment_that_is_just_arriving_is_waited_for(bench: Bench) -> None:
+def test_a_deployment_that_is_just_arriving_is_waited_for(exchange: TestingExchange) -> None:
     late = SubtaskId(ATTEMPT, "count", 1)
-    output = bench.output(ChannelOpen(1, _source(), late))
+    output = exchange.output(ChannelOpen(1, _source(), late))
     gate = InputGate([ChannelId("words", 0)])
-    bench.registry.register(late, gate)
+    exchange.registry.register(late, gate)
     output.send(EndOfInput())
     assert _take(gate, 1) == [EndOfInput()]
     gate.close()
 
 
 @pytest.mark.parametrize("first", [StreamElement(Barrier(1)), StreamElement(None)])
-def test_a_stream_without_channel_open_is_refused(bench: Bench, first: StreamElement) -> None:
-    call = rpc.call(bench.peers.acquire(bench.address), "ExchangeService", "Open")
+def test_a_stream_without_channel_open_is_refused(exchange: TestingExchange, first: StreamElement) -> None:
+    call = rpc.call(exchange.peers.acquire(exchange.address), "ExchangeService", "Open")
     with pytest.raises(Exception, match="the first element of a channel is ChannelOpen"):
-        list(call(iter([first]), metadata=bench.credentials.metadata()))
+        list(call(iter([first]), metadata=exchange.credentials.metadata()))
 
 
-def test_an_element_that_cannot_be_read_breaks_the_channel(bench: Bench) -> None:
-    from lockgate_proto.messages import RecordBatch
+def _bomb() -> bytes:
+    """32 MB of zeros in a few kB."""
+    sink, zeros = pa.BufferOutputStream(), pa.table({"n": np.zeros(4_000_000, np.int64)})
+    with pa.ipc.new_stream(sink, zeros.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(zeros)
+    return bytes(sink.getvalue())
 
+
+def _records(data: bytes, rows: int) -> bytes:
+    return encode(StreamElement(RecordBatch(data, rows)))
+
+
+@pytest.mark.parametrize(
+    ("element", "told"),
+    [
+        (_records(b"nonsense", 1), "an element cannot be read: it is no Arrow data"),
+        (_records(_bomb(), 1), "an element cannot be read: it is compressed"),
+        (_records(to_message(pa.table({"v": [1, 2]})).arrow_ipc, 1), "says 2 rows, and 1 were announced"),
+        (b"\xff\xff nonsense", "cannot be read"),
+        (encode(StreamElement(ChannelOpen(1, None, None))), "neither records nor a control element"),
+    ],
+    ids=["nonsense", "bomb", "rows", "message", "second hello"],
+)
+def test_an_element_that_cannot_be_read_breaks_the_channel_with_a_sentence(
+    exchange: TestingExchange, element: bytes, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
     done = threading.Event()
 
-    def requests() -> Iterator[StreamElement]:
-        yield StreamElement(ChannelOpen(1, _source(), TARGET))
-        yield StreamElement(RecordBatch(b"nonsense", 1))
+    def requests() -> Iterator[bytes]:
+        yield encode(StreamElement(ChannelOpen(1, _source(), TARGET)))
+        yield element
         done.wait(WAIT_S)
 
-    call = rpc.call(bench.peers.acquire(bench.address), "ExchangeService", "Open")
-    answers = call(requests(), metadata=bench.credentials.metadata())
-    assert "cannot be read" in bench.gate_lost.get(timeout=WAIT_S)
+    call = exchange.peers.acquire(exchange.address).stream_stream(f"/{rpc.full_name('ExchangeService')}/Open")
+    answers = call(requests(), metadata=exchange.credentials.metadata())
+    assert told in exchange.gate_lost.get(timeout=WAIT_S)
     done.set()
     assert len(list(answers)) == 1
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_local_channel_hands_over_the_very_table() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from lockgate_proto.messages import AttemptId, PrepareJob, SubtaskPhase
+from lockgate_taskmanager.runtime.task_manager import TaskManager
 
-from taskmanager.runtime.task_manager import TaskManager
 from tests.integration.taskmanager_runtime.fake_programs import World, word_count_graph
 from tests.integration.taskmanager_runtime.scripted_coordinator import WAIT_S, Leader, ScriptedCoordinator
 
@@ -25,7 +25,7 @@ def connected(manager: TaskManager, coordinator: ScriptedCoordinator) -> queue.Q
     told: queue.Queue[PrepareJob] = queue.Queue()
     manager.on_prepare = told.put
     manager.on_leader(coordinator.record)
-    coordinator.wait(lambda: any(one.task_manager_id == manager.id for one in coordinator.messages()))
+    coordinator.wait(lambda: any(message.task_manager_id == manager.id for message in coordinator.messages()))
     return told
 
 

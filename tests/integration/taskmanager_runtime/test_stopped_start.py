@@ -17,10 +17,10 @@ pytestmark = pytest.mark.integration
 
 PROGRAM = """
 import logging, sys
-from lockgate_proto.security import Credentials
-from taskmanager.runtime.process import run
-from taskmanager.runtime.settings import TaskManagerSettings
-from taskmanager.spark.engine import SparkEngine
+from lockgate_common.security import Credentials
+from lockgate_taskmanager.runtime.process import run
+from lockgate_taskmanager.runtime.settings import TaskManagerSettings
+from lockgate_taskmanager.spark.engine import SparkEngine
 logging.basicConfig(level=logging.INFO)
 warm_up = SparkEngine.warm_up
 def told(engine):

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from lockgate_common.security import Credentials
 from lockgate_proto.messages import Register
 from lockgate_proto.rpc import READY
-from lockgate_proto.security import Credentials
+from lockgate_taskmanager.runtime.task_manager import TaskManager
 
-from taskmanager.runtime.task_manager import TaskManager
 from tests.integration.taskmanager_runtime.scripted_coordinator import WAIT_S, ScriptedCoordinator
 
 pytestmark = pytest.mark.integration
@@ -24,8 +24,8 @@ def _history(stub: health_pb2_grpc.HealthStub) -> Iterator[int]:
     """Every state of `lockgate.ready`, from now to the end of the process."""
     answers = stub.Watch(health_pb2.HealthCheckRequest(service=READY), timeout=3 * WAIT_S)
     try:
-        for one in answers:
-            yield one.status
+        for answer in answers:
+            yield answer.status
     except grpc.RpcError as error:
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise

@@ -8,11 +8,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.csv
 import pytest
-from lockgate_proto.codec import encode
+from lockgate_devtools.zookeeper.server import ZooKeeperServer
+from lockgate_ha import steps
+from lockgate_ha.paths import Paths
+from lockgate_ha.protection import Protection
+from lockgate_ha.zookeeper import connect
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
@@ -39,10 +44,6 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
-from ha.paths import Paths
-from ha.store import Create
-from ha.zookeeper import connect
-from ha.zookeeper.server import ZooKeeperServer
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
 
 pytestmark = pytest.mark.integration
@@ -51,9 +52,9 @@ PATIENCE_S = 120.0
 
 PROGRAM = """
 import logging, sys
-from lockgate_proto.security import Credentials
-from taskmanager.runtime.process import run
-from taskmanager.runtime.settings import TaskManagerSettings
+from lockgate_common.security import Credentials
+from lockgate_taskmanager.runtime.process import run
+from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(name)s: %(message)s")
 zookeeper, cluster, work_dir, secret, patience_ms = sys.argv[1:]
 credentials = Credentials(secret=secret)
@@ -88,12 +89,12 @@ def start(zookeeper: ZooKeeperServer, cluster_name: str, tmp_path: Path) -> Iter
         return made[-1]
 
     yield begin
-    for one in made:
-        if one.poll() is None:
-            os.killpg(one.pid, signal.SIGKILL)
-        one.wait()
-        assert one.stdout is not None
-        one.stdout.close()
+    for process in made:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 @pytest.fixture
@@ -145,12 +146,12 @@ def test_the_process_runs_a_word_count_and_stops_on_sigterm(
     while waiting not in (tmp_path / "log").read_text():
         assert not pause.wait(0.02)
     coordinator = new_coordinator()
-    session = connect(zookeeper.address)
+    session = connect(zookeeper.address, protection=Protection(cluster_name, "a secret of this test"))
     paths = Paths(cluster_name)
-    parents = ["/lockgate", paths.base]
-    for path in [one for one in parents if session.get(one) is None]:
-        session.transact([Create(path, b"")])
-    session.transact([Create(paths.leader, encode(coordinator.record))])
+    steps.prepare(session, paths)
+    record = replace(coordinator.record, session=session.id)
+    contender = steps.join(session, paths, record.coordinator_id, record, rejoin=False)
+    steps.claim(session, paths, contender, record, 0, False)
     coordinator.wait_for(Register)
 
     (tmp_path / "in").mkdir()
@@ -158,7 +159,7 @@ def test_the_process_runs_a_word_count_and_stops_on_sigterm(
     leader = Leader(coordinator, _graph(tmp_path / "in", tmp_path / "out"), ("tm-0",))
     leader.attempt = AttemptId("job", "run", 1)
     directory = (tmp_path / "checkpoints").as_uri()
-    places = tuple(Placement(one, 0, "tm-0", "127.0.0.1:1") for one in ("words", "count"))
+    places = tuple(Placement(vertex, 0, "tm-0", "127.0.0.1:1") for vertex in ("words", "count"))
     coordinator.send("tm-0", Deploy(leader.attempt, leader.graph, places, (), 0, directory))
     coordinator.send("tm-0", DiscoverSplits(leader.attempt, "words"))
     found = coordinator.wait_for(SplitsDiscovered)[0]
@@ -168,7 +169,7 @@ def test_the_process_runs_a_word_count_and_stops_on_sigterm(
     assert coordinator.received(FirstRecord)
     leader.checkpoint(1, terminal=True)
 
-    files = [one for one in (tmp_path / "out").rglob("*.csv") if not one.name.startswith((".", "_"))]
+    files = [path for path in (tmp_path / "out").rglob("*.csv") if not path.name.startswith((".", "_"))]
     rows = [row for file in files for row in pyarrow.csv.read_csv(file).to_pylist()]
     last: dict[str, int] = {}
     for row in rows:
@@ -189,7 +190,7 @@ def test_the_process_ends_when_its_jvm_does(process: subprocess.Popen[str], tmp_
     assert len(jvm) == 1
     os.kill(jvm[0], signal.SIGKILL)
     assert process.wait(PATIENCE_S) == 1
-    assert "this task manager ends, too" in (tmp_path / "log").read_text()
+    assert "this task manager exits" in (tmp_path / "log").read_text()
 
 
 def test_without_zookeeper_the_process_is_not_ready_and_ends_with_a_sentence(start: Start, tmp_path: Path) -> None:

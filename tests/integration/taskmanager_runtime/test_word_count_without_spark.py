@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 from lockgate_proto.messages import DrainSources, FirstRecord, Register, SubtaskId, SubtaskPhase
+from lockgate_taskmanager.runtime import control_client
+from lockgate_taskmanager.runtime.task_manager import TaskManager
 
-from taskmanager.runtime import control_client
-from taskmanager.runtime.task_manager import TaskManager
 from tests.integration.taskmanager_runtime.fake_programs import World, expected, word, word_count_graph
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
 
@@ -22,8 +22,8 @@ NewTaskManager = Callable[..., TaskManager]
 def _leader(new_coordinator: NewCoordinator, new_task_manager: NewTaskManager) -> tuple[Leader, list[TaskManager]]:
     coordinator = new_coordinator()
     managers = [new_task_manager("tm-0"), new_task_manager("tm-1")]
-    for one in managers:
-        one.on_leader(coordinator.record)
+    for manager in managers:
+        manager.on_leader(coordinator.record)
     coordinator.wait_for(Register, 2)
     return Leader(coordinator, word_count_graph(), ("tm-0", "tm-1")), managers
 
@@ -71,7 +71,7 @@ def test_a_drain_does_not_carry_event_time_past_the_source_that_is_behind(
     leader, _ = _leader(new_coordinator, new_task_manager)
     leader.deploy(1)
     leader.assign(1000)
-    leader.coordinator.wait(lambda: {(0, 299), (1, 299)} <= {one[:2] for one in world.watermarks})
+    leader.coordinator.wait(lambda: {(0, 299), (1, 299)} <= {watermark[:2] for watermark in world.watermarks})
     leader.coordinator.send("tm-1", DrainSources(leader.attempt))
     leader.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED, (SubtaskId(leader.attempt, "words", 1),))
     leader.checkpoint(1)
@@ -98,10 +98,10 @@ def test_a_new_attempt_goes_on_from_the_checkpoint_and_nothing_is_lost_or_double
 
     leader.coordinator.die()
     successor = new_coordinator(token=2)
-    for one in managers:
-        one.on_leader(successor.record)
+    for manager in managers:
+        manager.on_leader(successor.record)
     registers = successor.wait_for(Register, 2)
-    assert all(one.running == (leader.attempt,) for one in registers)
+    assert all(register.running == (leader.attempt,) for register in registers)
     second = Leader(successor, word_count_graph(), ("tm-0", "tm-1"))
     second.deploy(2, states, 1)
     successor.wait_for(FirstRecord)

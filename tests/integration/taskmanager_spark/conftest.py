@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import AttemptId, JobGraph, Partitioning, SubtaskId, SubtaskState, Watermark
-
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.spark.program import ChainProgram
-from taskmanager.spark.sources.reading import BatchSizer
-from taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext, SnapshotOrder
-from taskmanager.task.watermarks import MAX_WATERMARK, ChannelWatermarks, held_back
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.program import ChainProgram
+from lockgate_taskmanager.spark.sources.reading import BatchSizer
+from lockgate_taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext, SnapshotOrder
+from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, ChannelWatermarks, held_back
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +26,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
 
 
 def await_listeners(engine: SparkEngine) -> None:
-    """Until Spark's status store has heard of everything that has happened: it is told by a thread of its own."""
+    """Until Spark's status store has caught up: its own thread updates it."""
     engine._session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
 
 
@@ -38,8 +37,7 @@ class FixedSize(BatchSizer):
         super().__init__(target_ms=300, max_bytes=size_bytes)
         self.budget_bytes = size_bytes
 
-    def observed(self, size_bytes: int, took_ms: float, full: bool) -> None:
-        """See BatchSizer."""
+    def observed(self, size_bytes: int, took_ms: float, full: bool) -> None: ...
 
 
 class Run:
@@ -65,7 +63,7 @@ class Run:
                 attempt = AttemptId("job", self.run_id, self.attempt)
                 state = (restore or {}).get((vertex.id, subtask))
                 where = SubtaskId(attempt, vertex.id, subtask)
-                parallelism = {one.id: one.parallelism for one in self.graph.vertices}
+                parallelism = {vertex.id: vertex.parallelism for vertex in self.graph.vertices}
                 context = ProgramContext(where, self.graph, self.directory, state, restored_id, parallelism)
                 self.programs[vertex.id, subtask] = self.engine.build(context)
         self._fix_batch_sizes()
@@ -81,7 +79,7 @@ class Run:
 
     def channels(self, vertex_id: str, subtask: int) -> list[tuple[str, int]]:
         """The subtasks that send to this one."""
-        widths = {one.id: one.parallelism for one in self.graph.vertices}
+        widths = {vertex.id: vertex.parallelism for vertex in self.graph.vertices}
         edges = [edge for edge in self.graph.edges if edge.target == vertex_id]
         return [
             (edge.source, number)
@@ -181,10 +179,10 @@ class Run:
         for number in range(1, last + 1):
             fill(number)
             states = self.checkpoint(number, commit=number % 3 != 0, base_id=base_id)
-            pieces = {one.checkpoint_id for key, state in states.items() if key[0] == keyed
+            pieces = {increment.checkpoint_id for key, state in states.items() if key[0] == keyed
                       for operator in state.operators
-                      for one in (operator.handle, *operator.increments, *operator.files)
-                      if one is not None}  # fmt: skip
+                      for increment in (operator.handle, *operator.increments, *operator.files)
+                      if increment is not None}  # fmt: skip
             found.append(len(pieces - {0, number}))
             if number % 3:
                 kept, base_id = states, number

@@ -10,10 +10,9 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
+from lockgate_taskmanager.spark import health
+from lockgate_taskmanager.spark.engine import SparkEngine
 from py4j.protocol import Py4JError
-
-from taskmanager.spark import health
-from taskmanager.spark.engine import SparkEngine
 
 WAIT_S = 300.0
 

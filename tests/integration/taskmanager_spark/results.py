@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.shape import vertex_shapes
+from lockgate_coordinator.job.redistribute import redistribute
 from lockgate_proto.messages import CheckpointMetadata, JobGraph, SubtaskState
-
-from coordinator.graph.normalize import normalize
-from coordinator.graph.shape import vertex_shapes
-from coordinator.recovery.redistribute import redistribute
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -22,7 +21,7 @@ def millis(moment: datetime) -> int:
 
 def late_of(run: Any) -> int:
     """Records that were too late, in all operators."""
-    return sum(one.records_late for program in run.programs.values() for one in program.counters())
+    return sum(counter.records_late for program in run.programs.values() for counter in program.counters())
 
 
 def end_after_two_restarts(run: Any, source: str, rounds: int = 1) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 PATIENCE_S = 900.0  # the archive is made by one thread of the JVM, which a busy machine gives little time
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(4 * PATIENCE_S)]
+pytestmark = [pytest.mark.integration, pytest.mark.first, pytest.mark.timeout(4 * PATIENCE_S)]
 
 _MAPS = """
 import sys
 from pathlib import Path
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.spark.session import driver_process
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.session import driver_process
 
 engine = SparkEngine(work_dir=sys.argv[1])
 maps = Path(f"/proc/{driver_process(engine._session).pid}/maps").read_text()
@@ -49,7 +49,7 @@ def test_the_archive_is_made_once_and_used(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_does_not_fit_is_ignored(tmp_path: Path) -> None:
-    where = "from taskmanager.spark.class_archive import path; print(path())"
+    where = "from lockgate_taskmanager.spark.class_archive import path; print(path())"
     archive = Path(_run("-c", where, cache=tmp_path).strip())
     archive.parent.mkdir()
     archive.write_bytes(b"not an archive")

@@ -1,24 +1,25 @@
-"""Cancelling a subtask interrupts its Spark job and nobody else's; an engine that cannot start says why."""
+"""Cancelling a subtask interrupts its Spark job and no other; an engine that cannot start says why."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lockgate_proto.messages import AttemptId, PythonTransform, SubtaskId
+from lockgate_taskmanager.spark import session as sessions
+from lockgate_taskmanager.spark.engine import EngineError, SparkEngine
+from lockgate_taskmanager.task.program import Canceled, ProgramContext
 from pyspark import cloudpickle
-
-from taskmanager.spark import session as sessions
-from taskmanager.spark.engine import EngineError, SparkEngine
-from taskmanager.task.program import Canceled, ProgramContext
 
 from .graphs import WORDS, graph, sql, text, vertex
 
 pytestmark = pytest.mark.integration
 
+WAIT_S = 120.0
 SLOW = sql("SELECT count(*) AS n FROM input CROSS JOIN range(0, 3000000000, 1, 1) WHERE sha2(value, 256) <> string(id)")
 
 
@@ -37,11 +38,19 @@ def poll_in_thread(program: Any, failures: list[BaseException]) -> threading.Thr
 def wait_for_job(engine: SparkEngine) -> None:
     tracker = engine._session.sparkContext.statusTracker()
     done = threading.Event()
-    for _ in range(600):
-        if tracker.getActiveStageIds():
-            return
-        done.wait(0.1)
-    pytest.fail("the job never started")
+    deadline = time.monotonic() + WAIT_S
+    while not tracker.getActiveStageIds():
+        assert time.monotonic() < deadline, "the job never started"
+        done.wait(0.05)
+
+
+def cancel_until_ended(program: Any, thread: threading.Thread) -> None:
+    """As the task manager does: a query is several Spark jobs, and an interruption between two of them stops none."""
+    deadline = time.monotonic() + WAIT_S
+    while thread.is_alive():
+        assert time.monotonic() < deadline, "the subtask's thread did not end"
+        program.cancel()
+        thread.join(0.5)
 
 
 def test_cancel_interrupts_the_running_job(engine: SparkEngine, job: Callable[..., Any], tmp_path: Path) -> None:
@@ -52,10 +61,8 @@ def test_cancel_interrupts_the_running_job(engine: SparkEngine, job: Callable[..
     failures: list[BaseException] = []
     thread = poll_in_thread(program, failures)
     wait_for_job(engine)
-    program.cancel()
-    thread.join(timeout=30)
-    assert not thread.is_alive()
-    assert [type(one) for one in failures] == [Canceled]
+    cancel_until_ended(program, thread)
+    assert [type(failure) for failure in failures] == [Canceled]
     with pytest.raises(Canceled):
         program.poll()
     other = job(graph(vertex("v", text(tmp_path / "f"), WORDS)))
@@ -91,13 +98,8 @@ def test_a_planning_function_without_end_is_ended_and_named(
             break
         pause.wait(0.1)
     assert at_work is not None
-    for _ in range(60):
-        program.cancel()
-        thread.join(0.5)
-        if not thread.is_alive():
-            break
-    assert not thread.is_alive()
-    assert [type(one) for one in failures] == [Canceled]
+    cancel_until_ended(program, thread)
+    assert [type(failure) for failure in failures] == [Canceled]
     program.close()
 
 
@@ -113,5 +115,5 @@ def test_no_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("master", ["locl[2]", "local[x]", "http://x"])
 def test_a_bad_master_is_named(master: str) -> None:
-    with pytest.raises(EngineError, match=r"is no Spark master: use local\[N\]"):
+    with pytest.raises(EngineError, match=r"is not a Spark master: use local\[N\]"):
         sessions.start(master, {}, 1, ".")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from lockgate_proto.messages import Edge, JobGraph, Partitioning, PythonSink, PythonSource, SocketSource
+from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
 from pyspark import cloudpickle
 
-from taskmanager.task.program import Exhausted, Idle, UserError
 from tests.connectors import JsonFolder, Squares
 
 from .graphs import count_by, graph, sql, vertex

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Field, Schema
+from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.shape import vertex_shapes
+from lockgate_coordinator.job.redistribute import redistribute
 from lockgate_proto.messages import CheckpointMetadata, DeltaSink, JobGraph, SubtaskState
-
-from coordinator.graph.normalize import normalize
-from coordinator.graph.shape import vertex_shapes
-from coordinator.recovery.redistribute import redistribute
-from taskmanager.task.program import UserError
+from lockgate_taskmanager.task.program import UserError
 
 from .graphs import WORDS, graph, sql, text, vertex
 from .test_spark_programs import write_words

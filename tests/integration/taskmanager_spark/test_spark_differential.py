@@ -1,7 +1,7 @@
 """Random jobs against plain Spark over the same files: their results are equal, however the records are cut.
 
-Every run tries other jobs. The seed of a run is printed when it fails: LOCKGATE_SEED=<it> repeats that run, and
-LOCKGATE_SHRINK=1 looks for a smaller job that fails as well, which takes minutes. LOCKGATE_EXAMPLES multiplies the
+Every run tries other jobs. The seed of a run is printed when it fails: LOCKGATE_TEST_SEED=<it> repeats that run, and
+LOCKGATE_SHRINK=1 looks for a smaller job that fails as well, which takes minutes. LOCKGATE_TEST_EXAMPLES multiplies the
 number of jobs and the time for them: `make test-soak` tries thousands.
 """
 
@@ -41,17 +41,16 @@ from lockgate_proto.messages import (
     TumblingWindow,
     Window,
 )
-
-from taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.engine import SparkEngine
 
 from .conftest import Run
 from .expressions import KEYS, RECORDS, expressions, of_types, records
 from .graphs import HASH, graph, sql, vertex
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.first]
 
-SEED = int(os.environ.get("LOCKGATE_SEED") or secrets.randbelow(1 << 32))
-TIMES = float(os.environ.get("LOCKGATE_EXAMPLES", "1"))
+SEED = int(os.environ.get("LOCKGATE_TEST_SEED") or secrets.randbelow(1 << 32))
+TIMES = float(os.environ.get("LOCKGATE_TEST_EXAMPLES", "1"))
 LEAST, SECONDS = 3, 40 * max(1.0, TIMES)
 PHASES = (Phase.generate, Phase.shrink) if os.environ.get("LOCKGATE_SHRINK") else (Phase.generate,)
 COUNT, SUM, MIN, MAX, AVG = (AggregateFunction[name] for name in ("COUNT", "SUM", "MIN", "MAX", "AVG"))
@@ -67,7 +66,7 @@ def timely(test: Test) -> Test:
     def limited(*args: Any, **kwargs: Any) -> None:
         if len(begun) < LEAST or time.monotonic() - begun[0] < SECONDS:
             begun.append(time.monotonic())
-            print(f"job {len(begun)} of {test.__name__}, LOCKGATE_SEED={SEED}")
+            print(f"job {len(begun)} of {test.__name__}, LOCKGATE_TEST_SEED={SEED}")
             test(*args, **kwargs)
 
     return limited  # type: ignore[return-value]
@@ -112,7 +111,7 @@ CUTS = st.builds(
 )
 
 
-class Bench:
+class TestingSpark:
     """One Spark for jobs and for what they are compared with."""
 
     def __init__(self, engine: SparkEngine, folder: Path) -> None:
@@ -169,8 +168,8 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(engine, tmp_path_factory.mktemp("differential"))
+def testing(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> TestingSpark:
+    return TestingSpark(engine, tmp_path_factory.mktemp("differential"))
 
 
 def files(folder: Path) -> FileSource:
@@ -202,15 +201,17 @@ def assert_same(found: list[pa.Table], expected: pa.Table) -> None:
     for table in found[:1]:
         assert types_of(table.schema) == types_of(expected.schema)
     ours, theirs = rows_of(found, names), rows_of([expected], names)
-    more, less = (list(one.items())[:3] for one in (ours - theirs, theirs - ours))
+    more, less = (list(item.items())[:3] for item in (ours - theirs, theirs - ours))
     assert ours == theirs, f"too many: {more}; missing: {less}"
 
 
 @compared(70)
 @given(CUTS, st.lists(of_types(), min_size=1, max_size=6), expressions("bool"), st.booleans(), st.booleans())
 @timely
-def test_chains(bench: Bench, cut: Cut, columns: list[str], condition: str, is_keyed: bool, is_split: bool) -> None:
-    folder = bench.written(cut)
+def test_chains(
+    testing: TestingSpark, cut: Cut, columns: list[str], condition: str, is_keyed: bool, is_split: bool
+) -> None:
+    folder = testing.written(cut)
     chosen = ", ".join(f"{text} AS c{number}" for number, text in enumerate(columns))
     first = f"SELECT *, {chosen} FROM input WHERE {condition}"
     then = "SELECT *, struct(c0, id) AS again, CAST(id AS STRING) AS t0 FROM input WHERE id % 3 <> 1"
@@ -225,7 +226,7 @@ def test_chains(bench: Bench, cut: Cut, columns: list[str], condition: str, is_k
         else (Edge("source", "end", *spread),),
     )
     query = f"WITH input AS ({first}) {then}" if is_split else first
-    assert_same(bench.result(made, folder, cut), bench.expected(folder, query))
+    assert_same(testing.result(made, folder, cut), testing.expected(folder, query))
 
 
 AGGREGATES = st.one_of(
@@ -248,7 +249,7 @@ def sql_of(function: AggregateFunction, text: str) -> str:
 def aggregated(
     keys: list[str], made: list[tuple[AggregateFunction, str]], window: Window | None = None
 ) -> KeyedAggregate:
-    return KeyedAggregate(tuple(keys), tuple(Aggregate(f"a{n}", *one) for n, one in enumerate(made)), window)
+    return KeyedAggregate(tuple(keys), tuple(Aggregate(f"a{n}", *item) for n, item in enumerate(made)), window)
 
 
 @compared(60)
@@ -258,21 +259,23 @@ def aggregated(
     st.lists(AGGREGATES, min_size=1, max_size=5),
 )
 @timely
-def test_aggregates(bench: Bench, cut: Cut, keys: list[str], made: list[tuple[AggregateFunction, str]]) -> None:
-    folder = bench.written(cut)
+def test_aggregates(
+    testing: TestingSpark, cut: Cut, keys: list[str], made: list[tuple[AggregateFunction, str]]
+) -> None:
+    folder = testing.written(cut)
     job = graph(
         vertex("source", files(folder), sql("SELECT * FROM input")),
         vertex("totals", aggregated(keys, made), parallelism=cut.parallelism),
         vertex("end", sql("SELECT * FROM input")),
         edges=(Edge("source", "totals", HASH, tuple(keys)), Edge("totals", "end", Partitioning.REBALANCE)),
     )
-    found = bench.result(job, folder, cut)
+    found = testing.result(job, folder, cut)
     newest: dict[Any, dict[str, Any]] = {}
     for table in found:
         for row in table.to_pylist():
             newest[tuple(plainly(row[key]) for key in keys)] = row
-    columns = ", ".join(f"{sql_of(*one)} AS a{n}" for n, one in enumerate(made))
-    expected = bench.expected(folder, f"SELECT {', '.join(keys)}, {columns} FROM input GROUP BY {', '.join(keys)}")
+    columns = ", ".join(f"{sql_of(*item)} AS a{n}" for n, item in enumerate(made))
+    expected = testing.expected(folder, f"SELECT {', '.join(keys)}, {columns} FROM input GROUP BY {', '.join(keys)}")
     last = [pa.Table.from_pylist(list(newest.values()), schema=found[0].schema)] if found else []
     assert_same(last, expected)
 
@@ -286,9 +289,9 @@ def test_aggregates(bench: Bench, cut: Cut, keys: list[str], made: list[tuple[Ag
 )
 @timely
 def test_windows(
-    bench: Bench, cut: Cut, size: tuple[int, int], keys: list[str], made: list[tuple[AggregateFunction, str]]
+    testing: TestingSpark, cut: Cut, size: tuple[int, int], keys: list[str], made: list[tuple[AggregateFunction, str]]
 ) -> None:
-    folder = bench.written(cut)
+    folder = testing.written(cut)
     size_ms, slide_ms = size
     kind = TumblingWindow(size_ms) if size_ms == slide_ms else SlidingWindow(size_ms, slide_ms)
     when = EventTime(expression="at", out_of_orderness_ms=60_000)
@@ -298,10 +301,10 @@ def test_windows(
         vertex("end", sql("SELECT * FROM input")),
         edges=(Edge("source", "windows", HASH, tuple(keys)), Edge("windows", "end", Partitioning.REBALANCE)),
     )
-    found = bench.result(job, folder, cut)
-    columns = ", ".join(f"{sql_of(*one)} AS a{n}" for n, one in enumerate(made))
+    found = testing.result(job, folder, cut)
+    columns = ", ".join(f"{sql_of(*item)} AS a{n}" for n, item in enumerate(made))
     spans = f"window(at, '{size_ms} milliseconds', '{slide_ms} milliseconds')"
-    expected = bench.expected(
+    expected = testing.expected(
         folder,
         f"SELECT {', '.join(keys)}, w.start AS window_start, w.end AS window_end, a.* EXCEPT (w, {', '.join(keys)})"
         f" FROM (SELECT {', '.join(keys)}, {spans} AS w, {columns} FROM input WHERE at IS NOT NULL"
@@ -313,8 +316,8 @@ def test_windows(
 @compared(30)
 @given(CUTS, st.sampled_from([["k"], ["g"], ["k", "g"], ["d"], ["t"], ["y"]]), st.integers(-3, 1), st.integers(0, 3))
 @timely
-def test_interval_joins(bench: Bench, cut: Cut, keys: list[str], lower: int, length: int) -> None:
-    folder = bench.written(cut)
+def test_interval_joins(testing: TestingSpark, cut: Cut, keys: list[str], lower: int, length: int) -> None:
+    folder = testing.written(cut)
     low, high = 500 * lower, 500 * (lower + length)
     when = EventTime(expression="at", out_of_orderness_ms=60_000)
     left = sql(f"SELECT {', '.join(keys)}, at, id, s FROM input")
@@ -329,9 +332,9 @@ def test_interval_joins(bench: Bench, cut: Cut, keys: list[str], lower: int, len
             Edge("join", "end", Partitioning.REBALANCE),
         ),
     )
-    found = bench.result(job, folder, cut, ("left", "right"))
+    found = testing.result(job, folder, cut, ("left", "right"))
     same = " AND ".join(f"a.{key} = b.{key}" for key in keys)
-    expected = bench.expected(
+    expected = testing.expected(
         folder,
         f"SELECT {', '.join(f'a.{key}' for key in keys)}, a.at, a.id, a.s, b.at AS right_at, b.id AS right_id,"
         f" b.s AS right_s FROM input a JOIN input b ON {same}"
@@ -343,24 +346,24 @@ def test_interval_joins(bench: Bench, cut: Cut, keys: list[str], lower: int, len
 @compared(20)
 @given(CUTS, st.lists(st.sampled_from(KEYS), min_size=1, max_size=3, unique=True))
 @timely
-def test_deduplication(bench: Bench, cut: Cut, keys: list[str]) -> None:
+def test_deduplication(testing: TestingSpark, cut: Cut, keys: list[str]) -> None:
     """One record of each key, and it is one of the input."""
-    folder = bench.written(cut)
+    folder = testing.written(cut)
     job = graph(
         vertex("source", files(folder), sql("SELECT * FROM input")),
         vertex("first", Deduplicate(tuple(keys)), parallelism=cut.parallelism),
         vertex("end", sql("SELECT * FROM input")),
         edges=(Edge("source", "first", HASH, tuple(keys)), Edge("first", "end", Partitioning.REBALANCE)),
     )
-    found = bench.result(job, folder, cut)
-    expected = bench.expected(folder, f"SELECT DISTINCT {', '.join(keys)} FROM input")
+    found = testing.result(job, folder, cut)
+    expected = testing.expected(folder, f"SELECT DISTINCT {', '.join(keys)} FROM input")
     assert rows_of(found, keys) == rows_of([expected], keys)
-    whole = rows_of([bench.expected(folder, "SELECT * FROM input")], RECORDS.names)
+    whole = rows_of([testing.expected(folder, "SELECT * FROM input")], RECORDS.names)
     assert rows_of(found, RECORDS.names) <= whole
 
 
 def test_a_wrong_result_would_be_seen() -> None:
-    """The comparison itself: a row that is lost, doubled or changed, or a column of another type, is told."""
+    """The comparison itself: a row that is lost, doubled or changed, or a column of another type, is reported."""
     expected = pa.table({"a": pa.array([1, 2, 2], pa.int64()), "x": [0.0, float("nan"), None]})
     assert_same([expected.slice(1), expected.slice(0, 1)], expected)
     other = pa.table({"a": pa.array([1, 2, 3], pa.int64()), "x": expected.column("x")})

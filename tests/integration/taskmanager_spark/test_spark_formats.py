@@ -5,34 +5,31 @@ Random schemas, nested ones too, with random values in every type that a format 
 
 from __future__ import annotations
 
-import datetime as dt
-import math
-import os
 from collections.abc import Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lockgate_proto.messages import FileFormat, FileSink, FileSource
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.leaf import LeafSpec, SlotLeaf, TableLeaf
+from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.sinks.files import FileSink as FileWriter
+from lockgate_taskmanager.spark.sinks.transaction import SinkContext
+from lockgate_taskmanager.spark.sources import listing
+from lockgate_taskmanager.spark.sources.lines import LineSource
+from lockgate_taskmanager.spark.sources.parquet import ParquetSource
+from lockgate_taskmanager.spark.sources.reading import Reading
+from lockgate_taskmanager.state.backend import InlineBackend
+from lockgate_taskmanager.task.program import UserError
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lockgate import CSV_OPTIONS
 from lockgate.pipeline import checks
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.spark.leaf import LeafSpec, SlotLeaf, TableLeaf
-from taskmanager.spark.plan import Plan
-from taskmanager.spark.sinks.files import FileSink as FileWriter
-from taskmanager.spark.sinks.transaction import SinkContext
-from taskmanager.spark.sources import listing
-from taskmanager.spark.sources.lines import LineSource
-from taskmanager.spark.sources.parquet import ParquetSource
-from taskmanager.spark.sources.reading import Reading
-from taskmanager.state.backend import InlineBackend
-from taskmanager.task.program import UserError
+from tests.values import BINARY, EXTREMES, FEW, INTERVAL, MAP_KEYS, SCALARS, Kind, array, nested, rows
 
 pytestmark = pytest.mark.integration
 
@@ -40,104 +37,25 @@ PARQUET, CSV, JSON = FileFormat.PARQUET, FileFormat.CSV, FileFormat.JSON_LINES
 NO_VALUE = CSV_OPTIONS["nullValue"]
 OPTIONS: dict[FileFormat, Mapping[str, str]] = {PARQUET: {}, CSV: CSV_OPTIONS, JSON: {}}
 
-SCALARS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
-    (pa.bool_(), st.booleans()),
-    (pa.int8(), st.integers(-(2**7), 2**7 - 1)),
-    (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
-    (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
-    (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
-    (pa.float32(), st.floats(width=32) | st.just(-0.0)),
-    (pa.float64(), st.floats() | st.just(-0.0)),
-    (pa.decimal128(7, 2), st.decimals(-99999, 99999, places=2)),
-    (pa.decimal128(38, 18), st.integers(-(10**38) + 1, 10**38 - 1).map(lambda n: Decimal(f"{n}E-18"))),
-    (pa.string(), st.text(max_size=6) | st.text('"\\,\n\r\t \x00\x7fé€😀', max_size=6)),
-    (pa.date32(), st.dates() | st.integers(-(2**31), 2**31 - 1)),
-    (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC)) | st.integers(-(2**63), 2**63 - 1)),
-    (pa.timestamp("us"), st.datetimes() | st.integers(-(2**63), 2**63 - 1)),
-]
-BINARY = (pa.binary(), st.binary(max_size=7))
-INTERVAL = (pa.duration("us"), st.integers(-(2**63), 2**63 - 1))
 TYPES = {CSV: SCALARS, JSON: [*SCALARS, BINARY], PARQUET: [*SCALARS, BINARY, INTERVAL]}
-Kind = tuple[pa.DataType, st.SearchStrategy[Any]]
-
-
-def _nested(inner: st.SearchStrategy[Kind], keys: st.SearchStrategy[Kind]) -> st.SearchStrategy[Kind]:
-    def many(kind: Kind) -> Kind:
-        return pa.list_(kind[0]), st.lists(st.none() | kind[1], max_size=3)
-
-    def struct(kinds: list[Kind]) -> Kind:
-        fields = {f"f{n}": kind for n, kind in enumerate(kinds)}
-        made = pa.struct([(name, kind[0]) for name, kind in fields.items()])
-        return made, st.fixed_dictionaries({name: st.none() | kind[1] for name, kind in fields.items()})
-
-    def mapped(pair: tuple[Kind, Kind]) -> Kind:
-        key, value = pair
-        entries = st.lists(st.tuples(key[1], st.none() | value[1]), max_size=3, unique_by=lambda one: repr(one[0]))
-        return pa.map_(key[0], value[0]), entries
-
-    return inner.map(many) | st.lists(inner, min_size=1, max_size=3).map(struct) | st.tuples(keys, inner).map(mapped)
 
 
 def _kinds(written: FileFormat) -> st.SearchStrategy[Kind]:
-    plain = st.sampled_from(TYPES[written])
     if written is CSV:
-        return plain
-    text = (pa.string(), st.text(max_size=5))
-    keys = st.just(text) if written is JSON else st.sampled_from([text, (pa.int32(), st.integers(-9, 9)), BINARY])
-    return st.recursive(plain, lambda inner: _nested(inner, keys), max_leaves=4)
+        return st.sampled_from(TYPES[CSV])
+    return nested(TYPES[written], MAP_KEYS[:1] if written is JSON else MAP_KEYS)
 
 
 @st.composite
 def tables(draw: st.DrawFn, written: FileFormat) -> pa.Table:
     kinds = draw(st.lists(_kinds(written), min_size=1, max_size=8))
-    rows = draw(st.integers(1, 5))
+    count = draw(st.integers(1, 5))
     columns = {}
     for number, (kind, values) in enumerate(kinds):
-        possible = values if written is not CSV else values.filter(lambda one: one != NO_VALUE)
-        found = draw(st.lists(st.none() | possible, min_size=rows, max_size=rows))
-        columns[f"c{number}"] = pa.array(_numbers(found, kind), _as_numbers(kind)).cast(kind)
+        possible = values if written is not CSV else values.filter(lambda value: value != NO_VALUE)
+        found = draw(st.lists(st.none() | possible, min_size=count, max_size=count))
+        columns[f"c{number}"] = array(found, kind)
     return pa.table(columns)
-
-
-def _as_numbers(kind: pa.DataType) -> pa.DataType:
-    """The type with numbers in the place of times, which Python does not have in all their years."""
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-        return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(_as_numbers(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_as_numbers(kind.key_type), _as_numbers(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _as_numbers(field.type)) for field in kind])
-    return kind
-
-
-def _numbers(value: Any, kind: pa.DataType) -> Any:
-    if isinstance(value, dt.datetime):
-        return (value.replace(tzinfo=dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-    if isinstance(value, dt.date):
-        return (value - dt.date(1970, 1, 1)).days
-    if isinstance(value, list | tuple):
-        return type(value)(_numbers(one, kind) for one in value)
-    return {name: _numbers(one, kind) for name, one in value.items()} if isinstance(value, dict) else value
-
-
-def rows(table: pa.Table) -> list[str]:
-    """Each row as text that tells NaN, both zeros and every moment apart; in an order of its own."""
-    plain = [column.cast(_as_numbers(column.type)).to_pylist() for column in table.columns]
-    return sorted(repr(_sorted_maps(row)) for row in zip(*plain, strict=True))
-
-
-def _sorted_maps(value: Any) -> Any:
-    if isinstance(value, list) and value and all(isinstance(one, tuple) for one in value):
-        return sorted(((key, _sorted_maps(one)) for key, one in value), key=repr)
-    if isinstance(value, list | tuple):
-        return [_sorted_maps(one) for one in value]
-    if isinstance(value, dict):
-        return {name: _sorted_maps(one) for name, one in value.items()}
-    return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
 class Formats:
@@ -196,24 +114,6 @@ def formats(engine: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Fo
     return Formats(engine._session.newSession(), tmp_path_factory.mktemp("formats"))
 
 
-EXTREMES = pa.table(
-    {
-        "d": pa.array([-(2**31), 2**31 - 1, -719_529, 2_932_897], pa.int32()).cast(pa.date32()),
-        "t": pa.array([-(2**63), 2**63 - 1, -(10**17), 10**18], pa.int64()).cast(pa.timestamp("us", "UTC")),
-        "n": pa.array([-(2**63), 2**63 - 1, -1, 0], pa.int64()).cast(pa.timestamp("us")),
-        "x": [-0.0, math.inf, math.nan, 5e-324],
-        "y": pa.array([-0.0, -math.inf, 3.4028234663852886e38, 1e-45], pa.float32()),
-        "s": ["", 'a "b", \\', "line\r\nline", None],
-        "z": pa.array([Decimal("1E-38"), Decimal("-0.5"), Decimal(0), None], pa.decimal128(38, 38)),
-    }
-)
-FEW = settings(
-    max_examples=int(os.environ.get("LOCKGATE_TEST_EXAMPLES", "8")),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-
-
 def _read_back(formats: Formats, written: FileFormat, table: pa.Table) -> None:
     folder = formats.written(table, written)
     expected = rows(table)
@@ -245,7 +145,7 @@ def test_parquet_is_read_back_equal(formats: Formats, table: pa.Table) -> None:
 
 def test_spark_s_own_parquet_is_read_as_spark_reads_it(formats: Formats, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    moments = ", ".join(f"(TIMESTAMP'{one}')" for one in ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"))
+    moments = ", ".join(f"(TIMESTAMP'{text}')" for text in ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"))
     query = f"SELECT t, array(t) AS a, map('k', t) AS m, CAST(t AS TIMESTAMP_NTZ) AS n FROM VALUES {moments} AS v(t)"
     formats.session.sql(query).write.parquet(str(folder))
     expected = formats.session.read.parquet(str(folder))

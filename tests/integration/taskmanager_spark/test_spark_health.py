@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 @pytest.mark.parametrize(
     ("how", "noticed", "told"),
     [
-        ("blocks", "idle", "the smallest job fails"),
-        ("blocks", "failure", "the smallest job fails"),
+        ("blocks", "idle", "the health check job fails"),
+        ("blocks", "failure", "the health check job fails"),
         ("context", "failure", "its SparkContext was stopped"),
     ],
 )
@@ -31,4 +31,4 @@ def test_spark_that_runs_no_jobs_any_more_ends_its_jvm(tmp_path: Path, how: str,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-1].startswith("Spark's JVM ended with status -9"), done.stdout
-    assert f"Spark runs no jobs here any more: {told}" in done.stderr
+    assert f"Spark can no longer run jobs here: {told}" in done.stderr

@@ -31,8 +31,8 @@ from lockgate_proto.messages import (
     TumblingWindow,
     Window,
 )
+from lockgate_taskmanager.task.program import StateUnreadable, UserError
 
-from taskmanager.task.program import StateUnreadable, UserError
 from tests.committed import rows_of
 from tests.join_homes import count_of
 
@@ -163,7 +163,7 @@ def test_pairs_are_exact_across_attempts_and_in_time_for_windows_behind_them(job
     shown = {(row["id"], millis(row["window_start"])): row["n"] for row in windows}
     assert shown == fired
     assert len(shown) == len(windows), "a window fires once"
-    counters = {one.operator_id: one for program in run.programs.values() for one in program.counters()}
+    counters = {counter.operator_id: counter for program in run.programs.values() for counter in program.counters()}
     assert counters["join0"].records_out > 0
     run.close()
 
@@ -222,7 +222,7 @@ def test_rows_with_nested_columns_wait_in_rocksdb_across_attempts(job: Job, tmp_
             run.batch(name, 1)
         kept = run.checkpoint(number)
         states = [state for key in kept if key[0] == "join" for state in kept[key].operators]
-        assert sum(one.kind is StateKind.ROCKSDB_STATE for one in states) == 4, "both sides of two subtasks"
+        assert sum(state.kind is StateKind.ROCKSDB_STATE for state in states) == 4, "both sides of two subtasks"
         run.close()
         run.start(kept, number)
     run.to_end()
@@ -253,8 +253,8 @@ def test_rows_that_no_partner_can_come_for_are_forgotten(job: Job, tmp_path: Pat
     write_input(tmp_path)
     run = in_small_batches(job(payments_of_orders(tmp_path)))
     run.to_end()
-    homes = [run.programs["join", index]._join._store._home for index in range(2)]
-    waiting = sum(len(rows) for home in homes for rows in home.sides.values())
+    stores = [run.programs["join", index]._join._store for index in range(2)]
+    waiting = sum(len(side.rows) for store in stores for side in store.sides.values())
     assert 0 < waiting < 5000, "of 6,000 rows the last few seconds, and places that are not worth clearing"
     run.close()
 
@@ -311,7 +311,7 @@ def test_what_is_late_or_has_no_time_is_counted_and_in_no_pair(job: Job, tmp_pat
         ({"right_prefix": ""}, "2 AS v", r"operator 'join0': both sides of the join have a column 'at'.*right_prefix"),
         ({"right_keys": ("no",)}, "2 AS v", r"edge right -> join: unknown key column 'no'; the columns are: K, at, v"),
         ({"right_keys": ("v",)}, "'x' AS v", r"left 'k' is int64, right 'v' is string; give them the same type"),
-        ({"left_time": "CAST(at AS STRING)"}, "2 AS v", r"of type string; it has to be a TIMESTAMP"),
+        ({"left_time": "CAST(at AS STRING)"}, "2 AS v", r"of type string; it must be a TIMESTAMP"),
     ],
 )
 def test_sides_that_do_not_fit_are_refused_with_a_way_out(
@@ -346,7 +346,7 @@ def test_the_ends_of_the_interval_are_exact_to_the_microsecond(job: Job, tmp_pat
     (tmp_path / "orders").mkdir()
     (tmp_path / "payments").mkdir()
     (tmp_path / "orders" / "0").write_text(json.dumps({"id": "a", "at": at}) + "\n")
-    lines = [json.dumps({"order_id": "a", "paid_at": f"2026-03-01T00:00:{one}", "cents": 1}) for one in near]
+    lines = [json.dumps({"order_id": "a", "paid_at": f"2026-03-01T00:00:{text}", "cents": 1}) for text in near]
     (tmp_path / "payments" / "0").write_text("\n".join(lines) + "\n")
     run = job(
         graph(

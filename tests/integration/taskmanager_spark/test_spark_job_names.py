@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from lockgate_proto.messages import AttemptId, SubtaskId
-
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.task.program import ProgramContext
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.task.program import ProgramContext
 
 from .conftest import await_listeners
 from .graphs import HASH, WORDS, Edge, count_by, graph, sql, text, vertex
@@ -47,7 +46,7 @@ def test_jobs_are_named_after_job_subtask_and_checkpoint(
     assert newest(engine)[1] == "job source[0] attempt 7, before the first checkpoint", "no checkpoint id was given"
     run.close()
     engine._session.range(1).collect()
-    assert newest(engine)[1] is None, "the thread is nobody's again"
+    assert newest(engine)[1] is None, "the thread belongs to no program again"
 
 
 def test_a_restored_attempt_starts_with_its_checkpoints_number(engine: SparkEngine, tmp_path: Path) -> None:
@@ -64,7 +63,7 @@ def test_a_restored_attempt_starts_with_its_checkpoints_number(engine: SparkEngi
         program.close()
 
 
-def test_rehearsals_are_named_too_although_they_share_a_thread(engine: SparkEngine, tmp_path: Path) -> None:
+def test_warm_ups_are_named_too_although_they_share_a_thread(engine: SparkEngine, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x y\n")
     job_graph = graph(
         vertex("source", text(tmp_path / "a"), WORDS),
@@ -74,15 +73,15 @@ def test_rehearsals_are_named_too_although_they_share_a_thread(engine: SparkEngi
     programs = {}
     for name in ("source", "count"):
         subtask = SubtaskId(AttemptId("orders", "run-r", 0), name, 0)
-        programs[name] = engine.build(ProgramContext(subtask, job_graph, str(tmp_path), is_rehearsal=True))
+        programs[name] = engine.build(ProgramContext(subtask, job_graph, str(tmp_path), is_warmup=True))
     try:
         prologue = programs["source"].open()
         programs["count"].open()
         for emission in prologue.emissions:
             programs["count"].process("source", emission.table)
         for name in ("source", "count", "source"):
-            programs[name].rehearse()
-            assert newest(engine)[1] == f"rehearsal of orders {name}[0]"
+            programs[name].warm_up()
+            assert newest(engine)[1] == f"warm-up of orders {name}[0]"
     finally:
         for program in programs.values():
             program.close()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from lockgate_proto.messages import KafkaSink, KafkaSource
+from lockgate_taskmanager.task.program import Exhausted
 
-from taskmanager.task.program import Exhausted
 from tests.kafka_broker import KafkaBroker
 
 from .graphs import graph, sql, vertex

@@ -8,6 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lockgate_common.security import Credentials
+from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.shape import vertex_shapes
+from lockgate_coordinator.graph.validate import validate
+from lockgate_coordinator.job.redistribute import redistribute
 from lockgate_proto.messages import (
     CheckpointMetadata,
     CheckpointMode,
@@ -17,16 +22,11 @@ from lockgate_proto.messages import (
     SubtaskPhase,
     SubtaskState,
 )
-from lockgate_proto.security import Credentials
+from lockgate_taskmanager.runtime.settings import TaskManagerSettings
+from lockgate_taskmanager.runtime.task_manager import TaskManager
+from lockgate_taskmanager.spark.engine import SparkEngine
 
-from coordinator.graph.normalize import normalize
-from coordinator.graph.shape import vertex_shapes
-from coordinator.graph.validate import validate
-from coordinator.recovery.redistribute import redistribute
 from lockgate import Job
-from taskmanager.runtime.settings import TaskManagerSettings
-from taskmanager.runtime.task_manager import TaskManager
-from taskmanager.spark.engine import SparkEngine
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]  # each lap is a Spark job
@@ -52,8 +52,8 @@ def coordinator(engine: SparkEngine, tmp_path: Path) -> Iterator[ScriptedCoordin
         managers[-1].on_leader(made.record)
     made.wait_for(Register, 2)
     yield made
-    for one in managers:
-        one.stop()
+    for manager in managers:
+        manager.stop()
     made.die()
 
 
@@ -70,7 +70,7 @@ def _graph(folder: Path, parallelism: int, mode: CheckpointMode) -> JobGraph:
 
 def _rows(folder: Path) -> list[tuple[int, int, int]]:
     lines = [line for path in (folder / "out").glob("part-*") for line in path.read_text("utf-8").splitlines()]
-    return sorted((one["partition"], one["sequence"], one["laps"]) for one in map(json.loads, lines))
+    return sorted((item["partition"], item["sequence"], item["laps"]) for item in map(json.loads, lines))
 
 
 def _circling(leader: Leader, unaligned: bool) -> tuple[int, dict[tuple[str, int], SubtaskState]]:
@@ -78,9 +78,9 @@ def _circling(leader: Leader, unaligned: bool) -> tuple[int, dict[tuple[str, int
     for checkpoint_id in range(1, 1000):
         leader.trigger(checkpoint_id, unaligned=unaligned)
         states = leader.wait_acks(checkpoint_id)
-        if any(one.rows for state in states.values() for one in state.channels):
+        if any(channel.rows for state in states.values() for channel in state.channels):
             return checkpoint_id, states
-    raise AssertionError("nothing circled")
+    raise AssertionError("after the loop was found to be empty")
 
 
 @pytest.mark.parametrize(
@@ -107,4 +107,4 @@ def test_what_circled_at_a_snapshot_comes_out_once(
     leader.wait_acks(taken + 1)
     leader.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED)
     leader.checkpoint(taken + 2, terminal=True)
-    assert _rows(tmp_path) == sorted((one, row, 1 + row % LAPS) for one in (0, 1) for row in range(ROWS))
+    assert _rows(tmp_path) == sorted((number, row, 1 + row % LAPS) for number in (0, 1) for row in range(ROWS))

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from lockgate_proto.messages import Edge, FileFormat, FileSource, Partitioning
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.framing import csv_options
+from lockgate_taskmanager.spark.leaf import Form, LeafSpec, SlotLeaf, TableLeaf
+from lockgate_taskmanager.spark.malformed import Malformed
+from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.task.program import DataError, UserError
 
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.spark.leaf import Form, LeafSpec, SlotLeaf, TableLeaf
-from taskmanager.spark.malformed import Malformed
-from taskmanager.spark.plan import Plan
-from taskmanager.task.program import DataError, UserError
 from tests.integration.taskmanager_spark.graphs import graph, sql, vertex
 
 pytestmark = pytest.mark.integration
@@ -45,10 +46,24 @@ def test_a_line_that_is_no_record_fails_by_default(plan: Callable[..., Plan], fo
     made = plan(form, "a INT, s STRING")
     assert made.run([LINES[form][0], LINES[form][2]]).to_pylist() == [{"a": 1, "s": "x"}, {"a": 3, "s": "z"}]
     for number in (1, 3):
-        with pytest.raises(DataError, match="a line is no record of the source's schema") as caught:
+        with pytest.raises(DataError, match="a line does not match the source's schema") as caught:
             made.run(LINES[form][: number + 1][-1:])
         assert repr(TEXTS[form][number]) in str(caught.value)
     assert made.run([LINES[form][0]]).num_rows == 1
+
+
+def test_whoever_asks_for_pruned_columns_gives_the_count_of_fields_up(engine: SparkEngine, tmp_path: Path) -> None:
+    line = b"4,z,5,too many\n"
+    for pruned in ("true", "false"):
+        options = tuple(sorted(csv_options({"columnPruning": pruned} if pruned == "true" else {}).items()))
+        spec = LeafSpec(Form.CSV, ddl="a INT, s STRING, b INT", options=options)
+        leaf = SlotLeaf(engine._session.newSession(), spec, str(tmp_path / pruned))
+        made = Plan(leaf, lambda frame: frame.select("a"), "operator 'o'")
+        if pruned == "true":
+            assert made.run([line]).to_pylist() == [{"a": 4}]
+        else:
+            with pytest.raises(DataError, match="does not match the source's schema"):
+                made.run([line])
 
 
 @pytest.mark.parametrize("form", LINES)
@@ -77,7 +92,7 @@ def test_a_pipeline_may_use_no_column_at_all(plan: Callable[..., Plan], form: Fo
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(UserError, match="mode is MAYBE; it is one of FAILFAST, DROPMALFORMED, PERMISSIVE"):
+    with pytest.raises(UserError, match="mode is MAYBE; it must be one of FAILFAST, DROPMALFORMED, PERMISSIVE"):
         Malformed({"MODE": "MAYBE"})
 
 
@@ -91,7 +106,7 @@ def test_the_source_is_blamed_and_not_the_operator_behind_it(job: Callable[..., 
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.csv").write_bytes(b"".join(LINES[Form.CSV]))
     run = job(_graph(tmp_path / "in"))
-    with pytest.raises(DataError, match=r"^operator 'v0': a line is no record of the source's schema: 'zwei,y'"):
+    with pytest.raises(DataError, match=r"^operator 'v0': a line does not match the source's schema: 'zwei,y'"):
         run.to_end()
 
 
@@ -105,7 +120,7 @@ def test_dropped_lines_are_in_the_counters_and_survive_a_restart(job: Callable[.
     run.close()
     run.start(states, 1)
     run.to_end()
-    counters = {one.operator_id: one for one in run.programs["v", 0].counters()}
+    counters = {counter.operator_id: counter for counter in run.programs["v", 0].counters()}
     assert counters["v0"].records_malformed == 6
     assert counters["v0"].records_in == 12
     assert [row["b"] for row in run.rows("w")] == [2, 4] * 2

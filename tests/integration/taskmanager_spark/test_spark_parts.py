@@ -19,8 +19,7 @@ from lockgate_proto.messages import (
     TumblingWindow,
     Window,
 )
-
-from taskmanager.task.program import DataError, UserError
+from lockgate_taskmanager.task.program import DataError, UserError
 
 from .graphs import HASH, aggregate, graph, sql, vertex
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from lockgate_taskmanager.spark.actions import is_unread
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.leaf import Content, Form, LeafSpec, SlotLeaf, TableLeaf
+from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.slots import SlotFolder
+from lockgate_taskmanager.task.program import DataError, UserError
 
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.spark.leaf import Content, Form, LeafSpec, SlotLeaf, TableLeaf
-from taskmanager.spark.plan import Plan
-from taskmanager.spark.slots import SlotFolder
-from taskmanager.task.program import DataError, UserError
-
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.first]
 
 TABLE = pa.schema([("a", pa.int64()), ("s", pa.string()), ("t", pa.timestamp("us", "UTC")), ("d", pa.decimal128(9, 2))])
 _BYTES = "concat(X'ff', CAST(value AS BINARY))"
@@ -34,8 +33,8 @@ def leaf(request: pytest.FixtureRequest, engine: SparkEngine, tmp_path: Path) ->
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for item in made:
+        item.close()
     assert not list(tmp_path.iterdir())
 
 
@@ -166,9 +165,11 @@ def test_queries_give_the_answer_of_the_batch_they_were_given(
     plan = Plan(SlotLeaf(session, LeafSpec(Form.TEXT), str(tmp_path / "slot")), build, "test")
     assert plan.repeatable == repeatable
     for lines in (["a", "b", "b"], ["c"], ["b", "a", "d", "d", "z"], []):
-        session.createDataFrame([(one,) for one in lines], "value STRING").coalesce(1).createOrReplaceTempView("input")
+        session.createDataFrame([(line,) for line in lines], "value STRING").coalesce(1).createOrReplaceTempView(
+            "input"
+        )
         expected = sorted(row.v for row in session.sql(query).collect())
-        assert sorted(plan.run([f"{one}\n".encode() for one in lines]).column("v").to_pylist()) == expected
+        assert sorted(plan.run([f"{line}\n".encode() for line in lines]).column("v").to_pylist()) == expected
     plan.close()
 
 
@@ -179,24 +180,41 @@ def test_time_and_chance_are_not_frozen(engine: SparkEngine, tmp_path: Path, exp
     plan = Plan(leaf, lambda frame: frame.selectExpr(f"{expression} AS v"), "test")
     assert not plan.repeatable
     first = plan.run([b"x\n"]).column("v")[0].as_py()
-    time.sleep(0.002)
     assert plan.run([b"x\n"]).column("v")[0].as_py() != first
     plan.close()
 
 
-def test_a_cached_table_is_not_read_from_the_cache_of_the_first_batch(engine: SparkEngine, tmp_path: Path) -> None:
-    leaf = SlotLeaf(engine._session.newSession(), LeafSpec(Form.TEXT), str(tmp_path / "slot"))
-    frames = []
+def test_a_cache_of_the_input_is_refused_and_one_of_another_table_is_not(engine: SparkEngine, tmp_path: Path) -> None:
+    """Spark takes the next batch for the one before, which has the same plan, and answers out of the cache."""
+    session = engine._session.newSession()
+    refused, leaf = (SlotLeaf(session, LeafSpec(Form.TEXT), str(tmp_path / f"{n}.slot")) for n in range(2))
+    kept: list[Any] = []
 
-    def build(frame: Any) -> Any:
-        frames.append(frame.selectExpr("value AS v").cache())
-        return frames[-1]
+    def cached(frame: Any) -> Any:
+        kept.append(frame.selectExpr("value AS v").cache())
+        return kept[-1].selectExpr("upper(v) AS v")
 
-    plan = Plan(leaf, build, "test")
+    with pytest.raises(UserError, match="operator 'o': it caches records of its input"):
+        Plan(refused, cached, "operator 'o'")
+    refused.close()
+    names = session.createDataFrame([("a", "one"), ("b", "two")], "value STRING, name STRING").cache()
+    plan = Plan(leaf, lambda frame: frame.join(names, "value").select("name"), "test")
     assert not plan.repeatable
+    for text, name in (("a", "one"), ("b", "two"), ("a", "one")):
+        assert plan.run([f"{text}\n".encode()]).column("name").to_pylist() == [name]
     plan.close()
-    for frame in frames:
+    for frame in (*kept, names):
         frame.unpersist()
+
+
+@pytest.mark.parametrize("function", ["input_file_name()", "input_file_block_start()", "input_file_block_length()"])
+def test_the_file_of_a_batch_is_told_to_nobody(engine: SparkEngine, tmp_path: Path, function: str) -> None:
+    leaf = SlotLeaf(engine._session.newSession(), LeafSpec(Form.TEXT), str(tmp_path / "slot"))
+    with pytest.raises(
+        UserError, match=r"operator 'o': input_file_name\(\) and similar functions return an internal file"
+    ):
+        Plan(leaf, lambda frame: frame.selectExpr("value", f"{function} AS f"), "operator 'o'")
+    leaf.close()
 
 
 def test_a_python_function_per_batch_is_executed_again(engine: SparkEngine, tmp_path: Path) -> None:
@@ -274,13 +292,22 @@ def test_a_slot_is_one_partition_on_several_cores(engine: SparkEngine, tmp_path:
     leaf.close()
 
 
-def test_an_action_while_the_plan_is_made_meets_an_empty_input(leaf: Make) -> None:
-    counted: list[int] = []
+@pytest.mark.parametrize("spec", [spec for spec, _ in CASES], ids=["text", "csv", "csv;", "json", "ranges", "table"])
+def test_no_job_can_read_while_the_plan_is_made(leaf: Make, spec: LeafSpec) -> None:
+    """Not what an action would be refused for by its name, but what runs a job inside another call."""
+    failed: list[bool] = []
 
     def build(frame: Any) -> Any:
-        counted.append(frame.count())
-        return frame.selectExpr("upper(value) AS value")
+        column = frame.columns[0]
+        jobs = (lambda: frame.rdd.isEmpty(), lambda: frame.groupBy(column).pivot(column).count())
+        for job in jobs if not failed else ():  # later the plan may be made for a batch
+            with pytest.raises(Exception) as caught:  # noqa: PT011  py4j's or PySpark's
+                job()
+            failed.append(is_unread(caught.value, frame.selectExpr("*")))
+        return frame
 
-    plan = Plan(leaf(LeafSpec(Form.TEXT)), build, "operator 'careless'")
-    assert counted == [0]
-    assert plan.run([b"a\nb\n"]).column("value").to_pylist() == ["A", "B"]
+    made = leaf(spec)
+    plan = Plan(made, build, "test")
+    assert failed == [True, True]
+    assert plan.run(made.nothing()).num_rows == 0
+    plan.close()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lockgate_common.security import Credentials
 from lockgate_proto.messages import (
     AttemptId,
     ConsoleSink,
@@ -30,20 +31,19 @@ from lockgate_proto.messages import (
     SubtaskId,
     SubtaskPhase,
 )
-from lockgate_proto.security import Credentials
+from lockgate_taskmanager.runtime import warmup
+from lockgate_taskmanager.runtime.settings import TaskManagerSettings
+from lockgate_taskmanager.runtime.task_manager import TaskManager
+from lockgate_taskmanager.runtime.warmup import Warmup
+from lockgate_taskmanager.runtime.warmup_jobs import warm_up_job
+from lockgate_taskmanager.spark import leaf, workbench
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.program import ChainProgram
+from lockgate_taskmanager.spark.workbench import Workbench
+from lockgate_taskmanager.task.program import ProgramContext
 from pyspark import cloudpickle
 
-from taskmanager.runtime import rehearsal
-from taskmanager.runtime.performances import perform_job
-from taskmanager.runtime.rehearsal import Rehearsal
-from taskmanager.runtime.settings import TaskManagerSettings
-from taskmanager.runtime.task_manager import TaskManager
-from taskmanager.spark import leaf, workbench
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.spark.plan import Plan
-from taskmanager.spark.program import ChainProgram
-from taskmanager.spark.workbench import Workbench
-from taskmanager.task.program import ProgramContext
 from tests.committed import rows_of
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
 from tests.integration.taskmanager_spark.conftest import Run
@@ -142,7 +142,7 @@ def test_an_attempt_of_the_run_takes_the_plans_over(
     if order == "downstream first":
         wanted = dataclasses.replace(wanted, vertices=wanted.vertices[::-1])
     run = job(wanted, start=False)
-    assert perform_job(engine, advice(run), tmp_path / "nowhere", always)
+    assert warm_up_job(engine, advice(run), tmp_path / "nowhere", always)
     benches, plans = made.take()
     assert benches == 3
     assert plans == 4  # words, its partial aggregate, the labels, the long words
@@ -163,10 +163,10 @@ def test_nothing_is_written_and_no_record_is_read(
     monkeypatch.setattr(ChainProgram, "assign", lambda *_: pytest.fail("a split was assigned"))
     monkeypatch.setattr(ChainProgram, "commit", lambda *_: pytest.fail("a sink committed"))
     run = job(wanted, start=False)
-    assert perform_job(engine, advice(run), tmp_path / "nowhere", always)
+    assert warm_up_job(engine, advice(run), tmp_path / "nowhere", always)
     assert sorted(tmp_path.rglob("*")) == before
     assert made.plans
-    assert [len(one) for one in made.runs] == [0] * len(made.runs), "only nothing was run"
+    assert [len(run) for run in made.runs] == [0] * len(made.runs), "only nothing was run"
     assert len(made.runs) == 3 * len(made.plans)
 
 
@@ -183,7 +183,7 @@ def test_sinks_that_call_or_print_are_left_alone(
         vertex("calls", sql("SELECT n FROM input"), ForeachBatchSink(cloudpickle.dumps(call))),
         edges=(Edge("rows", "calls", HASH, ("n",)),),
     )
-    assert perform_job(engine, advice(job(wanted, start=False)), tmp_path, always)
+    assert warm_up_job(engine, advice(job(wanted, start=False)), tmp_path, always)
     assert capfd.readouterr().out == ""
     assert not Path(marker).exists()
 
@@ -207,7 +207,7 @@ def test_an_authors_function_meets_no_record(
 
     wanted = graph(vertex("rows", GeneratorSource(1, 5), PythonTransform(cloudpickle.dumps(double)), ConsoleSink(20)))
     run = job(wanted, start=False)
-    assert perform_job(engine, advice(run), tmp_path, always)
+    assert warm_up_job(engine, advice(run), tmp_path, always)
     assert seen.read_text() == ""
     made.take()
     run.start()
@@ -220,9 +220,9 @@ def test_a_subtask_takes_over_what_was_made_for_another_one_of_its_vertex(
     engine: SparkEngine, job: Callable[..., Run], tmp_path: Path, made: Made
 ) -> None:
     run = job(word_count(tmp_path, parallelism=2), start=False)
-    assert perform_job(engine, advice(run, slots=1), tmp_path, always)
+    assert warm_up_job(engine, advice(run, slots=1), tmp_path, always)
     assert made.take()[0] == 3, "one of each vertex for one free slot"
-    parallelism = {one.id: 2 for one in run.graph.vertices}
+    parallelism = {vertex.id: 2 for vertex in run.graph.vertices}
     here = SubtaskId(AttemptId("job", run.run_id, 2), "words", 1)
     program = engine.build(ProgramContext(here, run.graph, run.directory, parallelism=parallelism))
     try:
@@ -236,7 +236,7 @@ def test_the_plans_are_made_for_as_many_subtasks_as_there_are_slots(
     engine: SparkEngine, job: Callable[..., Run], tmp_path: Path, made: Made
 ) -> None:
     run = job(word_count(tmp_path, parallelism=2), start=False)
-    assert perform_job(engine, advice(run, slots=5), tmp_path, always)
+    assert warm_up_job(engine, advice(run, slots=5), tmp_path, always)
     assert made.take()[0] == 6
     run.start()
     assert made.take()[0] == 0
@@ -248,7 +248,7 @@ def test_another_run_or_graph_does_not_get_the_plans(
 ) -> None:
     wanted = graph(vertex("rows", GeneratorSource(1, 5), sql("SELECT sequence AS n FROM input"), ConsoleSink(20)))
     run = job(wanted, start=False)
-    assert perform_job(engine, advice(run), tmp_path, always)
+    assert warm_up_job(engine, advice(run), tmp_path, always)
     made.take()
     if other == "run":
         run = job(wanted, start=False)
@@ -261,14 +261,14 @@ def test_another_run_or_graph_does_not_get_the_plans(
 def test_it_goes_as_far_as_the_schemas_are_known(
     engine: SparkEngine, job: Callable[..., Run], tmp_path: Path, made: Made
 ) -> None:
-    """A Parquet source without files: what its columns are nobody knows yet."""
+    """A Parquet source without files: its columns are not known yet."""
     (tmp_path / "in").mkdir()
     wanted = graph(
         vertex("rows", FileSource(str(tmp_path / "in"), FileFormat.PARQUET), sql("SELECT n FROM input")),
         vertex("copy", sql("SELECT n FROM input"), ConsoleSink(20)),
         edges=(Edge("rows", "copy", HASH, ("n",)),),
     )
-    assert perform_job(engine, advice(job(wanted, start=False)), tmp_path, always)
+    assert warm_up_job(engine, advice(job(wanted, start=False)), tmp_path, always)
     assert made.plans == []
 
 
@@ -279,7 +279,7 @@ def test_a_plan_that_is_made_anew_for_every_batch_is_no_trouble(
     wanted = graph(vertex("rows", GeneratorSource(1, 5), sql(query)), vertex("out", sql("SELECT most FROM input")))
     wanted = dataclasses.replace(wanted, edges=(Edge("rows", "out", HASH, ("most",)),))
     run = job(wanted, start=False)
-    assert perform_job(engine, advice(run), tmp_path, always)
+    assert warm_up_job(engine, advice(run), tmp_path, always)
     run.start()
     run.to_end()
     assert {row["most"] for row in run.rows("out")} == {4}
@@ -293,13 +293,13 @@ def test_without_files_that_executors_share_it_works_as_well(
     used: list[type] = []
 
     def noted(session: Any, spec: leaf.LeafSpec) -> leaf.Leaf:
-        one = new_leaf(session, spec)
-        used.append(type(one))
-        return one
+        made_leaf = new_leaf(session, spec)
+        used.append(type(made_leaf))
+        return made_leaf
 
     monkeypatch.setattr(engine, "_new_leaf", noted)
     run = job(word_count(tmp_path), start=False)
-    assert perform_job(engine, advice(run), tmp_path, always)
+    assert warm_up_job(engine, advice(run), tmp_path, always)
     assert set(used) == {leaf.TableLeaf}
     run.start()
     run.to_end()
@@ -309,9 +309,9 @@ def test_without_files_that_executors_share_it_works_as_well(
 
 @pytest.fixture
 def coordinator() -> Iterator[ScriptedCoordinator]:
-    one = ScriptedCoordinator(SECRET)
-    yield one
-    one.die()
+    scripted_coordinator = ScriptedCoordinator(SECRET)
+    yield scripted_coordinator
+    scripted_coordinator.die()
 
 
 def test_a_deployment_by_the_leader_finds_what_its_advice_has_made(
@@ -323,9 +323,9 @@ def test_a_deployment_by_the_leader_finds_what_its_advice_has_made(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Wired as in the process, and over the wire: one message's graph gives the key of the other one's plans."""
-    monkeypatch.setattr(rehearsal, "SAMPLES", 0)
-    monkeypatch.setattr(rehearsal, "STOP_S", WAIT_S)
-    caplog.set_level("INFO", logger=rehearsal.__name__)
+    monkeypatch.setattr(warmup, "SAMPLES", 0)
+    monkeypatch.setattr(warmup, "STOP_S", WAIT_S)
+    caplog.set_level("INFO", logger=warmup.__name__)
     rows = sql("SELECT CAST(sequence % 3 AS STRING) AS word FROM input")
     wanted = graph(
         vertex("words", GeneratorSource(2, 10), rows, parallelism=2),
@@ -337,7 +337,7 @@ def test_a_deployment_by_the_leader_finds_what_its_advice_has_made(
         zookeeper="unused:1", work_dir=str(tmp_path), credentials=SECRET, task_manager_id="spare"
     )
     manager = TaskManager(settings, engine)
-    prepares = Rehearsal(engine, str(tmp_path), manager.deployments.running)
+    prepares = Warmup(engine, str(tmp_path), manager.deployments.running)
     manager.on_prepare = prepares.learn
     manager.start()
     prepares.start()
@@ -347,7 +347,7 @@ def test_a_deployment_by_the_leader_finds_what_its_advice_has_made(
         coordinator.wait(coordinator.messages)
         coordinator.send("spare", PrepareJob(AttemptId("job", "run", 1), wanted, 2))
         deadline = time.monotonic() + WAIT_S
-        while "rehearsed job job: its plans are warm" not in caplog.messages:
+        while "warmed up job job: its plans are warm" not in caplog.messages:
             assert time.monotonic() < deadline, caplog.messages
             time.sleep(0.01)
         assert made.take() == (4, 4)

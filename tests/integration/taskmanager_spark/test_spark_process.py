@@ -25,10 +25,10 @@ from lockgate_proto.messages import (
     SubtaskId,
     SubtaskState,
 )
+from lockgate_taskmanager.task.program import DataError, ProgramContext, StateUnreadable, UserError
 
 from lockgate import Job as Pipeline
 from lockgate import ListState, MapState, ProcessFunction, ValueState
-from taskmanager.task.program import DataError, ProgramContext, StateUnreadable, UserError
 
 pytestmark = pytest.mark.integration
 
@@ -104,6 +104,23 @@ def test_emit_if_greater_is_exact_across_attempts(job: Job, tmp_path: Path, back
         wanted[key] = best
     assert {key: sorted(values) for key, values in found.items()} == wanted
     run.close()
+
+
+class KeyOf(ProcessFunction):
+    def process(self, context: Any, row: dict[str, Any]) -> Any:
+        return {"key": context.key, "value": row["value"]}
+
+
+def test_a_key_may_be_named_in_another_case_as_everywhere_in_spark(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text('{"key": "a", "value": 1}\n')
+    pipeline = Pipeline("case")
+    records = pipeline.read_json(tmp_path / "in", schema="key STRING, value BIGINT")
+    records.key_by("KEY").process(KeyOf(), schema="key STRING, value BIGINT").write_json(tmp_path / "out")
+    run = job(graph_of(pipeline))
+    run.to_end()
+    run.checkpoint(1)
+    (written,) = (tmp_path / "out").glob("part-*")
+    assert json.loads(written.read_text()) == {"key": "a", "value": 1}
 
 
 class Everything(ProcessFunction):
@@ -314,10 +331,10 @@ class Misbehaves(ProcessFunction):
     [
         ("raise", "the Python function raised ValueError: this sensor is broken"),
         ("type", "state 'number' is int32 and cannot hold 'many'"),
-        ("column", "puts out a column 'whta' that its schema does not have"),
-        ("output", "a column 'key' that is no string"),
+        ("column", "emitted a column 'whta' that its schema does not have"),
+        ("output", "a value for column 'key' that is not a string"),
         ("timer", "the time of a timer needs a time zone"),
-        ("tuple", "where its schema has 3 columns"),
+        ("tuple", "but its schema has 3 columns"),
     ],
 )
 def test_what_a_function_does_wrong_is_told_in_a_sentence(job: Job, word: str, sentence: str) -> None:
@@ -404,10 +421,10 @@ def test_a_large_value_is_stored_as_its_difference_and_comes_back(job: Job, back
     feed("cab", 8, "restored again")
     if backend == "diffs":
         state = stored[5].operators[0]
-        assert [one.checkpoint_id for one in state.increments] == [2, 4, 5]
-        assert [one.diff_values for one in state.increments] == [3, 2, 3]
+        assert [increment.checkpoint_id for increment in state.increments] == [2, 4, 5]
+        assert [increment.diff_values for increment in state.increments] == [3, 2, 3]
         assert state.handle is not None
         assert state.handle.size_bytes > 300_000
-        assert sum(one.size_bytes for one in state.increments) < 15_000
+        assert sum(increment.size_bytes for increment in state.increments) < 15_000
     else:
-        assert not any(one.diff_values for one in stored[5].operators[0].increments)
+        assert not any(increment.diff_values for increment in stored[5].operators[0].increments)

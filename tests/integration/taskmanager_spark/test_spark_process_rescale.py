@@ -116,7 +116,7 @@ def test_two_three_two_subtasks_fire_each_timer_once_with_what_its_key_holds(
         if row["second"] >= 0:
             assert row["second"] not in seen[row["key"]], "a timer has fired twice"
             seen[row["key"]][row["second"]] = row["n"]
-            assert row["before"] == sorted(one for one in told[row["key"]] if one < row["second"])
+            assert row["before"] == sorted(write_row for write_row in told[row["key"]] if write_row < row["second"])
     assert seen == told
     assert late_of(run) == 0
     run.close()

@@ -32,11 +32,11 @@ from lockgate_proto.messages import (
     SplitRange,
     StateBackend,
 )
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.errors import explained
+from lockgate_taskmanager.state.aggregates.keyed_state import KeyedState
+from lockgate_taskmanager.task.program import DataError, SnapshotTooLarge, StateUnreadable, UserCodeFailed, UserError
 from pyspark import cloudpickle
-
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.state.heap import HeapStore
-from taskmanager.task.program import DataError, SnapshotTooLarge, StateUnreadable, UserCodeFailed, UserError
 
 from .graphs import HASH, WORDS, aggregate, count_by, graph, sql, text, vertex
 
@@ -93,12 +93,12 @@ def test_word_count_is_exact_across_attempts(job: Job, tmp_path: Path) -> None:
     run.to_end()
     run.checkpoint(5)
     assert final_counts(tmp_path) == dict(expected)
-    counters = {one.operator_id: one for program in run.programs.values() for one in program.counters()}
+    counters = {counter.operator_id: counter for program in run.programs.values() for counter in program.counters()}
     totals = Counter[str]()
     for program in run.programs.values():
-        for one in program.counters():
-            totals[f"{one.operator_id} in"] += one.records_in
-            totals[f"{one.operator_id} out"] += one.records_out
+        for counter in program.counters():
+            totals[f"{counter.operator_id} in"] += counter.records_in
+            totals[f"{counter.operator_id} out"] += counter.records_out
     assert set(counters) == {"source0", "source1", "count0", "count1"}
     lines = sum(expected.values()) // 8
     assert (totals["source0 out"], totals["source1 in"]) == (lines, lines)
@@ -124,7 +124,7 @@ def test_increments_are_exact_across_attempts(job: Job, tmp_path: Path, backend:
         run.batch("source", number % 2)
         states = run.checkpoint(number, commit=number % 3 != 0, base_id=base_id)
         counted = states["count", 0].operators[0]
-        chains.append(len({one.checkpoint_id for one in (*counted.increments, *counted.files)} - {number}))
+        chains.append(len({increment.checkpoint_id for increment in (*counted.increments, *counted.files)} - {number}))
         if number % 3:  # every third one is never completed
             kept, base_id = states, number
         if number == 5:  # a new attempt goes on where this one was
@@ -297,8 +297,8 @@ def test_an_aggregate_feeds_another_one(job: Job, tmp_path: Path) -> None:
     run.close()
     run.start(restore=states)
     state = run.programs["again", 0]._state
-    assert isinstance(state, HeapStore)
-    assert len(state._state) == 1
+    assert isinstance(state, KeyedState)
+    assert len(state) == 1
 
 
 def test_the_generator(job: Job) -> None:
@@ -322,7 +322,7 @@ def test_parquet_files_pass_to_a_sink_without_a_spark_job(job: Job, tmp_path: Pa
     run.to_end()
     run.checkpoint(1)
     assert next((tmp_path / "out").glob("part-*.json")).read_text() == '{"x":1}\n{"x":2}\n{"x":3}\n'
-    assert [one.records_out for one in run.programs["v", 0].counters()] == [3, 3]
+    assert [counter.records_out for counter in run.programs["v", 0].counters()] == [3, 3]
 
 
 def test_python_functions_and_foreach_batch(job: Job, tmp_path: Path) -> None:
@@ -330,11 +330,12 @@ def test_python_functions_and_foreach_batch(job: Job, tmp_path: Path) -> None:
     target = str(tmp_path / "seen")
 
     def double(frame: Any) -> Any:
-        return frame.selectExpr("concat(value, value) AS twice")
+        return frame.selectExpr("concat(value, value) AS twice", "TIMESTAMP_NTZ'2026-01-02 03:04:05' AS at")
 
     def seen(frame: Any, checkpoint_id: int) -> None:
         with open(target, "a") as file:
-            file.write(f"{checkpoint_id} {sorted(row.twice for row in frame.collect())}\n")
+            kinds = [kind for _, kind in frame.dtypes]
+            file.write(f"{checkpoint_id} {sorted(row.twice for row in frame.collect())} {kinds}\n")
 
     made = graph(
         vertex(
@@ -350,7 +351,7 @@ def test_python_functions_and_foreach_batch(job: Job, tmp_path: Path) -> None:
     assert not Path(target).exists()
     run.close()
     run.start(restore=states)
-    assert Path(target).read_text() == "4 ['aa', 'bb']\n"
+    assert Path(target).read_text() == "4 ['aa', 'bb'] ['string', 'timestamp_ntz']\n"
 
 
 def test_small_state_in_memory_and_large_state_refused(job: Job, tmp_path: Path) -> None:
@@ -415,6 +416,10 @@ def test_mistakes_are_told_in_one_sentence_at_the_start(job: Job, tmp_path: Path
     assert "/nowhere/x does not exist" in nothing
     schema = failing(job, graph(vertex("v", FileSource(str(tmp_path / "f"), FileFormat.CSV, "a NOTATYPE"))))
     assert "the schema 'a NOTATYPE' is wrong" in schema
+    for of_a_table in ("VARCHAR(10)", "char (5)"):
+        ddl = f"a {of_a_table}, `b varchar(3)` INT COMMENT 'VARCHAR(4)'"
+        refused = failing(job, graph(vertex("v", FileSource(str(tmp_path / "f"), FileFormat.CSV, ddl))))
+        assert refused.endswith(f"is wrong: {of_a_table} is a type for table columns only; use STRING")
     missing = failing(job, graph(vertex("v", FileSource(str(tmp_path / "f"), FileFormat.CSV))))
     assert "CSV needs a schema" in missing
 
@@ -442,7 +447,7 @@ def test_data_that_breaks_the_query_is_a_fault_of_the_data_that_names_where(job:
         assert message.startswith("operator 'v1': The value 'x' of the type \"STRING\" cannot be cast to \"INT\"")
         assert message.endswith("(column 'value')")
         assert "\n" not in message
-        (place,) = [one.place() for one in run.programs.values() if one.place().operator_id]
+        (place,) = [program.place() for program in run.programs.values() if program.place().operator_id]
         assert place == FailurePlace("v1", "value", (SplitRange("f", 0, 4),))
         run.close()
         run.start()  # with the plan of the attempt before
@@ -450,6 +455,10 @@ def test_data_that_breaks_the_query_is_a_fault_of_the_data_that_names_where(job:
             run.to_end()
         assert str(again.value) == message
         run.close()
+
+
+class Sold(Exception):
+    """One whose name says nothing of an error."""
 
 
 def test_what_a_python_function_raises_over_records_may_pass_or_not(job: Job, tmp_path: Path) -> None:
@@ -467,12 +476,23 @@ def test_what_a_python_function_raises_over_records_may_pass_or_not(job: Job, tm
     expected: list[tuple[Exception, type[Exception]]] = [
         (TimeoutError("no answer"), UserCodeFailed),
         (ValueError("bad"), DataError),
+        (RuntimeError("no such rate"), DataError),
+        (Exception("no such city"), DataError),
+        (Sold("out"), UserCodeFailed),  # of a library, it may be
     ]
     for raised, kind in expected:
         run = job(graph(vertex("v", text(tmp_path / "f"), over_rows(raised))))
-        with pytest.raises(kind, match=f"operator 'v1': the Python function raised {type(raised).__name__}"):
+        with pytest.raises(kind, match=rf"operator 'v1': the Python function raised (\S+\.)?{type(raised).__name__}: "):
             run.to_end()
         run.close()
+
+
+def test_what_an_rdd_raises_over_records_is_told_as_that_of_a_frame(engine: SparkEngine) -> None:
+    """PySpark lets the JVM's exception through as it is there."""
+    records = engine._session.sparkContext.parallelize([0], 1)
+    message = "operator 'o': the Python function raised ZeroDivisionError"
+    with pytest.raises(DataError, match=message), explained("operator 'o'", on_records=True):
+        records.map(lambda record: 1 // record).count()
 
 
 def empty_is_nothing(frame: Any) -> Any:
@@ -497,9 +517,26 @@ def written(frame: Any) -> Any:
     return frame
 
 
+def spread(frame: Any) -> Any:
+    return frame.groupBy("value").pivot("value").count()
+
+
+def empty_rdd(frame: Any) -> Any:
+    return frame.filter("false") if frame.rdd.isEmpty() else frame
+
+
+def shaped_by_itself(frame: Any) -> Any:
+    return frame.rdd.map(lambda row: (row.value,)).toDF(["value"])
+
+
 @pytest.mark.parametrize(
     ("function", "action"),
     [
+        (spread, "an action"),
+        (empty_rdd, "an action"),
+        (shaped_by_itself, "an action"),
+        (lambda frame: frame.crosstab("value", "value"), r"crosstab()"),
+        (lambda frame: frame.stat.corr("value", "value"), r"corr()"),
         (empty_is_nothing, "isEmpty()"),
         (counted, "collect()"),
         (caught, "toPandas()"),
@@ -514,6 +551,47 @@ def test_an_action_in_a_planning_function_is_refused(
     message = failing(job, graph(vertex("v", text(tmp_path / "f"), by_value)))
     assert message.startswith("operator 'v1': the function of a transform makes a plan")
     assert f"cannot use {action}" in message
+
+
+def test_a_cache_in_a_planning_function_changes_nothing(job: Job, tmp_path: Path) -> None:
+    """Of the input, that is: it would answer for all later batches."""
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(f"{name}\n")
+
+    def cached(frame: Any) -> Any:
+        return frame.cache().selectExpr("upper(value) AS value").persist()
+
+    by_value = PythonTransform(cloudpickle.dumps(cached))
+    run = job(
+        graph(
+            vertex("v", text(tmp_path, include="[abc]"), by_value),
+            vertex("end", sql("SELECT * FROM input")),
+            edges=(Edge("v", "end", Partitioning.REBALANCE),),
+        )
+    )
+    run.fix_batch_size("v", 1)
+    run.to_end()
+    assert sorted(row["value"] for row in run.rows("end")) == ["A", "B", "C"]
+
+
+def test_an_rdd_of_the_input_is_one_of_each_batch(job: Job, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{name}\n")
+
+    def mapped(frame: Any) -> Any:
+        return frame.rdd.map(lambda row: (row.value.upper(),)).toDF("value STRING")
+
+    by_value = PythonTransform(cloudpickle.dumps(mapped))
+    run = job(
+        graph(
+            vertex("v", text(tmp_path, include="[ab]"), by_value),
+            vertex("end", sql("SELECT * FROM input")),
+            edges=(Edge("v", "end", Partitioning.REBALANCE),),
+        )
+    )
+    run.fix_batch_size("v", 1)
+    run.to_end()
+    assert sorted(row["value"] for row in run.rows("end")) == ["A", "B"]
 
 
 def test_an_action_on_another_frame_is_the_authors_own_affair(job: Job, tmp_path: Path) -> None:

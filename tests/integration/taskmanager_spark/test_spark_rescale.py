@@ -51,7 +51,9 @@ def test_two_three_two_subtasks_count_exactly_and_commit_once(job: Job, tmp_path
     assert highest == dict(expected)
     out = {"source0": 0, "count0": 0}
     for program in run.programs.values():
-        for one in program.counters():
-            if one.operator_id in out:
-                out[one.operator_id] += one.records_out if one.operator_id == "source0" else one.records_in
+        for counter in program.counters():
+            if counter.operator_id in out:
+                out[counter.operator_id] += (
+                    counter.records_out if counter.operator_id == "source0" else counter.records_in
+                )
     assert out == {"source0": sum(expected.values()) // 8, "count0": sum(expected.values())}

@@ -21,9 +21,8 @@ from lockgate_proto.messages import (
     JoinSide,
     Partitioning,
 )
-
-from taskmanager.spark.engine import SparkEngine
-from taskmanager.task.program import UserError
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.task.program import UserError
 
 from .graphs import HASH, aggregate, count_by, graph, sql, vertex
 

@@ -39,9 +39,9 @@ from lockgate_proto.messages import (
     TumblingWindow,
     Window,
 )
+from lockgate_taskmanager.task.program import Batch, Idle, UserError
 from pyspark import cloudpickle
 
-from taskmanager.task.program import Batch, Idle, UserError
 from tests.committed import rows_of
 
 from .graphs import HASH, aggregate, count_by, graph, sql, vertex
@@ -100,7 +100,7 @@ def expected(told: list[tuple[int, str, int]], size: int, slide: int) -> dict[tu
     for ms, user, amount in told:
         for start in range(ms - ms % slide, ms - size, -slide):
             found[user, start].append(amount)
-    return {name: (len(one), sum(one), sum(one) / len(one)) for name, one in found.items()}
+    return {name: (len(item), sum(item), sum(item) / len(item)) for name, item in found.items()}
 
 
 def written(folder: Path) -> dict[tuple[str, int], tuple[int, int, float]]:
@@ -142,7 +142,7 @@ def test_sessions_are_exact_across_attempts(job: Job, tmp_path: Path) -> None:
         latest[user] = (start, ms)
         wanted.setdefault((user, start), []).append(amount)
     assert len(wanted) > 500
-    assert written(tmp_path) == {name: (len(one), sum(one), sum(one) / len(one)) for name, one in wanted.items()}
+    assert written(tmp_path) == {name: (len(item), sum(item), sum(item) / len(item)) for name, item in wanted.items()}
     assert late_of(run) == 0
     run.close()
 
@@ -211,7 +211,7 @@ def test_windows_are_upserted_by_key_and_start(job: Job, tmp_path: Path) -> None
         rows = database.execute("SELECT user, window_start, n, total FROM clicks").fetchall()
     found = {(user, datetime.fromisoformat(start).replace(tzinfo=UTC)): (n, total) for user, start, n, total in rows}
     wanted = expected(told, 5000, 5000)
-    assert found == {(user, EPOCH + timedelta(milliseconds=start)): one[:2] for (user, start), one in wanted.items()}
+    assert found == {(user, EPOCH + timedelta(milliseconds=start)): item[:2] for (user, start), item in wanted.items()}
     run.close()
 
 
@@ -283,7 +283,7 @@ def test_each_split_has_its_own_mark_in_the_snapshot(job: Job, tmp_path: Path) -
     assert news[0] is None, "nothing was read of the second file, which may be older"
     assert news[1] is not None
     source = run.programs["source", 0]
-    marks = [one.max_event_time_ms for one in source._event_time.marked(source._layout.source.splits())]
+    marks = [split.max_event_time_ms for split in source._event_time.marked(source._layout.source.splits())]
     first = int(START.timestamp() * 1000)
     assert all(mark is not None and first < mark < first + 125_000 for mark in marks)
     assert news[1].event_time_ms <= min(marks) - 2001, "the least of them counts"

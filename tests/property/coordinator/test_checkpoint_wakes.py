@@ -6,10 +6,8 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lockgate_proto.messages import CheckpointKind
-
-from coordinator.checkpoint.effects import CheckpointTriggered, PersistCheckpoint, PersistCheckpointId
-from coordinator.checkpoint.events import (
+from lockgate_coordinator.checkpoint.effects import CheckpointTriggered, PersistCheckpoint, PersistCheckpointId
+from lockgate_coordinator.checkpoint.events import (
     AttemptEnded,
     AttemptRunning,
     CheckpointIdPersisted,
@@ -22,9 +20,11 @@ from coordinator.checkpoint.events import (
     Suspended,
     Tick,
 )
-from coordinator.checkpoint.final import Purpose
-from tests.unit.coordinator.checkpoint_bench import Bench
+from lockgate_coordinator.checkpoint.final import Purpose
+from lockgate_proto.messages import CheckpointKind
+
 from tests.unit.coordinator.jobs import SUBTASKS, attempt
+from tests.unit.coordinator.testing_checkpoints import TestingCheckpoints
 
 EVENTS = {
     "rescale": SavepointRequested("order", 30_000, CheckpointKind.CHECKPOINT, Purpose.RESCALE),
@@ -51,24 +51,28 @@ def drawn(choice: random.Random) -> list[int | str]:
     return plan
 
 
-class Player:
+class FakeJobMaster:
     """Gives a coordinator events, and answers to its effects, in any order."""
 
     def __init__(self, **options: int) -> None:
-        self.bench = Bench(tolerable_failures=3, **options)
+        self.checkpoints = TestingCheckpoints(tolerable_failures=3, **options)
         self.asked = 0
         self.ids: list[int] = []
         self.triggered: list[int] = []
         self.writes: list[PersistCheckpoint] = []
 
     def give(self, event: object, after_ms: int = 0) -> None:
-        self.bench.give(event, after_ms)  # type: ignore[arg-type]
+        self.checkpoints.give(event, after_ms)  # type: ignore[arg-type]
         self.note()
 
     def note(self) -> None:
-        self.ids += [one.checkpoint_id for one in self.bench.of(PersistCheckpointId)]
-        self.triggered += [one.checkpoint_id for one in self.bench.of(CheckpointTriggered)]
-        self.writes += self.bench.of(PersistCheckpoint)
+        self.ids += [
+            persist_checkpoint_id.checkpoint_id for persist_checkpoint_id in self.checkpoints.of(PersistCheckpointId)
+        ]
+        self.triggered += [
+            checkpoint_triggered.checkpoint_id for checkpoint_triggered in self.checkpoints.of(CheckpointTriggered)
+        ]
+        self.writes += self.checkpoints.of(PersistCheckpoint)
 
     def play(self, step: str) -> None:
         if step == "savepoint":
@@ -81,10 +85,10 @@ class Player:
         elif step == "refused" and self.ids:
             self.give(CheckpointIdPersistFailed(self.ids.pop(0), "no"))
         elif step == "acknowledged" and self.triggered:
-            self.bench.acknowledge(self.triggered.pop(0))
+            self.checkpoints.acknowledge(self.triggered.pop(0))
             self.note()
         elif step == "declined" and self.triggered:
-            self.bench.decline(self.triggered.pop(0))
+            self.checkpoints.decline(self.triggered.pop(0))
             self.note()
         elif step == "written" and self.writes:
             self.give(CheckpointPersisted(self.writes.pop(0).record))
@@ -93,10 +97,10 @@ class Player:
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 3), st.sampled_from([0, 1_500]), st.integers(0, 2**32))
 def test_after_a_tick_the_next_wake_is_later_or_something_came_out(most: int, pause_ms: int, seed: int) -> None:
-    player = Player(max_concurrent=most, min_pause_ms=pause_ms)
+    master = FakeJobMaster(max_concurrent=most, min_pause_ms=pause_ms)
     for step in drawn(random.Random(seed)):
         if isinstance(step, str):
-            player.play(step)
-        player.give(Tick(), step if isinstance(step, int) else 0)
-        wake = player.bench.machine.next_wake_ms()
-        assert player.bench.last or wake is None or wake > player.bench.now
+            master.play(step)
+        master.give(Tick(), step if isinstance(step, int) else 0)
+        wake = master.checkpoints.machine.next_wake_ms()
+        assert master.checkpoints.last or wake is None or wake > master.checkpoints.now

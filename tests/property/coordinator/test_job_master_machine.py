@@ -12,6 +12,19 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from lockgate_coordinator.graph.slots import (
+    SlotEvent,
+    SlotPool,
+    SlotsGranted,
+    SlotsReleased,
+    SlotsRequested,
+    SlotsShort,
+    TaskManagerAdded,
+    TaskManagerRemoved,
+    TimePassed,
+)
+from lockgate_coordinator.job import effects, events
+from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_proto.messages import (
     AttemptGone,
     AttemptId,
@@ -35,22 +48,10 @@ from lockgate_proto.messages import (
     TriggerCheckpoint,
 )
 
-from coordinator.graph.slots import (
-    SlotEvent,
-    SlotPool,
-    SlotsGranted,
-    SlotsReleased,
-    SlotsRequested,
-    SlotsShort,
-    TaskManagerAdded,
-    TaskManagerRemoved,
-    TimePassed,
-)
-from coordinator.recovery import effects, events
-from coordinator.recovery.job_master import JobMaster
 from tests.unit.coordinator.jobs import DIRECTORY, JOB, RECORD, SUBTASKS, ack, source_state, subtask, word_count
 
 GRAPH = word_count(checkpoints=CheckpointOptions(interval_ms=100, timeout_ms=2_000, tolerable_failures=2, retained=2))
+ENDED = frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELED})
 FAR_MS = 400_000
 
 
@@ -110,7 +111,7 @@ class JobMasterMachine(RuleBasedStateMachine):
         if self.cancel_requested:
             self.give(events.CancelRequested())
 
-    # the JobMaster's surroundings
+    # the JobMaster's environment
 
     def give(self, event: events.Event) -> None:
         for effect in self.master.handle(event, self.now):
@@ -129,8 +130,9 @@ class JobMasterMachine(RuleBasedStateMachine):
         elif isinstance(effect, effects.DiscardPending):
             assert effect.checkpoint_id not in self.durable.completed, "deletes a completed checkpoint"
             assert not any(
-                isinstance(one, effects.PersistCheckpoint) and one.record.checkpoint_id == effect.checkpoint_id
-                for one in self.work
+                isinstance(persist_checkpoint, effects.PersistCheckpoint)
+                and persist_checkpoint.record.checkpoint_id == effect.checkpoint_id
+                for persist_checkpoint in self.work
             ), "deletes a checkpoint that is being written"
         elif isinstance(effect, effects.WakeAt):
             assert effect.at_ms > self.now, "would tick for ever"
@@ -172,9 +174,13 @@ class JobMasterMachine(RuleBasedStateMachine):
     def task_manager(self, name: str, body: effects.ControlBody, number: int) -> list[events.Event]:
         """What a task manager answers to a message, sooner or later."""
         if isinstance(body, Deploy):
-            for one in body.placements:
-                self.places[(number, one.vertex_id, one.subtask)] = one.task_manager_id
-            here = [(one.vertex_id, one.subtask) for one in body.placements if one.task_manager_id == name]
+            for placement in body.placements:
+                self.places[(number, placement.vertex_id, placement.subtask)] = placement.task_manager_id
+            here = [
+                (placement.vertex_id, placement.subtask)
+                for placement in body.placements
+                if placement.task_manager_id == name
+            ]
             running = SubtaskPhase.SUBTASK_RUNNING
             return [events.Reported(SubtaskReport(subtask=subtask(*key, number), phase=running)) for key in here]
         if isinstance(body, CancelAttempt):
@@ -230,8 +236,8 @@ class JobMasterMachine(RuleBasedStateMachine):
 
     def persist_checkpoint(self, effect: effects.PersistCheckpoint, succeed: bool) -> None:
         metadata, number = effect.metadata, effect.record.checkpoint_id
-        assert sorted((one.vertex_id, one.subtask) for one in metadata.subtasks) == sorted(SUBTASKS)
-        marks = {(mark.records_in, mark.records_out) for one in metadata.subtasks for mark in one.counters}
+        assert sorted((subtask.vertex_id, subtask.subtask) for subtask in metadata.subtasks) == sorted(SUBTASKS)
+        marks = {(mark.records_in, mark.records_out) for subtask in metadata.subtasks for mark in subtask.counters}
         assert marks == {(metadata.attempt, number)}, "acks of several attempts or checkpoints in one snapshot"
         assert number not in self.durable.completed
         assert number > self.durable.newest()
@@ -330,7 +336,7 @@ class JobMasterMachine(RuleBasedStateMachine):
 
     def until_written(self) -> None:
         for _ in range(200):
-            if any(isinstance(one, events.CheckpointPersisted) for one in self.answers):
+            if any(isinstance(answer, events.CheckpointPersisted) for answer in self.answers):
                 return
             if self.work:
                 self.do_work(True)
@@ -389,7 +395,7 @@ class JobMasterMachine(RuleBasedStateMachine):
         if name in self.alive and len(self.alive) > 1:
             self.alive.discard(name)
             self.slots(TaskManagerRemoved(name))
-            self.bag.append(events.TaskManagerLost(name, "it is gone", blameless=goodbye))
+            self.bag.append(events.TaskManagerLost(name, "it is gone", planned=goodbye))
         else:
             self.alive.add(name)
             self.slots(TaskManagerAdded(name, f"{name}:1", 2))
@@ -429,11 +435,11 @@ class JobMasterMachine(RuleBasedStateMachine):
     @invariant()
     def states_agree_with_the_records(self) -> None:
         status = self.master.status()
-        if self.master.ended:
+        if status.state in ENDED:
             assert self.durable.result is not None
             assert status.state.name == self.durable.result.outcome
         else:
-            assert status.state not in (JobState.FINISHED, JobState.FAILED, JobState.CANCELED)
+            assert status.state not in ENDED
 
     def teardown(self) -> None:
         """Cancel always ends, whatever happened before; and every savepoint request has been answered."""
@@ -447,11 +453,11 @@ class JobMasterMachine(RuleBasedStateMachine):
                     self.do_work(True)
                 else:
                     self.give(self.answers.pop(0))
-            if self.master.ended:
+            if self.master.status().state in ENDED:
                 break
             self.now += FAR_MS
             self.give(events.Tick())
-        assert self.master.ended, self.master.status()
+        assert self.master.status().state in ENDED, self.master.status()
         assert all(count == 1 for count in self.savepoints.values()), self.savepoints
 
 

@@ -6,15 +6,8 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from lockgate_proto.messages import (
-    GeneratorSource,
-    SplitsDiscovered,
-    SplitState,
-    SubtaskState,
-)
-
-from coordinator.graph.normalize import normalize
-from coordinator.graph.slots import (
+from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.slots import (
     SlotEvent,
     SlotPool,
     SlotsGranted,
@@ -24,7 +17,14 @@ from coordinator.graph.slots import (
     TaskManagerRemoved,
     TimePassed,
 )
-from coordinator.recovery.splits import Assign, SplitAssigner, SplitEffect
+from lockgate_coordinator.job.splits import Assign, SplitAssigner, SplitEffect
+from lockgate_proto.messages import (
+    GeneratorSource,
+    SplitsDiscovered,
+    SplitState,
+    SubtaskState,
+)
+
 from tests.unit.coordinator.jobs import FILES, attempt, source_state, word_count
 
 SIZES = st.lists(st.integers(0, 1_000), max_size=30)
@@ -36,7 +36,7 @@ def make(parallelism: int, restored: dict[int, SubtaskState], partitions: int = 
 
 
 def shares(effects: list[SplitEffect]) -> dict[int, list[SplitState]]:
-    return {one.subtask: list(one.body.splits) for one in effects if isinstance(one, Assign)}
+    return {effect.subtask: list(effect.body.splits) for effect in effects if isinstance(effect, Assign)}
 
 
 def start(machine: SplitAssigner, parallelism: int, splits: tuple[SplitState, ...]) -> dict[int, list[SplitState]]:
@@ -54,23 +54,27 @@ def test_every_split_belongs_to_exactly_one_subtask_before_and_after_a_restore(
     """`taken`: subtasks whose assignment came before the barrier, and so is in the snapshot."""
     splits = tuple(SplitState(split=f"file-{index}", offset=0, end=size) for index, size in enumerate(sizes))
     first = start(make(parallelism, {}), parallelism, splits)
-    assert Counter(one.split for share in first.values() for one in share) == Counter(one.split for one in splits)
+    assert Counter(assigned.split for share in first.values() for assigned in share) == Counter(
+        split.split for split in splits
+    )
     restored = {
         index: source_state("read", index, tuple(share) if index in taken else (), complete=index in taken)
         for index, share in first.items()
     }
     again = start(make(parallelism, restored), parallelism, splits)
-    held = [one.split for index, share in first.items() if index in taken for one in share]
+    held = [assigned.split for index, share in first.items() if index in taken for assigned in share]
     assert not set(again) & taken
-    assert Counter(held + [one.split for share in again.values() for one in share]) == Counter(
-        one.split for one in splits
+    assert Counter(held + [assigned.split for share in again.values() for assigned in share]) == Counter(
+        split.split for split in splits
     )
 
 
 @given(sizes=SIZES, parallelism=st.integers(1, 6))
 def test_no_subtask_has_more_than_one_split_too_many(sizes: list[int], parallelism: int) -> None:
     splits = tuple(SplitState(split=f"file-{index}", offset=0, end=size) for index, size in enumerate(sizes))
-    loads = [sum(one.end for one in share) for share in start(make(parallelism, {}), parallelism, splits).values()]
+    loads = [
+        sum(assigned.end for assigned in share) for share in start(make(parallelism, {}), parallelism, splits).values()
+    ]
     assert max(loads) - min(loads) <= max(sizes, default=0)
 
 
@@ -83,7 +87,7 @@ def test_generator_partitions_stay_where_they_are(partitions: int, parallelism: 
     }
     again = start(make(parallelism, restored, partitions), parallelism, ())
     assert again == {index: share for index, share in first.items() if index not in taken}
-    assert sorted(int(one.split) for share in first.values() for one in share) == list(range(partitions))
+    assert sorted(int(assigned.split) for share in first.values() for assigned in share) == list(range(partitions))
 
 
 NAMES, JOBS = st.sampled_from("abc"), st.sampled_from(["j", "k", "l"])
@@ -111,7 +115,7 @@ def test_slots_are_never_promised_twice_and_nobody_waits_who_could_run(script: l
                 assert (effect.request, len(effect.slots)) == (request.request, request.count)
                 held = Counter(slot.task_manager_id for slot in effect.slots)
                 assert pool.held_by(effect.job_key) == held
-                sizes = {one.task_manager_id: one.slots for one in pool.task_managers()}
+                sizes = {task_manager.task_manager_id: task_manager.slots for task_manager in pool.task_managers()}
                 for name in held:
                     assert sum(pool.held_by(job).get(name, 0) for job in "jkl") <= sizes[name]
     pool.handle(TimePassed(), len(script) + 10)

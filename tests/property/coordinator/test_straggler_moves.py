@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from lockgate_coordinator.graph.slots import SlotOffer
+from lockgate_coordinator.job.events import Spare
+from lockgate_coordinator.job.stragglers import AVOID_MS, Relocation, Stragglers
 from lockgate_proto.messages import StragglerReplacement, SubtaskEffort
-
-from coordinator.graph.slots import SlotOffer
-from coordinator.recovery.events import Spare
-from coordinator.recovery.stragglers import AVOID_MS, Relocation, Stragglers
 
 NAMES = ("a", "b", "c", "d", "e")
 WIDTH = 4

@@ -1,6 +1,6 @@
 """Several LeaderElection machines on the embedded twin, with every message late, twice or out of order.
 
-The evidence is arbitrary too: a live leader may be reported gone. Safety must not depend on anybody being right.
+The evidence is arbitrary too: a live leader may be reported gone. Safety must not depend on correct evidence.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ import itertools
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from lockgate_ha import election_messages as m
+from lockgate_ha import steps
+from lockgate_ha.election import LeaderElection, Phase
+from lockgate_ha.embedded import EmbeddedSession, EmbeddedZooKeeper
+from lockgate_ha.errors import Conflict, Fenced, OutcomeUnknown, StoreError
+from lockgate_ha.grant import LeadershipGrant
+from lockgate_ha.paths import Paths
+from lockgate_ha.session import SessionState
+from lockgate_ha.session_store import SessionStore
+from lockgate_ha.store import Create
 from lockgate_proto.messages import LeaderRecord
-
-from ha import election_messages as m
-from ha import steps
-from ha.election import LeaderElection, Phase
-from ha.embedded import EmbeddedSession, EmbeddedZooKeeper
-from ha.errors import Conflict, Fenced, OutcomeUnknown, StoreError
-from ha.grant import LeadershipGrant
-from ha.paths import Paths
-from ha.session import SessionState
-from ha.session_store import SessionStore
-from ha.store import Create
 
 PATHS = Paths("property")
 COORDINATORS = 3
@@ -152,14 +151,14 @@ class Elections(RuleBasedStateMachine):
     @initialize(settled=st.booleans())
     def begin(self, settled: bool) -> None:
         """From nothing, or with a leader and its standbys."""
-        for one in self.nodes if settled else ():
-            self.drain(one)
+        for node in self.nodes if settled else ():
+            self.drain(node)
 
     @rule()
     def everybody_suspects(self) -> None:
         """All believe at once, from what each last saw, that the leader is gone, and their turn has come."""
-        for one in self.nodes:
-            one.deliver(m.LeaderGone(self.epoch(), 1))
+        for node in self.nodes:
+            node.deliver(m.LeaderGone(self.epoch(), 1))
         while self.probes:
             self.answer_probe(m.ProbeAnswer.REFUSED)
         self.wait(100_000)
@@ -170,32 +169,32 @@ class Elections(RuleBasedStateMachine):
 
         Only the states of a session keep their order and come once: that is the contract of a session.
         """
-        one = self.nodes[number]
-        if not one.events:
+        coordinator = self.nodes[number]
+        if not coordinator.events:
             return
-        event = one.events[place % len(one.events)]
+        event = coordinator.events[place % len(coordinator.events)]
         if isinstance(event, STATES):
-            event, again = next(early for early in one.events if isinstance(early, STATES)), False
+            event, again = next(early for early in coordinator.events if isinstance(early, STATES)), False
         if not again:
-            one.events.remove(event)
-        one.deliver(event)
+            coordinator.events.remove(event)
+        coordinator.deliver(event)
 
     @rule(number=node)
     def deliver_all(self, number: int) -> None:
         self.drain(self.nodes[number])
 
-    def drain(self, one: Coordinator) -> None:
+    def drain(self, coordinator: Coordinator) -> None:
         for _ in range(200):
-            if not one.events:
+            if not coordinator.events:
                 return
-            one.deliver(one.events.pop(0))
-        raise AssertionError(f"never quiet:\n{one.machine.story()}")
+            coordinator.deliver(coordinator.events.pop(0))
+        raise AssertionError(f"never quiet:\n{coordinator.machine.story.describe('stuck')}")
 
     @rule(ms=st.sampled_from([1, 100, 500, 5_000, 100_000]))
     def wait(self, ms: int) -> None:
         self.now_ms += ms
-        for one in self.nodes:
-            one.deliver(m.Tick())
+        for node in self.nodes:
+            node.deliver(m.Tick())
 
     @rule(number=node)
     def cut(self, number: int) -> None:
@@ -204,7 +203,7 @@ class Elections(RuleBasedStateMachine):
             self.server.suspend(session)
 
     @rule(number=node)
-    def mend(self, number: int) -> None:
+    def heal(self, number: int) -> None:
         session = self.nodes[number].session
         if session is not None:
             self.server.resume(session)
@@ -230,8 +229,8 @@ class Elections(RuleBasedStateMachine):
     @rule(answer=st.sampled_from(m.ProbeAnswer))
     def answer_probe(self, answer: m.ProbeAnswer) -> None:
         if self.probes:
-            one, token = self.probes.pop(0)
-            one.deliver(m.Probed(token, answer))
+            member, token = self.probes.pop(0)
+            member.deliver(m.Probed(token, answer))
 
     @rule(number=node, ahead=st.integers(0, 3))
     def step_down(self, number: int, ahead: int) -> None:
@@ -245,10 +244,10 @@ class Elections(RuleBasedStateMachine):
     @rule(number=node)
     def write(self, number: int) -> None:
         """With every grant that was ever given, also long revoked ones."""
-        one = self.nodes[number]
-        for grant in one.grants:
+        subject = self.nodes[number]
+        for grant in subject.grants:
             try:
-                one.store.commit(grant, [Create(f"{PATHS.jobs}/j{next(_serial)}")])
+                subject.store.commit(grant, [Create(f"{PATHS.jobs}/j{next(_serial)}")])
             except Fenced:
                 continue
             except StoreError:
@@ -269,19 +268,19 @@ class Elections(RuleBasedStateMachine):
     def teardown(self) -> None:
         """When the faults end, exactly one leads, and its writes go through."""
         self.server._breaks.clear()
-        for one in self.nodes:
-            assert one.session is not None
-            self.server.resume(one.session)
+        for node in self.nodes:
+            assert node.session is not None
+            self.server.resume(node.session)
         for _ in range(40):
-            for one in self.nodes:
-                self.drain(one)
+            for node in self.nodes:
+                self.drain(node)
             while self.probes:
                 self.answer_probe(m.ProbeAnswer.ACCEPTED)
             self.wait(50_000)
-        for one in self.nodes:
-            self.drain(one)
-        leaders = [one for one in self.nodes if one.machine.phase is Phase.LEADING]
-        assert len(leaders) == 1, "\n---\n".join(one.machine.story() for one in self.nodes)
+        for node in self.nodes:
+            self.drain(node)
+        leaders = [node for node in self.nodes if node.machine.phase is Phase.LEADING]
+        assert len(leaders) == 1, "\n---\n".join(node.machine.story.describe("leads") for node in self.nodes)
         grant = leaders[0].machine.grant
         assert grant is not None
         assert grant.token == self.epoch()

@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
+from lockgate_devtools.drill import Kill, RecordCheck, Report, Target
 
 from benchmarks import abs as abs_
 from benchmarks import common, corpus
 from benchmarks.common import Measurement, Row, WrongResult, at_least, at_most
 from benchmarks.failover import summary
 from benchmarks.job_run import JobRun
-from lockgate.drill import Kill, RecordCheck, Report, Target
 from lockgate.errors import UserError
 
 
@@ -55,12 +55,13 @@ def test_medians_and_worst_leave_out_missing_events() -> None:
 
 def test_the_cost_of_checkpoints_is_told_against_the_run_without_of_the_same_round() -> None:
     seconds = {abs_.NONE: (10.0, 20.0, 10.0), abs_.SETTINGS[1]: (12.5, 20.0, 11.0)}
-    runs = {setting: [JobRun(one, 3) for one in own] for setting, own in seconds.items()}
+    runs = {setting: [JobRun(item, 3) for item in own] for setting, own in seconds.items()}
     assert abs_.costs(runs) == {abs_.SETTINGS[1]: pytest.approx(1 / 11)}
 
 
+@pytest.mark.spark
 def test_the_cost_of_checkpoints_is_drawn(tmp_path: Path) -> None:
-    found = {one: 0.01 * number for number, one in enumerate(abs_.SETTINGS[1:])}
+    found = {setting: 0.01 * number for number, setting in enumerate(abs_.SETTINGS[1:])}
     abs_.plot(found, tmp_path / "abs.png")
     assert (tmp_path / "abs.png").read_bytes().startswith(b"\x89PNG")
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from lockgate_coordinator.graph.slots import SlotOffer
+from lockgate_coordinator.job import effects, events
+from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_proto.messages import (
     AttemptGone,
     AttemptRecord,
@@ -23,9 +26,6 @@ from lockgate_proto.messages import (
     SubtaskState,
 )
 
-from coordinator.graph.slots import SlotOffer
-from coordinator.recovery import effects, events
-from coordinator.recovery.job_master import JobMaster
 from tests.unit.coordinator.jobs import DIRECTORY, RECORD, SUBTASKS, TOKEN, ack, source_state, subtask, word_count
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Driver:
 
     def of(self, kind: type[T]) -> list[T]:
         """Effects of this kind in the newest batch."""
-        return [one for one in self.last if isinstance(one, kind)]
+        return [effect for effect in self.last if isinstance(effect, kind)]
 
     def one(self, kind: type[T]) -> T:
         """The only effect of this kind in the newest batch."""
@@ -63,11 +63,13 @@ class Driver:
 
     def sent(self, kind: type[T]) -> list[tuple[str, T]]:
         """(task manager, message) of this kind in the newest batch."""
-        return [(one.task_manager_id, one.body) for one in self.of(effects.Send) if isinstance(one.body, kind)]
+        return [(send.task_manager_id, send.body) for send in self.of(effects.Send) if isinstance(send.body, kind)]
 
     def emitted(self, kind: JobEventKind) -> list[str]:
         """Texts of the events of this kind so far."""
-        return [one.event.text for one in self.all if isinstance(one, effects.Emit) and one.event.kind is kind]
+        return [
+            effect.event.text for effect in self.all if isinstance(effect, effects.Emit) and effect.event.kind is kind
+        ]
 
     @property
     def state(self) -> JobState:
@@ -174,4 +176,4 @@ class Driver:
 
     def result(self) -> JobResult:
         """The result that was asked to be written, at any time so far."""
-        return [one.result for one in self.all if isinstance(one, effects.PersistResult)][-1]
+        return [effect.result for effect in self.all if isinstance(effect, effects.PersistResult)][-1]

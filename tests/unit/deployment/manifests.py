@@ -32,7 +32,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
 def parse(text: str) -> list[Document]:
     """The documents of a YAML text. Raises yaml.YAMLError, also where a key stands twice."""
-    return [one for one in yaml.load_all(text, _UniqueKeys) if one]
+    return [document for document in yaml.load_all(text, _UniqueKeys) if document]
 
 
 def files() -> list[Path]:
@@ -42,8 +42,8 @@ def files() -> list[Path]:
 
 def kustomization(folder: str = "") -> Document:
     """The kustomization of a folder."""
-    (one,) = parse((FOLDER / folder / "kustomization.yaml").read_text(encoding="utf-8"))
-    return one
+    (subject,) = parse((FOLDER / folder / "kustomization.yaml").read_text(encoding="utf-8"))
+    return subject
 
 
 @cache
@@ -51,24 +51,24 @@ def documents() -> dict[str, Document]:
     """Every object of every manifest, as `Kind/name`."""
     found: dict[str, Document] = {}
     for path in files():
-        for one in parse(path.read_text(encoding="utf-8")):
-            name = f"{one['kind']}/{one['metadata']['name']}"
+        for item in parse(path.read_text(encoding="utf-8")):
+            name = f"{item['kind']}/{item['metadata']['name']}"
             assert name not in found, f"{name} stands twice"
-            found[name] = one
+            found[name] = item
     return found
 
 
 def of_kind(kind: str) -> list[Document]:
     """All objects of a kind."""
-    return [one for name, one in documents().items() if name.startswith(f"{kind}/")]
+    return [document for name, document in documents().items() if name.startswith(f"{kind}/")]
 
 
 def selects(selector: Document, labels: dict[str, str]) -> bool:
     """Whether a label selector (an empty one selects everything) matches."""
     expressions = selector.get("matchExpressions", [])
-    assert all(one["operator"] == "In" for one in expressions), "only In is understood here"
+    assert all(expression["operator"] == "In" for expression in expressions), "only In is understood here"
     return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()) and all(
-        labels.get(one["key"]) in one["values"] for one in expressions
+        labels.get(expression["key"]) in expression["values"] for expression in expressions
     )
 
 
@@ -130,20 +130,22 @@ class Pod:
     def variables(self) -> dict[str, str]:
         """The container's environment, made in the order of the manifest, as kubelet does."""
         made: dict[str, str] = {}
-        for one in self.container.get("env", []):
-            value = one["value"] if "value" in one else self._field(one["valueFrom"]["fieldRef"]["fieldPath"])
-            made[one["name"]] = expand(value, made)
+        for item in self.container.get("env", []):
+            value = item["value"] if "value" in item else self._field(item["valueFrom"]["fieldRef"]["fieldPath"])
+            made[item["name"]] = expand(value, made)
         return made
 
     def arguments(self) -> list[str]:
         """What the container runs, `lockgate` first."""
-        return [expand(one, self.variables()) for one in self.container["args"]]
+        return [expand(argument, self.variables()) for argument in self.container["args"]]
 
     def mounts(self) -> dict[str, Document]:
         """Mount path: the volume behind it."""
-        volumes = {one["name"]: one for one in self.spec["volumes"]}
-        volumes |= {one["metadata"]["name"]: one for one in self.claims}
-        return {one["mountPath"]: volumes[one["name"]] for one in self.container["volumeMounts"]}
+        volumes = {volume["name"]: volume for volume in self.spec["volumes"]}
+        volumes |= {claim["metadata"]["name"]: claim for claim in self.claims}
+        return {
+            volume_mount["mountPath"]: volumes[volume_mount["name"]] for volume_mount in self.container["volumeMounts"]
+        }
 
     def _field(self, path: str) -> str:
         label = _LABEL.fullmatch(path)

@@ -52,14 +52,14 @@ def test_what_was_pulled_or_made_lately_is_left_alone(age_s: int | None) -> None
 
 def test_an_old_one_of_ones_own_is_made_anew() -> None:
     told, _ = ensured(LABEL=str(int(time.time()) - 8 * DAY_S))
-    assert told[0] == "debian:bookworm-slim was made here 8 days ago: making it anew ..."
+    assert told[0] == "debian:bookworm-slim was built here 8 days ago: rebuilding it ..."
     assert told[-1] == "made"
     assert ensured(LABEL=str(int(time.time()) - 8 * DAY_S), BASE_DAYS="9") == ([], "")
 
 
 def test_an_old_one_stays_when_no_other_can_be_made() -> None:
     _, errors = ensured('make_base() { fail "no mirror"; }', LABEL=str(int(time.time()) - 8 * DAY_S))
-    assert errors == "error: no mirror\nwarning: debian:bookworm-slim stays as it was 8 days ago\n"
+    assert errors == "error: no mirror\nwarning: still using the debian:bookworm-slim of 8 days ago\n"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 import yaml
-from lockgate_proto.security import Credentials, TlsFiles, load_secret
+from lockgate_common.security import Credentials, TlsFiles, load_secret
 
 from tests.unit.deployment.manifests import ROOT, documents, pods
 
@@ -52,7 +52,7 @@ def _accepts(port: int, name: str, authority: Path) -> bool:
     with grpc.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
         call = channel.unary_unary("/nobody/Home", _registered_method=False)
         with pytest.raises(grpc.RpcError) as caught:
-            call(b"", timeout=10)
+            call(b"", timeout=120)
     code, details = caught.value.code(), caught.value.details()
     # With a connection the server says that it has no such method; without one the reason is the name.
     assert code is grpc.StatusCode.UNIMPLEMENTED or "Hostname Verification" in details, details
@@ -86,7 +86,9 @@ def test_the_secret_is_one_that_lockgate_takes(made: Path) -> None:
 
 def test_cert_manager_is_asked_for_the_same_names() -> None:
     certificate = yaml.safe_load(_block("yaml"))["spec"]
-    asked = {f"DNS:{name}" for name in certificate["dnsNames"]} | {f"IP:{one}" for one in certificate["ipAddresses"]}
+    asked = {f"DNS:{name}" for name in certificate["dnsNames"]} | {
+        f"IP:{ip_address}" for ip_address in certificate["ipAddresses"]
+    }
     (named,) = re.findall(r'subjectAltName=((?:.|\n)*?)"', _block("sh"))
     assert asked == set(named.replace("\\\n", "").split(","))
     assert certificate["secretName"] == "lockgate-tls"

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 import pytest
-from lockgate_proto.security import TlsFiles
+from lockgate_common.security import TlsFiles
+from lockgate_devtools.zookeeper.server import parse_members
 
-from ha.zookeeper.server import parse_members
 from lockgate.cli import cli, run
 from lockgate.client import find_cluster
 from lockgate.errors import SettingsError
@@ -52,7 +52,7 @@ def in_pod(settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def _started(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The settings that the pod's command hands to its process, which is not started."""
     seen: list[Any] = []
-    monkeypatch.setattr(f"{pod.role}.runtime.process.run", lambda settings: seen.append(settings) or 0)
+    monkeypatch.setattr(f"lockgate_{pod.role}.runtime.process.run", lambda settings: seen.append(settings) or 0)
     assert pod.arguments()[:2] == ["lockgate", pod.role]
     assert run(pod.arguments()[1:]) == 0
     (settings,) = seen
@@ -61,7 +61,7 @@ def _started(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def _port(pod: Pod, name: str) -> int:
-    (port,) = [one["containerPort"] for one in pod.container["ports"] if one["name"] == name]
+    (port,) = [port["containerPort"] for port in pod.container["ports"] if port["name"] == name]
     return int(port)
 
 
@@ -100,7 +100,7 @@ def test_the_files_of_the_settings_lie_where_the_pod_has_them(pod: Pod, settings
     assert mounts[secret_folder]["emptyDir"]["medium"] == "Memory"
     (copier,) = pod.spec["initContainers"]
     assert copier["args"] == ["install", "-m", "0400", "/secret/secret", settings.security.secret_file]
-    assert {one["name"]: one["mountPath"] for one in copier["volumeMounts"]} == {
+    assert {volume_mount["name"]: volume_mount["mountPath"] for volume_mount in copier["volumeMounts"]} == {
         "secret": "/secret",
         mounts[secret_folder]["name"]: secret_folder,
     }
@@ -132,7 +132,7 @@ def test_a_zookeeper_server_knows_which_it_is(pod: Pod, settings_file: Path, mon
     ((folder, port, number, ensemble, bind),) = seen
     everyone = pods("zookeeper")
     members = parse_members(ensemble)
-    assert [one.host for one in members] == [f"{one.name}.zookeeper" for one in everyone]
+    assert [member.host for member in members] == [f"{pod.name}.zookeeper" for pod in everyone]
     assert members[number - 1].host == f"{pod.name}.zookeeper"
     assert (members[number - 1].peer_port, members[number - 1].election_port) == (
         _port(pod, "peer"),
@@ -140,7 +140,7 @@ def test_a_zookeeper_server_knows_which_it_is(pod: Pod, settings_file: Path, mon
     )
     assert (port, bind) == (_port(pod, "client"), "0.0.0.0")
     assert pod.mounts()[str(folder)]["metadata"]["name"] == "data"
-    wanted = ",".join(f"{one.name}.zookeeper:{port}" for one in everyone)
+    wanted = ",".join(f"{pod.name}.zookeeper:{port}" for pod in everyone)
     assert _settings(settings_file).zookeeper.hosts == wanted
 
 
@@ -153,7 +153,7 @@ def _parse(arguments: list[str]) -> click.Context:
 @pytest.mark.parametrize("pod", pods(), ids=_name)
 def test_probes_ask_the_pods_own_port_and_give_it_time(pod: Pod) -> None:
     container = pod.container
-    (port, *_others) = [one["containerPort"] for one in container["ports"]]
+    (port, *_others) = [port["containerPort"] for port in container["ports"]]
     is_zookeeper = pod.role == "zookeeper"
     for name in ("startupProbe", "readinessProbe", "livenessProbe"):
         probe = container[name]
@@ -193,7 +193,7 @@ def test_the_client_finds_the_coordinators_and_nothing_else(monkeypatch: pytest.
     assert target.zookeeper == ""
     assert target.credentials.tls == TlsFiles(authority="/tls/ca.crt")
     assert target.coordinators == _settings_of_the_cluster().cluster.coordinators
-    (volume,) = [one["secret"] for path, one in client().mounts().items() if path == "/tls"]
+    (volume,) = [mount["secret"] for path, mount in client().mounts().items() if path == "/tls"]
     assert volume["items"] == [{"key": "ca.crt", "path": "ca.crt"}], "a client has no business with the servers' key"
 
 

@@ -13,13 +13,15 @@ from kubernetes_validate.utils import all_versions
 
 from tests.unit.deployment.manifests import FOLDER, documents, files, kustomization, parse
 
+pytestmark = pytest.mark.spark
+
 
 def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
 OLDEST = "1.28"  # as docs/kubernetes.md says: StatefulSet ordinals that start at 1, and the label that holds them
-VERSIONS = [one for one in all_versions() if _number(one) >= _number(OLDEST)]
+VERSIONS = [version for version in all_versions() if _number(version) >= _number(OLDEST)]
 
 
 def validate(document: dict[str, Any], version: str) -> None:
@@ -66,7 +68,9 @@ MISTAKES: list[tuple[str, tuple[Any, ...], str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "place", "key", "value"), MISTAKES, ids=lambda one: one if type(one) is str else "")
+@pytest.mark.parametrize(
+    ("name", "place", "key", "value"), MISTAKES, ids=lambda item: item if type(item) is str else ""
+)
 def test_a_slip_of_the_pen_is_noticed(name: str, place: tuple[Any, ...], key: str, value: Any) -> None:
     wrong = copy.deepcopy(documents()[name])
     target: Any = wrong
@@ -86,12 +90,12 @@ def test_the_kustomizations_name_every_file_and_have_only_fields_that_exist() ->
     cluster, client = kustomization(), kustomization("client")
     named = [*cluster["resources"], *(f"client/{name}" for name in client["resources"])]
     assert sorted(named) == [str(path.relative_to(FOLDER)) for path in files()]
-    for one in (cluster, client):
-        assert set(one) == {"apiVersion", "kind", "resources", "components"}
+    for certificate in (cluster, client):
+        assert set(certificate) == {"apiVersion", "kind", "resources", "components"}
     image = kustomization("image")
     assert set(image) == {"apiVersion", "kind", "images"}
     assert (image["apiVersion"], image["kind"]) == ("kustomize.config.k8s.io/v1alpha1", "Component")
-    assert all(set(one) <= {"name", "newName", "newTag", "digest"} for one in image["images"])
+    assert all(set(item) <= {"name", "newName", "newTag", "digest"} for item in image["images"])
 
 
 def test_no_key_and_no_secret_stands_in_a_manifest() -> None:

@@ -30,12 +30,12 @@ SECRETS = {"lockgate-secret": {"secret"}, "lockgate-tls": {"tls.crt", "tls.key",
 CLIENT = {"lockgate-client": "true"}
 
 
-def _name(one: Document | Pod) -> str:
-    return one.name if isinstance(one, Pod) else f"{one['kind']}/{one['metadata']['name']}"
+def _name(subject: Document | Pod) -> str:
+    return subject.name if isinstance(subject, Pod) else f"{subject['kind']}/{subject['metadata']['name']}"
 
 
 def _selected(selector: Document) -> list[Document]:
-    return [one for one in SETS if selects(selector, one["spec"]["template"]["metadata"]["labels"])]
+    return [set_ for set_ in SETS if selects(selector, set_["spec"]["template"]["metadata"]["labels"])]
 
 
 def _container_ports(set_: Document) -> dict[str, int]:
@@ -49,11 +49,11 @@ def _container_ports(set_: Document) -> dict[str, int]:
 ALL = [*pods(), client()]
 
 
-@pytest.mark.parametrize("one", documents().values(), ids=_name)
-def test_everything_lies_in_the_namespace_and_carries_the_label(one: Document) -> None:
-    if one["kind"] != "Namespace":
-        assert one["metadata"]["namespace"] == "lockgate"
-    assert one["metadata"]["labels"]["app.kubernetes.io/part-of"] == "lockgate"
+@pytest.mark.parametrize("document", documents().values(), ids=_name)
+def test_everything_lies_in_the_namespace_and_carries_the_label(document: Document) -> None:
+    if document["kind"] != "Namespace":
+        assert document["metadata"]["namespace"] == "lockgate"
+    assert document["metadata"]["labels"]["app.kubernetes.io/part-of"] == "lockgate"
 
 
 @pytest.mark.parametrize("set_", SETS, ids=_name)
@@ -75,7 +75,9 @@ def test_a_service_leads_to_ports_that_its_pods_have(service: Document) -> None:
 
 def test_budgets_leave_a_quorum_and_a_standby() -> None:
     for set_ in SETS:
-        (budget,) = [one for one in of_kind("PodDisruptionBudget") if _selected(one["spec"]["selector"]) == [set_]]
+        (budget,) = [
+            document for document in of_kind("PodDisruptionBudget") if _selected(document["spec"]["selector"]) == [set_]
+        ]
         replicas = set_["spec"]["replicas"]
         spec = budget["spec"]
         lost = spec["maxUnavailable"] if "maxUnavailable" in spec else replicas - spec["minAvailable"]
@@ -91,7 +93,9 @@ def test_two_zookeeper_servers_never_share_a_node_and_the_others_do_so_only_when
     for set_ in SETS:
         anti = set_["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
         required = anti.get("requiredDuringSchedulingIgnoredDuringExecution", [])
-        preferred = [one["podAffinityTerm"] for one in anti.get("preferredDuringSchedulingIgnoredDuringExecution", [])]
+        preferred = [
+            item["podAffinityTerm"] for item in anti.get("preferredDuringSchedulingIgnoredDuringExecution", [])
+        ]
         assert bool(required) == (set_["metadata"]["name"] == "zookeeper")
         for term in [*required, *preferred]:
             assert term["topologyKey"] == "kubernetes.io/hostname"
@@ -100,9 +104,9 @@ def test_two_zookeeper_servers_never_share_a_node_and_the_others_do_so_only_when
 
 @pytest.mark.parametrize("pod", ALL, ids=_name)
 def test_volumes_come_from_what_is_there(pod: Pod) -> None:
-    claims = {one["metadata"]["name"] for one in pod.claims}
-    volumes = {one["name"]: one for one in pod.spec["volumes"]}
-    used = {mount["name"] for one in pod.containers for mount in one["volumeMounts"]}
+    claims = {claim["metadata"]["name"] for claim in pod.claims}
+    volumes = {volume["name"]: volume for volume in pod.spec["volumes"]}
+    used = {mount["name"] for container in pod.containers for mount in container["volumeMounts"]}
     assert used == set(volumes) | claims
     for volume in volumes.values():
         if "configMap" in volume:
@@ -149,7 +153,7 @@ def test_pods_run_as_the_user_of_the_image() -> None:
 
 def test_one_image_everywhere_which_one_file_can_replace() -> None:
     (image,) = {container["image"] for pod in ALL for container in pod.containers}
-    assert [one["name"] for one in kustomization("image")["images"]] == [image.partition(":")[0]]
+    assert [image["name"] for image in kustomization("image")["images"]] == [image.partition(":")[0]]
     assert kustomization()["components"] == ["image"]
     assert kustomization("client")["components"] == ["../image"]
 
@@ -162,13 +166,15 @@ def test_an_image_of_ones_own_reaches_every_container_the_clients_too(tmp_path: 
     text = file.read_text(encoding="utf-8")
     assert text.count("newName: lockgate ") == 1
     file.write_text(text.replace("newName: lockgate ", "newName: registry.example/team/lockgate "), encoding="utf-8")
-    made = [parse(_kustomized(one)) for one in (folder, folder / "client")]
-    specs = [one["spec"]["template"]["spec"] for one in made[0] if one["kind"] == "StatefulSet"]
-    specs += [one["spec"] for one in made[1] if one["kind"] == "Pod"]
+    made = [parse(_kustomized(item)) for item in (folder, folder / "client")]
+    specs = [made_file["spec"]["template"]["spec"] for made_file in made[0] if made_file["kind"] == "StatefulSet"]
+    specs += [made_file["spec"] for made_file in made[1] if made_file["kind"] == "Pod"]
     assert len(specs) == 4
-    images = [one["image"] for spec in specs for one in [*spec.get("initContainers", []), *spec["containers"]]]
+    images = [
+        container["image"] for spec in specs for container in [*spec.get("initContainers", []), *spec["containers"]]
+    ]
     assert set(images) == {"registry.example/team/lockgate:latest"}
-    assert {one["kind"] for one in made[1]} == {"Pod"}
+    assert {made_file["kind"] for made_file in made[1]} == {"Pod"}
 
 
 def _kustomized(folder: Path) -> str:
@@ -193,7 +199,7 @@ def _admitted(policy: Document) -> dict[str, set[str]]:
     admitted: dict[str, set[str]] = {}
     for rule in policy["spec"].get("ingress", []):
         for port in rule["ports"]:
-            admitted.setdefault(port["port"], set()).update(one["metadata"]["name"] for one in _peers(rule))
+            admitted.setdefault(port["port"], set()).update(peer["metadata"]["name"] for peer in _peers(rule))
     return admitted
 
 
@@ -206,7 +212,9 @@ def test_the_network_lets_in_who_has_to_connect_and_nobody_else() -> None:
     }
     for set_ in SETS:
         name = set_["metadata"]["name"]
-        (own,) = [one for one in of_kind("NetworkPolicy") if _selected(one["spec"]["podSelector"]) == [set_]]
+        (own,) = [
+            document for document in of_kind("NetworkPolicy") if _selected(document["spec"]["podSelector"]) == [set_]
+        ]
         assert own["spec"]["policyTypes"] == ["Ingress"]
         assert _admitted(own) == wanted[name]
         assert set(_admitted(own)) == set(_container_ports(set_))

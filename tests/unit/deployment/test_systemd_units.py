@@ -17,18 +17,18 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from lockgate_proto.security import load_secret
+from lockgate_common.security import load_secret
+from lockgate_coordinator.runtime.process import Coordinator
+from lockgate_devtools.zookeeper.server import ZooKeeperServer, parse_members
+from lockgate_ha.zookeeper.session import ZooKeeperSession
+from lockgate_taskmanager.exchange.server import ExchangeServer
+from lockgate_taskmanager.runtime.control_client import CLOSE_WAIT_S, ControlClient
+from lockgate_taskmanager.runtime.task_manager import STOP_S, TaskManager
+from lockgate_taskmanager.runtime.warmup import Warmup
+from lockgate_taskmanager.spark import class_archive
 
-from coordinator.runtime.process import Coordinator
-from ha.zookeeper.server import ZooKeeperServer, parse_members
-from ha.zookeeper.session import ZooKeeperSession
 from lockgate.cli import run
 from lockgate.settings import Settings, load_settings
-from taskmanager.exchange.server import ExchangeServer
-from taskmanager.runtime.control_client import CLOSE_WAIT_S, ControlClient
-from taskmanager.runtime.rehearsal import Rehearsal
-from taskmanager.runtime.task_manager import STOP_S, TaskManager
-from taskmanager.spark import class_archive
 from tests.unit.deployment.manifests import ROOT
 
 FOLDER = ROOT / "docker/systemd"
@@ -99,7 +99,6 @@ def _systemd_version() -> int:
 
 @pytest.fixture(scope="module")
 def systemd_version() -> int:
-    """See _systemd_version."""
     return _systemd_version()
 
 
@@ -172,7 +171,7 @@ def test_without_systemd_the_tests_are_skipped_unless_it_is_required(
 @pytest.fixture
 def on_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives this process the variables of host.env, and a secret, which lies elsewhere on this machine."""
-    for name in [one for one in os.environ if one.startswith("LOCKGATE_")]:
+    for name in [name for name in os.environ if name.startswith("LOCKGATE_")]:
         monkeypatch.delenv(name)
     for name, value in _variables().items():
         monkeypatch.setenv(name, value)
@@ -190,7 +189,7 @@ def _started(role: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         seen.append(settings)
         return 0
 
-    monkeypatch.setattr(f"{role}.runtime.process.run", note)
+    monkeypatch.setattr(f"lockgate_{role}.runtime.process.run", note)
     program, *arguments = _Unit(role).arguments({})
     assert program == PROGRAM
     assert arguments[1:] == ["--config", SETTINGS]
@@ -246,10 +245,10 @@ def test_the_zookeeper_unit_runs_the_server_that_the_settings_name(
     assert 1 <= number <= len(members)
     assert len(members) % 2 == 1
     assert bind == "0.0.0.0"
-    assert ",".join(f"{one.host}:{port}" for one in members) == _settings().zookeeper.hosts
+    assert ",".join(f"{member.host}:{port}" for member in members) == _settings().zookeeper.hosts
     assert folder == Path("/var/lib") / _Unit("zookeeper").service["StateDirectory"]
-    for one in members:
-        assert f"| {one.peer_port}, {one.election_port} |" in PAGE
+    for member in members:
+        assert f"| {member.peer_port}, {member.election_port} |" in PAGE
     assert f"| {port} |" in PAGE
 
 
@@ -261,7 +260,7 @@ def test_ports_are_the_same_in_the_settings_for_commands_and_on_the_page() -> No
     for role in SERVERS:
         assert f"| {getattr(settings, role).bind.rpartition(':')[2]} | {role.replace('taskm', 'task m')} |" in PAGE
     port = settings.coordinator.bind.rpartition(":")[2]
-    assert {one.rpartition(":")[2] for one in settings.cluster.coordinators} == {port}
+    assert {coordinator.rpartition(":")[2] for coordinator in settings.cluster.coordinators} == {port}
     own = _variables()["LOCKGATE_COORDINATOR_ADVERTISE"]
     assert own in settings.cluster.coordinators
 
@@ -293,6 +292,7 @@ def test_a_unit_works_in_folders_that_it_may_write(role: str) -> None:
     assert f"mount one file system at `{storage}`" in PAGE
 
 
+@pytest.mark.spark
 def test_a_task_manager_finds_its_scratch_folder_and_the_class_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     service = _Unit("taskmanager").service
     work = PurePosixPath(_settings().taskmanager.work_dir)
@@ -310,12 +310,12 @@ def test_a_task_manager_finds_its_scratch_folder_and_the_class_archive(monkeypat
 def test_the_page_puts_secret_certificates_and_settings_where_they_are_looked_for() -> None:
     settings = _settings()
     assert f"install -o lockgate -g lockgate -m 0400 secret {settings.security.secret_file}\n" in PAGE
-    paths = [PurePosixPath(one) for one in settings.tls.model_dump().values()]
-    (folder,) = {one.parent for one in paths}
-    assert f"-m 0640 {' '.join(one.name for one in paths)} {folder}/\n" in PAGE
+    paths = [PurePosixPath(item) for item in settings.tls.model_dump().values()]
+    (folder,) = {path.parent for path in paths}
+    assert f"-m 0640 {' '.join(path.name for path in paths)} {folder}/\n" in PAGE
     (files,) = re.findall(r"^install -m 0644 (.*) /etc/lockgate/$", PAGE, re.M)
-    assert {f"/etc/lockgate/{one}" for one in files.split()} == {SETTINGS, "/etc/lockgate/host.env"}
-    assert all((FOLDER / one).is_file() for one in files.split())
+    assert {f"/etc/lockgate/{part}" for part in files.split()} == {SETTINGS, "/etc/lockgate/host.env"}
+    assert all((FOLDER / part).is_file() for part in files.split())
 
 
 @pytest.fixture(scope="module")
@@ -356,7 +356,7 @@ def _waits_s(function: Callable[..., Any]) -> float:
     names = inspect.unwrap(function).__globals__
 
     def limit(call: ast.Call) -> float:
-        given = [*call.args, *(one.value for one in call.keywords if one.arg in ("timeout", "grace"))]
+        given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg in ("timeout", "grace"))]
         if not (isinstance(call.func, ast.Attribute) and call.func.attr in ("join", "wait", "stop") and given):
             return 0.0
         value = names[given[0].id] if isinstance(given[0], ast.Name) else ast.literal_eval(given[0])
@@ -365,7 +365,7 @@ def _waits_s(function: Callable[..., Any]) -> float:
     def total(node: ast.AST) -> float:
         times = len(node.iter.elts) if isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple) else 1
         own = limit(node) if isinstance(node, ast.Call) else 0.0
-        return times * (own + sum(total(one) for one in ast.iter_child_nodes(node)))
+        return times * (own + sum(total(child) for child in ast.iter_child_nodes(node)))
 
     found = total(ast.parse(textwrap.dedent(inspect.getsource(function))))
     assert found > 0, f"{function.__qualname__} waits for something else now: look what, and how long"
@@ -384,11 +384,11 @@ def test_systemd_does_not_kill_what_is_still_stopping() -> None:
         ExchangeServer.stop,
         ControlClient.stop,
         TaskManager.stop,
-        Rehearsal.stop,
+        Warmup.stop,
     )
     longest_s = {
         "coordinator": session_s + _waits_s(Coordinator.stop),
-        "taskmanager": session_s + sum(_waits_s(one) for one in parts),
+        "taskmanager": session_s + sum(_waits_s(part) for part in parts),
         "zookeeper": inspect.signature(ZooKeeperServer.stop).parameters["timeout_ms"].default / 1000,
     }
     for role, longest in longest_s.items():

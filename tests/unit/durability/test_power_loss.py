@@ -11,15 +11,17 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 import pytest
+from lockgate_common.storage import locate, write_durably
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
+from lockgate_taskmanager.spark.sinks.files import FileSink
+from lockgate_taskmanager.spark.sinks.transaction import Sink, SinkContext
+from lockgate_taskmanager.state.backend import download, load, make_backend
 
-from coordinator.runtime.metadata_files import MetadataFiles, Run
-from lockgate_process.storage import locate, write_durably
-from taskmanager.spark.sinks.files import FileSink
-from taskmanager.spark.sinks.transaction import Sink, SinkContext
-from taskmanager.state.backend import download, load, make_backend
 from tests.forgetful_disk import ForgetfulDisk
+
+pytestmark = pytest.mark.spark
 
 ROWS = pa.table({"k": ["a", "b"], "n": [1, 2]})
 RUN = Run("job", "run")

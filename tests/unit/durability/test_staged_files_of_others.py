@@ -7,10 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import FileFormat, FileSink
+from lockgate_taskmanager.spark.sinks.files import FileSink as FileWriter
+from lockgate_taskmanager.spark.sinks.transaction import SinkContext
+from lockgate_taskmanager.state.backend import make_backend
 
-from taskmanager.spark.sinks.files import FileSink as FileWriter
-from taskmanager.spark.sinks.transaction import SinkContext
-from taskmanager.state.backend import make_backend
+pytestmark = pytest.mark.spark
 
 
 def staged(folder: Path, attempt: int) -> FileWriter:

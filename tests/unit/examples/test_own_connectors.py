@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from examples.frame import Place
 from examples.runnable import own_connectors
 from examples.runnable.own_connectors import Folder, Tables
 from lockgate.testing import check_sink, check_source
+
+pytestmark = pytest.mark.spark
 
 
 def test_the_source_can_be_replayed(tmp_path: Path) -> None:

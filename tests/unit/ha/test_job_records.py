@@ -6,15 +6,14 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
-from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobRecord, JobResult
-
-from ha.embedded import EmbeddedZooKeeper
-from ha.errors import Conflict, CorruptRecord, Fenced, OutcomeUnknown, StoreUnavailable
-from ha.grant import LeadershipGrant
-from ha.paths import Paths, node_name, text_of
-from ha.records import JobRecords
-from ha.session_store import SessionStore
-from ha.store import Create, Delete, Put
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.errors import Conflict, CorruptRecord, Fenced, OutcomeUnknown, StoreUnavailable
+from lockgate_ha.grant import LeadershipGrant
+from lockgate_ha.paths import Paths, node_name, text_of
+from lockgate_ha.records import JobRecords, RestartPoint
+from lockgate_ha.session_store import SessionStore
+from lockgate_ha.store import Create, Delete, Put
+from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult
 
 JOB = JobRecord(job_key="k", run_id="r1", graph=b"graph", graph_checksum="c", submitted_unix_ms=5, token=1)
 RESULT = JobResult(job_key="k", run_id="r1", outcome="FINISHED", ended_unix_ms=9, dirty=True)
@@ -112,8 +111,11 @@ def test_attempts_and_checkpoint_ids_are_replaced(place: Place) -> None:
     place.records.submit(place.grant, JOB)
     place.records.write_attempt(place.grant, "k", AttemptRecord(3, ("t1", "t2"), 1, 2))
     place.records.write_checkpoint_id(place.grant, "k", 12)
-    assert place.records.attempt("k") == AttemptRecord(3, ("t1", "t2"), 1, 2)
+    place.records.add_checkpoint(place.grant, "k", checkpoint(12))
+    attempt = AttemptRecord(3, ("t1", "t2"), 1, 2)
+    assert place.records.attempt("k") == attempt
     assert place.records.checkpoint_id("k") == 12
+    assert place.records.restart_point("k") == RestartPoint(attempt, (checkpoint(12),), 12, JobOrders())
 
 
 def test_records_of_a_job_that_does_not_exist_cannot_be_written(place: Place) -> None:
@@ -129,10 +131,10 @@ def test_checkpoints_come_newest_first_by_number(place: Place) -> None:
     place.records.submit(place.grant, JOB)
     for number in (9, 10, 2):
         place.records.add_checkpoint(place.grant, "k", checkpoint(number))
-    assert [one.checkpoint_id for one in place.records.checkpoints("k")] == [10, 9, 2]
+    assert [checkpoint.checkpoint_id for checkpoint in place.records.checkpoints("k")] == [10, 9, 2]
     place.records.remove_checkpoint(place.grant, "k", 9)
     place.records.remove_checkpoint(place.grant, "k", 9)
-    assert [one.checkpoint_id for one in place.records.checkpoints("k")] == [10, 2]
+    assert [checkpoint.checkpoint_id for checkpoint in place.records.checkpoints("k")] == [10, 2]
 
 
 def test_a_checkpoint_id_never_names_two_contents(place: Place) -> None:
@@ -276,7 +278,7 @@ def test_the_oldest_clean_results_are_forgotten(place: Place) -> None:
         place.records.write_result(place.grant, result)
         place.records.clean(place.grant, result.job_key, forgetting)
     assert told == ["k00", "k01"]
-    kept = {one.job_key for one in place.records.results()}
+    kept = {result.job_key for result in place.records.results()}
     assert "dirty" in kept
     assert "k10" in kept
     assert not set(told) & kept
@@ -307,7 +309,7 @@ def test_a_corrupt_checkpoint_is_an_error_never_a_step_back(place: Place) -> Non
 def test_any_job_key_becomes_one_node(place: Place, key: str) -> None:
     assert text_of(node_name(key)) == key
     place.records.submit(place.grant, dataclasses.replace(JOB, job_key=key))
-    assert [one.job_key for one in place.records.jobs()] == [key]
+    assert [job.job_key for job in place.records.jobs()] == [key]
 
 
 def test_an_empty_key_is_refused() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from lockgate_common.story import IllegalTransition
+from lockgate_ha import election_messages as msg
+from lockgate_ha.election import LeaderElection, Phase
+from lockgate_ha.election_timing import ElectionTiming
+from lockgate_ha.grant import LeadershipGrant
 from lockgate_proto.messages import LeaderRecord
-
-from ha import election_messages as msg
-from ha.election import IllegalTransition, LeaderElection, Phase
-from ha.election_timing import ElectionTiming
-from ha.grant import LeadershipGrant
 
 ME = LeaderRecord(coordinator_id="me", address="me:1", pid=1)
 MINE = msg.Contender("c-me-0000000005", LeaderRecord(coordinator_id="me", address="me:1", session="5"))
@@ -56,7 +56,7 @@ class Driver:
 
 def doubts(drive: Driver, token: int = 7) -> list[msg.Effect]:
     """What a first doubt about the leader brings about."""
-    return [msg.Probe(token, "old:1"), msg.WakeAt(drive.now_ms + TIMING.knock_ms)]
+    return [msg.Probe(token, "old:1"), msg.WakeAt(drive.now_ms + TIMING.probe_timeout_ms)]
 
 
 @pytest.fixture
@@ -80,6 +80,8 @@ def leading(joined: Driver) -> Driver:
     assert joined(msg.Viewed(1, own, 1)) == [msg.LeaderChanged(None), msg.Claim(1, MINE.name, 7, 8, False)]
     granted = msg.Granted(LeadershipGrant(8, "me", "5"), None)
     assert joined(msg.Claimed(1, 8)) == [granted, msg.ReadView(1)]
+    assert joined.machine.grant is not None
+    assert joined.machine.grant.epoch_version == own.epoch_version + 1
     return joined
 
 
@@ -244,7 +246,7 @@ def test_the_leader_ignores_reports_about_itself(leading: Driver) -> None:
 def challenging(standby: Driver) -> Driver:
     """The leader's address does not answer, so it was challenged."""
     standby(msg.LeaderGone(7, 123))
-    assert standby.later(TIMING.knock_ms - 1) == [msg.WakeAt(standby.now_ms + 1)]
+    assert standby.later(TIMING.probe_timeout_ms - 1) == [msg.WakeAt(standby.now_ms + 1)]
     assert standby.later(1) == [msg.Challenge(1, 7)]
     assert standby(msg.Challenged(1, 7, posted=True)) == [msg.WakeAt(standby.now_ms + TIMING.challenge_ms)]
     assert standby(msg.Viewed(1, view(challenged=True), 1)) == [msg.WakeAt(standby.now_ms + TIMING.challenge_ms)]
@@ -277,7 +279,7 @@ def test_a_leader_that_answers_the_challenge_keeps_its_place(challenging: Driver
 def test_a_leader_that_has_answered_is_spared_for_a_while_but_still_knocked_at(challenging: Driver) -> None:
     challenging(msg.Viewed(1, view(), 1), msg.Probed(7, msg.ProbeAnswer.NONE))
     assert msg.Probe(7, "old:1") in challenging(msg.LeaderGone(7, 124))
-    assert challenging.later(TIMING.knock_ms) == []
+    assert challenging.later(TIMING.probe_timeout_ms) == []
     assert challenging(msg.Probed(7, msg.ProbeAnswer.NONE)) == []
     challenging.now_ms += TIMING.spare_ms
     challenging(msg.LeaderGone(7, 125))
@@ -382,7 +384,7 @@ def test_failed_verification_read_is_repeated_after_a_pause(leading: Driver) -> 
 
 def test_a_view_older_than_the_grant_revokes_nothing(leading: Driver) -> None:
     effects = leading(msg.Viewed(1, view(), 1))
-    assert not any(isinstance(one, msg.Revoked) for one in effects)
+    assert not any(isinstance(effect, msg.Revoked) for effect in effects)
     assert leading.phase is Phase.LEADING
 
 
@@ -437,7 +439,7 @@ def test_a_leader_that_takes_connections_and_answers_none_is_replaced(standby: D
     assert standby(msg.Unanswering(6, 1)) == []  # of an earlier one
     effects = standby(msg.Unanswering(7, 1))
     assert effects == [msg.Claim(1, MINE.name, 7, 8, True)]
-    assert effects[0].why == "the leader takes connections and answers none"  # type: ignore[union-attr]
+    assert effects[0].why == "the leader accepts connections but does not answer"  # type: ignore[union-attr]
 
 
 def test_who_leads_is_not_talked_out_of_it(leading: Driver) -> None:
@@ -530,7 +532,7 @@ def test_nobody_else_in_line_means_no_penalty(leading: Driver) -> None:
 
 def test_stop_with_release_revokes_before_it_lets_go(leading: Driver) -> None:
     assert leading(msg.Stop(release=True)) == [
-        msg.Revoked("the coordinator stops"),
+        msg.Revoked("the coordinator is stopping"),
         msg.Release(1, 8, MINE.name),
         msg.CloseSession(abandon=False),
     ]
@@ -555,5 +557,5 @@ def test_changes_are_looked_at(standby: Driver) -> None:
 
 
 def test_a_forbidden_transition_tells_the_story(standby: Driver) -> None:
-    with pytest.raises(IllegalTransition, match=r"standby -> verifying(.|\n)*Joined"):
+    with pytest.raises(IllegalTransition, match=r"STANDBY -> VERIFYING(.|\n)*Joined"):
         standby.machine._to(Phase.VERIFYING)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
-from coordinator.runtime.settings import CoordinatorSettings
 from lockgate.errors import SettingsError
 from lockgate.settings import CoordinatorGroup, TaskManagerGroup, load_settings
-from taskmanager.runtime.settings import TaskManagerSettings
 
 ROOT = Path(__file__).parents[3]
 
@@ -90,10 +90,10 @@ def test_variables_of_the_compose_file_are_left_alone_and_no_others_like_them() 
         ("slots = 3", r"unknown group \[slots\]; did you mean taskmanager\.slots\?"),
         ("[taskmanager]\nsecret_file='x'", "unknown key taskmanager.secret_file; did you mean security.secret_file"),
         ("taskmanager = 3", r"write a \[taskmanager\] table"),
-        ("[taskmanager]\nslots = 0", "taskmanager.slots cannot be 0: input should be greater"),
+        ("[taskmanager]\nslots = 0", "taskmanager.slots cannot be 0: too small; use 1 or more"),
         ("[taskmanager]\nslots = 'many'", "taskmanager.slots cannot be 'many'"),
         ("[cluster]\nname = 'a/b'", "cluster.name cannot be 'a/b'"),
-        ("[zookeeper]\nhosts = 'zk:x'", r"lockgate\.toml: zookeeper\.hosts cannot be 'zk:x': it takes host:port\["),
+        ("[zookeeper]\nhosts = 'zk:x'", r"lockgate\.toml: zookeeper\.hosts cannot be 'zk:x': it must be host:port\["),
         ("[taskmanager", "is not valid TOML"),
     ],
 )
@@ -124,9 +124,11 @@ def test_a_bad_variable_is_refused_with_a_hint(env: dict[str, str], words: str) 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"taskmanager": {"slots": 0}}, "--slots cannot be 0"),
+        ({"taskmanager": {"slots": 0}}, "--slots cannot be 0: too small; use 1 or more"),
+        ({"taskmanager": {"slots": 1025}}, "--slots cannot be 1025: too large; use 1024 or less"),
+        ({"zookeeper": {"session_timeout_ms": 499}}, "--session-timeout-ms cannot be 499: too small; use 500 or more"),
         ({"cluster": {"name": "a/b"}}, r"--cluster-name cannot be 'a/b': string should match pattern '\^\[A-Za-z0-9"),
-        ({"zookeeper": {"hosts": "zk:99999"}}, "--zookeeper cannot be 'zk:99999': it takes host:port"),
+        ({"zookeeper": {"hosts": "zk:99999"}}, "--zookeeper cannot be 'zk:99999': it must be host:port"),
     ],
 )
 def test_a_bad_option_is_named_as_it_was_typed(given: dict[str, dict[str, Any]], words: str) -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.mutation import witness
-from tests.mutation.__main__ import Failure
-from tests.mutation.catalogue import Mutant
+from tests.mutation.__main__ import sum_up
+from tests.mutation.catalogue import MUTANTS, Mutant
+from tests.mutation.verdict import Evidence, judge
+from tests.mutation.witness import Witness
 
-MUTANT = Mutant("some", "something", ())
+TEST = "tests/some.py::test_it"
+OTHER = "tests/some.py::test_another"
+MUTANT = Mutant("some", "something", (TEST,))
+FOLDER = Path(witness.__file__).parent
+NO_MUTANTS = {"__init__", "__main__", "catalogue", "processes", "rewrite", "verdict", "witness"}
 
 
 def mutants_code(source: str) -> Callable[[], Any]:
@@ -22,15 +29,18 @@ def mutants_code(source: str) -> Callable[[], Any]:
     return names["f"]  # type: ignore[no-any-return]
 
 
-def judged(call: Callable[[], Any], mutant: Mutant = MUTANT) -> str:
+def seen(witness_of_run: Witness, test: str, call: Callable[[], Any], when: Any = "call") -> None:
+    """One phase of a test that is `call` and nothing else."""
+    item: Any = SimpleNamespace(nodeid=test)
+    next(witness_of_run.pytest_runtest_makereport(item, pytest.CallInfo.from_call(call, when)))
+
+
+def judged(call: Callable[[], Any], mutant: Mutant = MUTANT, when: Any = "call") -> str:
     """What the runner says of a test that is `call` and nothing else."""
-    item: Any = SimpleNamespace(user_properties=[])
-    hook = witness.pytest_runtest_makereport(item, pytest.CallInfo.from_call(call, "call"))
-    next(hook)
-    noted = item.user_properties
-    raised = tuple(name for key, value in noted if key == witness.RAISED for name in value.split())
-    broken = tuple(value for key, value in noted if key == witness.BROKEN)
-    return Failure("test", raised, broken).proves_nothing(mutant)
+    evidence = Witness(mutant.tests, stops_early=True)
+    seen(evidence, TEST, call, when)
+    verdict = judge(mutant, Evidence(evidence.passed, evidence.failures, 0.0))
+    return "".join(verdict.void).removeprefix(f"{TEST}: ")
 
 
 def failing() -> None:
@@ -71,7 +81,7 @@ def test_any_other_error_counts_only_where_the_catalogue_names_it() -> None:
         raise LookupError("nothing came")
 
     assert judged(empty) == "it ended by LookupError, not by an assertion"
-    assert judged(empty, Mutant("some", "something", (), ("LookupError",))) == ""
+    assert judged(empty, Mutant("some", "something", (TEST,), ("LookupError",))) == ""
 
 
 def test_every_error_of_a_group_has_to_be_a_proof() -> None:
@@ -79,3 +89,80 @@ def test_every_error_of_a_group_has_to_be_a_proof() -> None:
         raise ExceptionGroup("two", [AssertionError("proof"), KeyError("none")])
 
     assert judged(several) == "it ended by KeyError, not by an assertion"
+
+
+def test_a_test_that_could_not_be_set_up_proves_nothing() -> None:
+    assert judged(failing, when="setup") == "it ended in its setup: AssertionError"
+
+
+def verdict_of(*calls: tuple[str, Callable[[], Any]]) -> Any:
+    """On a mutant that lists two tests."""
+    mutant = Mutant("some", "something", (TEST, OTHER))
+    evidence = Witness(mutant.tests, stops_early=True)
+    for test, call in calls:
+        seen(evidence, test, call)
+    return judge(mutant, Evidence(evidence.passed, evidence.failures, 0.0))
+
+
+def test_a_mutant_is_noticed_when_every_listed_test_fails() -> None:
+    verdict = verdict_of((TEST, failing), (OTHER, failing))
+    assert (verdict.is_noticed, verdict.noticed, verdict.blind) == (True, (TEST, OTHER), ())
+
+
+def test_a_listed_test_that_does_not_notice_it_is_named() -> None:
+    verdict = verdict_of((TEST, failing), (OTHER, lambda: None))
+    assert (verdict.is_noticed, verdict.noticed, verdict.blind) == (False, (TEST,), (f"NOT by {OTHER}",))
+
+
+def test_a_listed_test_that_is_skipped_does_not_notice_it() -> None:
+    verdict = verdict_of((TEST, failing), (OTHER, lambda: pytest.skip("no server")))
+    assert (verdict.is_noticed, verdict.blind) == (False, (f"NOT by {OTHER}: it was skipped",))
+
+
+def test_of_a_test_with_parameters_one_has_to_fail() -> None:
+    verdict = verdict_of((f"{TEST}[a]", lambda: None), (f"{TEST}[b]", failing), (OTHER, failing))
+    assert (verdict.is_noticed, verdict.noticed) == (True, (f"{TEST}[b]", OTHER))
+
+
+@pytest.mark.parametrize(
+    ("calls", "code", "told"),
+    [
+        ([failing, failing], 0, "all 1 mutants are noticed by all of their tests"),
+        ([failing, lambda: None], 1, "1 of 1 mutants are not noticed by all of their tests: some"),
+        ([lambda: None, lambda: None], 1, "1 of 1 mutants survive: some"),
+        ([failing, lambda: {}["key"]], 1, "1 of 1 mutants prove nothing: some"),
+    ],
+)
+def test_the_run_succeeds_only_when_every_mutant_is_noticed_by_all_of_its_tests(
+    capsys: pytest.CaptureFixture[str], calls: list[Callable[[], Any]], code: int, told: str
+) -> None:
+    assert sum_up([verdict_of(*zip((TEST, OTHER), calls, strict=True))]) == code
+    assert capsys.readouterr().out.strip() == told
+
+
+def test_a_test_whose_name_begins_like_that_of_a_listed_one_is_another() -> None:
+    verdict = verdict_of((f"{TEST}_too", failing), (OTHER, failing))
+    assert verdict.blind == (f"NOT by {TEST}: it was skipped",)
+
+
+def test_what_follows_the_first_failure_of_a_listed_test_is_left_out() -> None:
+    subject = Witness((TEST, OTHER), stops_early=True)
+    item: Any = SimpleNamespace(nodeid=f"{TEST}[b]")
+    subject.pytest_runtest_setup(item)
+    seen(subject, f"{TEST}[a]", failing)
+    with pytest.raises(pytest.skip.Exception):
+        subject.pytest_runtest_setup(item)
+    item.nodeid = OTHER
+    subject.pytest_runtest_setup(item)
+
+
+def test_the_catalogue_and_the_folder_hold_the_same_mutants_and_each_entry_names_a_test() -> None:
+    names = [mutant.plugin for mutant in MUTANTS]
+    assert sorted(names) == sorted({path.stem for path in FOLDER.glob("*.py")} - NO_MUTANTS)
+    for mutant in MUTANTS:
+        assert mutant.tests, mutant.plugin
+        for test in mutant.tests:
+            path, _, name = test.partition("::")
+            assert name, f"{mutant.plugin}: {test} is a whole file"
+            source = (FOLDER.parents[1] / path).read_text("utf-8")
+            assert f"def {name.partition('[')[0]}(" in source, f"{mutant.plugin}: there is no {test}"

@@ -25,7 +25,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
 
 def a_message(kind: type[Any], depth: int = 3) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(kind)
-    return st.builds(kind, **{one.name: a_value(hints[one.name], depth) for one in dataclasses.fields(kind)})
+    return st.builds(kind, **{field.name: a_value(hints[field.name], depth) for field in dataclasses.fields(kind)})
 
 
 def a_value(hint: Any, depth: int) -> st.SearchStrategy[Any]:
@@ -34,10 +34,10 @@ def a_value(hint: Any, depth: int) -> st.SearchStrategy[Any]:
     if typing.get_origin(hint) is tuple:
         return st.just(()) if depth == 0 else st.lists(a_value(hint.__args__[0], depth - 1), max_size=2).map(tuple)
     if isinstance(hint, types.UnionType):
-        members = [one for one in hint.__args__ if one is not type(None)]
+        members = [item for item in hint.__args__ if item is not type(None)]
         if members[0] in SCALARS:
             return st.none() | SCALARS[members[0]]
-        filled = [] if depth == 0 else [a_message(one, depth - 1) for one in members]
+        filled = [] if depth == 0 else [a_message(member, depth - 1) for member in members]
         return st.one_of(st.none(), *filled)
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return st.sampled_from(list(hint))
@@ -64,9 +64,9 @@ def test_an_optional_scalar_that_is_left_out_is_not_its_zero() -> None:
 
 
 def test_equal_messages_give_equal_bytes_whatever_the_order_of_a_map() -> None:
-    one = messages.FileSource(path="p", options={"a": "1", "b": "2"})
+    file_source = messages.FileSource(path="p", options={"a": "1", "b": "2"})
     other = messages.FileSource(path="p", options={"b": "2", "a": "1"})
-    assert codec.encode(one) == codec.encode(other)
+    assert codec.encode(file_source) == codec.encode(other)
 
 
 def test_bytes_that_are_no_message_are_refused_with_the_expected_type() -> None:
@@ -85,3 +85,18 @@ def test_json_has_numbers_as_numbers_enums_by_name_and_the_oneof_by_member() -> 
     plain = codec.to_json(messages.Vertex("v", "v", 2, 128, (operator,)))
     assert plain["parallelism"] == 2
     assert plain["operators"][0]["kind"]["file_source"]["format"] == "TEXT"
+
+
+def test_elements_are_counted_at_all_depths_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    vertex = messages.Vertex("v", operators=(messages.Operator("o"),) * 3)
+    data = codec.encode(messages.JobGraph(vertices=(vertex,) * 5))
+    assert len(codec.decode(messages.JobGraph, data, 20).vertices) == 5
+    made: list[object] = []
+    monkeypatch.setattr(messages, "Vertex", lambda **fields: made.append(fields))
+    with pytest.raises(codec.MalformedMessage, match="more than 4 elements"):
+        codec.decode(messages.JobGraph, data, 4)
+    assert made == []
+    monkeypatch.undo()
+    with pytest.raises(codec.MalformedMessage, match="more than 19 elements"):
+        codec.decode(messages.JobGraph, data, 19)
+    assert len(codec.decode(messages.JobGraph, data).vertices) == 5

@@ -7,9 +7,9 @@ from lockgate_proto.transactions import Transaction
 
 
 def test_a_name_says_everything() -> None:
-    one = Transaction("20261121-183624-1a2b3c4d", "write_to-1", 3, 12, 7)
-    assert one.name == "20261121-183624-1a2b3c4d~write_to-1~3~12~7"
-    assert Transaction.parse(one.name) == one
+    transaction = Transaction("20261121-183624-1a2b3c4d", "write_to-1", 3, 12, 7)
+    assert transaction.name == "20261121-183624-1a2b3c4d~write_to-1~3~12~7"
+    assert Transaction.parse(transaction.name) == transaction
 
 
 @pytest.mark.parametrize(

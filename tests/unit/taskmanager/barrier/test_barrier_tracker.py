@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from lockgate_common.story import IllegalTransition
 from lockgate_proto.messages import Barrier, CheckpointMode, CheckpointOptions, JobGraph
-
-from taskmanager.barrier.errors import IllegalTransition
-from taskmanager.barrier.events import (
+from lockgate_taskmanager.barrier.events import (
     Aligned,
     AlignmentAborted,
     AllInputsEnded,
@@ -16,9 +15,9 @@ from taskmanager.barrier.events import (
     ElementArrived,
     InputEnded,
 )
-from taskmanager.barrier.handler import BarrierHandler
-from taskmanager.barrier.modes import barriers_for, mode_of
-from taskmanager.barrier.tracker import BarrierTracker
+from lockgate_taskmanager.barrier.handler import BarrierHandler
+from lockgate_taskmanager.barrier.modes import barriers_for, mode_of
+from lockgate_taskmanager.barrier.tracker import BarrierTracker
 
 
 def _barrier(tracker: BarrierTracker, channel: int, number: int, now_ms: int = 0) -> list[object]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from lockgate_proto.messages import Barrier, CheckpointMode, EndOfInput, LoopProbe
-
-from taskmanager.barrier.events import (
+from lockgate_taskmanager.barrier.events import (
     Aligned,
     AllInputsEnded,
     BarrierArrived,
@@ -19,9 +18,9 @@ from taskmanager.barrier.events import (
     Overtaken,
     Release,
 )
-from taskmanager.barrier.handler import BarrierHandler
-from taskmanager.barrier.modes import barriers_for
-from taskmanager.barrier.recording import ChannelRecording
+from lockgate_taskmanager.barrier.handler import BarrierHandler
+from lockgate_taskmanager.barrier.modes import barriers_for
+from lockgate_taskmanager.barrier.recording import ChannelRecording
 
 BACK = frozenset({2})  # of channels 0, 1 and 2
 
@@ -121,5 +120,5 @@ def test_probes_and_ends_of_input_are_in_no_log() -> None:
 
 
 def test_a_head_without_an_input_from_outside_would_never_align() -> None:
-    with pytest.raises(ValueError, match="no back edge"):
+    with pytest.raises(ValueError, match="not a back edge"):
         barriers_for(CheckpointMode.EXACTLY_ONCE, 1, frozenset({0}))

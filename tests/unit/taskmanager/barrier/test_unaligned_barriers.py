@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from lockgate_common.story import IllegalTransition
 from lockgate_proto.messages import Barrier, EndOfInput, Watermark
-
-from taskmanager.barrier.errors import IllegalTransition
-from taskmanager.barrier.events import (
+from lockgate_taskmanager.barrier.events import (
     Aligned,
     AlignmentAborted,
     BarrierArrived,
@@ -17,9 +16,9 @@ from taskmanager.barrier.events import (
     Overtaken,
     Release,
 )
-from taskmanager.barrier.handler import BarrierHandler
-from taskmanager.barrier.recording import ChannelRecording
-from taskmanager.barrier.tracker import BarrierTracker
+from lockgate_taskmanager.barrier.handler import BarrierHandler
+from lockgate_taskmanager.barrier.recording import ChannelRecording
+from lockgate_taskmanager.barrier.tracker import BarrierTracker
 
 NONE: frozenset[int] = frozenset()
 
@@ -72,7 +71,7 @@ def test_a_newer_unaligned_barrier_abandons_an_older_alignment() -> None:
 
 
 def test_at_least_once_nothing_overtakes() -> None:
-    with pytest.raises(IllegalTransition, match="nothing is held back"):
+    with pytest.raises(IllegalTransition, match="a mode that holds no channel"):
         BarrierTracker(1).handle(BarrierOvertakes(_urgent(1)), 0)
 
 

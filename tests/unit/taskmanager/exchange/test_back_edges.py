@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 from lockgate_proto.messages import Barrier
-
-from taskmanager.exchange.element_queue import ElementQueue, Spilled, loaded
-from taskmanager.exchange.elements import ChannelId, size_of
-from taskmanager.exchange.gate import OUTSIDE_TURNS, InputGate
+from lockgate_taskmanager.exchange.element_queue import ElementQueue, Spilled, loaded
+from lockgate_taskmanager.exchange.elements import ChannelId, size_of
+from lockgate_taskmanager.exchange.gate import OUTSIDE_TURNS, InputGate
 
 OUTSIDE, BACK = 0, 1
 
@@ -24,7 +23,7 @@ def _table(value: int) -> pa.Table:
 
 
 def _values(gate: InputGate, max_bytes: int) -> list[tuple[int, int]]:
-    return [(channel, one.column("v")[0].as_py()) for channel, one in gate.poll(0, max_bytes)]  # type: ignore[union-attr]
+    return [(channel, element.column("v")[0].as_py()) for channel, element in gate.poll(0, max_bytes)]  # type: ignore[union-attr]
 
 
 def test_a_back_edge_is_never_full() -> None:
@@ -57,16 +56,16 @@ def test_a_barrier_comes_through_while_records_circle_without_end() -> None:
 def test_what_is_too_much_for_memory_lies_on_disk_and_comes_out_in_order(tmp_path: Path) -> None:
     queue = ElementQueue(2 * size_of(_table(0)), str(tmp_path))
     stored = [queue.append(_table(value), size_of(_table(value))) for value in range(5)]
-    assert [isinstance(one, Spilled) for one in stored] == [False, False, True, True, True]
+    assert [isinstance(spilled, Spilled) for spilled in stored] == [False, False, True, True, True]
     assert list(tmp_path.iterdir()) == [], "its files have no name"
-    assert queue.is_records_next
+    assert queue.next_is_records
     assert [queue.popleft()[0] for _ in range(5)] == [_table(value) for value in range(5)]
     assert (len(queue), queue.bytes) == (0, 0)
-    assert [loaded(one) for one in stored] == [_table(value) for value in range(5)], "a log still refers to them"
+    assert [loaded(item) for item in stored] == [_table(value) for value in range(5)], "a log still refers to them"
 
 
 def test_control_elements_and_the_rest_of_a_cleared_queue_take_no_disk() -> None:
     queue = ElementQueue(0)
     assert queue.append(Barrier(1), 64) == Barrier(1)
     queue.clear()
-    assert (len(queue), queue.bytes, queue.is_records_next) == (0, 0, False)
+    assert (len(queue), queue.bytes, queue.next_is_records) == (0, 0, False)

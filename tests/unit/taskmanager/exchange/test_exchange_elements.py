@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from concurrent import futures
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import AttemptId, Barrier, RecordBatch, SubtaskId
-
-from taskmanager.exchange import elements
-from taskmanager.exchange.elements import CONTROL_BYTES, MESSAGE_BYTES, from_message, size_of, split, to_message
-from taskmanager.exchange.errors import ChannelRefused, RecordTooLarge
-from taskmanager.exchange.fencing import TokenFence
-from taskmanager.exchange.gate import InputGate
-from taskmanager.exchange.registry import GateRegistry
+from lockgate_taskmanager.exchange import elements
+from lockgate_taskmanager.exchange.elements import (
+    CONTROL_BYTES,
+    MESSAGE_BYTES,
+    from_message,
+    size_of,
+    split,
+    to_message,
+)
+from lockgate_taskmanager.exchange.errors import ChannelRefused, RecordTooLarge
+from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.exchange.registry import GateRegistry
 
 
 def _subtask(attempt: int = 1) -> SubtaskId:
@@ -65,6 +72,12 @@ def test_one_row_is_never_split_but_a_row_too_large_is_an_error_for_the_author(m
 def test_bytes_that_are_no_arrow_stream_are_refused() -> None:
     with pytest.raises(pa.ArrowInvalid):
         from_message(RecordBatch(arrow_ipc=b"nonsense", rows=1))
+
+
+def test_more_records_than_announced_are_refused_before_they_are_there() -> None:
+    message = to_message(pa.table({"v": [1, 2, 3]}))
+    with pytest.raises(pa.ArrowInvalid, match="says 3 rows, and 1 were announced"):
+        from_message(replace(message, rows=1))
 
 
 def test_sizes_count_control_elements_too() -> None:

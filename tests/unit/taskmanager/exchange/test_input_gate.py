@@ -8,16 +8,15 @@ from concurrent import futures
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import Barrier, EndOfInput
-
-from taskmanager.exchange.elements import ChannelId
-from taskmanager.exchange.errors import ChannelClosed
-from taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.exchange.elements import ChannelId
+from lockgate_taskmanager.exchange.errors import ChannelClosed
+from lockgate_taskmanager.exchange.gate import InputGate
 
 SOON_S = 60.0
 
 
 def _gate(channels: int = 2, **bounds: int) -> InputGate:
-    return InputGate([ChannelId("up", one) for one in range(channels)], **bounds)
+    return InputGate([ChannelId("up", number) for number in range(channels)], **bounds)
 
 
 def _table(value: int) -> pa.Table:
@@ -135,7 +134,7 @@ def test_what_is_recorded_on_a_closed_gate_is_given_up_at_once() -> None:
     gate = _gate()
     gate.close()
     gate.close()
-    assert gate.record(5, frozenset()).wait() is None, "nobody would end it: its upload would wait for ever"
+    assert gate.record(5, frozenset()).wait() is None, "nothing would end it: its upload would wait for ever"
 
 
 def test_a_cancelled_sender_gives_up_while_it_waits_for_room() -> None:

@@ -7,12 +7,15 @@ import sys
 import threading
 
 import pytest
-
-from taskmanager.runtime.background import BackgroundThreads
+from lockgate_proto.messages import AttemptId, JobGraph
+from lockgate_taskmanager.runtime.background import BackgroundThreads
+from lockgate_taskmanager.runtime.deployments import DeployedAttempt
+from lockgate_taskmanager.spark import user_code
+from lockgate_taskmanager.task.program import Canceled
 
 _HUNG = """
 import threading
-from taskmanager.runtime.background import BackgroundThreads
+from lockgate_taskmanager.runtime.background import BackgroundThreads
 
 threads, begun = BackgroundThreads(1, "upload"), threading.Event()
 
@@ -31,7 +34,7 @@ def test_calls_run_in_order_and_answer() -> None:
     done: list[int] = []
     futures = [threads.submit(done.append, number) for number in range(50)]
     failed = threads.submit(int, "x")
-    assert [one.result(60) for one in futures] == [None] * 50
+    assert [future.result(60) for future in futures] == [None] * 50
     assert done == list(range(50))
     with pytest.raises(ValueError, match="invalid literal"):
         failed.result(60)
@@ -51,8 +54,8 @@ def test_no_more_run_at_a_time_than_was_said_and_no_fewer() -> None:
     assert not third.running()
     assert third.cancel()
     go.set()
-    for one in futures:
-        one.result(60)
+    for future in futures:
+        future.result(60)
 
 
 def test_after_the_end_what_waits_never_begins_and_nothing_more_is_taken() -> None:
@@ -66,7 +69,7 @@ def test_after_the_end_what_waits_never_begins_and_nothing_more_is_taken() -> No
     assert begun.wait(60)
     threads.shutdown(wait=False, cancel_futures=True)
     assert waiting.cancelled()
-    with pytest.raises(RuntimeError, match="nothing any more"):
+    with pytest.raises(RuntimeError, match="are shut down"):
         threads.submit(int)
     go.set()
     threads.shutdown(wait=True)
@@ -75,3 +78,22 @@ def test_after_the_end_what_waits_never_begins_and_nothing_more_is_taken() -> No
 
 def test_a_call_that_hangs_does_not_keep_the_process() -> None:
     assert subprocess.run([sys.executable, "-c", _HUNG], check=False, timeout=120).returncode == 0
+
+
+def test_the_authors_code_in_them_is_ended_with_the_attempt() -> None:
+    """A sink that never comes back from stage(), and a source that never comes back from splits()."""
+    deployed = DeployedAttempt(AttemptId("job", "run", 1), JobGraph("job"), 1, user_code.end)
+    inside = threading.Barrier(3)
+
+    def endless() -> None:
+        with user_code.may_be_ended():
+            inside.wait(60)
+            while True:
+                pass
+
+    calls = [threads.submit(endless) for threads in (deployed.uploads, deployed.discoveries)]
+    inside.wait(60)
+    deployed.release()
+    for call in calls:
+        with pytest.raises(Canceled):
+            call.result(60)

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-
-from taskmanager.runtime import effort
-from taskmanager.runtime.effort import EffortMeter
-from taskmanager.task.program import Batch, Idle, Poll, SubtaskProgram
+from lockgate_taskmanager.runtime import effort
+from lockgate_taskmanager.runtime.effort import EffortMeter
+from lockgate_taskmanager.task.program import Batch, Idle, Poll, SubtaskProgram
 
 
 class Worker:

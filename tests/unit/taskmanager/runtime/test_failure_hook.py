@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import pytest
 from lockgate_proto.messages import AttemptGone, AttemptId, FailureCause, SubtaskId, SubtaskPhase, SubtaskReport
-
-from taskmanager.runtime.settings import TaskManagerSettings
-from taskmanager.runtime.task_manager import TaskManager
+from lockgate_taskmanager.runtime.settings import TaskManagerSettings
+from lockgate_taskmanager.runtime.task_manager import TaskManager
 
 SUBTASK = SubtaskId(AttemptId("job", "run", 1), "v", 0)
 FAILED, RUNNING = SubtaskPhase.SUBTASK_FAILED, SubtaskPhase.SUBTASK_RUNNING
@@ -34,4 +33,4 @@ def test_what_makes_it_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sai
     manager.on_failure = lambda: seen.append(len(sent))
     manager._report(said)
     assert sent == [said]
-    assert seen == [1] * looks, "the leader is told first"
+    assert seen == [1] * looks, "the leader is notified first"

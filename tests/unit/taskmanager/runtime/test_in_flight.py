@@ -9,16 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import Barrier, ChannelSide, ChannelState, SubtaskId, SubtaskState, Watermark
-
-from taskmanager.exchange.elements import ChannelId, Element
-from taskmanager.exchange.errors import ChannelClosed
-from taskmanager.exchange.gate import InputGate
-from taskmanager.exchange.outputs import LocalOutput
-from taskmanager.runtime.in_flight import InFlight
-from taskmanager.runtime.output_set import OutputSet
-from taskmanager.runtime.pace import LEAST_BYTES, BatchPace
-from taskmanager.state.backend import FileBackend
-from taskmanager.task.program import Canceled, SnapshotTooLarge, StateUnreadable
+from lockgate_taskmanager.exchange.elements import ChannelId, Element
+from lockgate_taskmanager.exchange.errors import ChannelClosed
+from lockgate_taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.exchange.outputs import LocalOutput
+from lockgate_taskmanager.runtime.in_flight import InFlight
+from lockgate_taskmanager.runtime.output_set import OutputSet
+from lockgate_taskmanager.runtime.subtask_input import LEAST_BYTES, BatchPace
+from lockgate_taskmanager.state.backend import FileBackend
+from lockgate_taskmanager.task.program import Canceled, SnapshotTooLarge, StateUnreadable
 
 ME = SubtaskId(None, "count", 1)
 UP = (ChannelId("words", 0), ChannelId("words", 1))
@@ -30,7 +29,7 @@ def _table(*values: int) -> pa.Table:
 
 
 def _values(elements: list[tuple[int, Element]]) -> list[tuple[int, object]]:
-    return [(n, one.column("v").to_pylist() if isinstance(one, pa.Table) else one) for n, one in elements]
+    return [(n, table.column("v").to_pylist() if isinstance(table, pa.Table) else table) for n, table in elements]
 
 
 def _flight(tmp_path: Path, gate: InputGate) -> InFlight:
@@ -56,16 +55,16 @@ def _recorded(tmp_path: Path) -> tuple[ChannelState, ...]:
 
 def test_what_was_recorded_is_stored_by_channel_and_put_back_before_what_came_since(tmp_path: Path) -> None:
     states = _recorded(tmp_path)
-    assert [(one.side, one.subtask, one.elements, one.rows) for one in states] == [
+    assert [(state.side, state.subtask, state.elements, state.rows) for state in states] == [
         (ChannelSide.INPUT_CHANNEL, 0, 2, 1),
         (ChannelSide.INPUT_CHANNEL, 1, 1, 2),
     ]
     gate = InputGate(UP)
     gate.put(0, _table(7))
     _flight(tmp_path, gate).restore(SubtaskState("count", 1, channels=states), OutputSet({}, {}))
-    taken = [one for _ in range(4) for one in _values(gate.poll(0))]
-    assert [one for one in taken if one[0] == 0] == [(0, [1]), (0, Watermark(9)), (0, [7])]
-    assert [one for one in taken if one[0] == 1] == [(1, [3, 4])]
+    taken = [value for _ in range(4) for value in _values(gate.poll(0))]
+    assert [value for value in taken if value[0] == 0] == [(0, [1]), (0, Watermark(9)), (0, [7])]
+    assert [value for value in taken if value[0] == 1] == [(1, [3, 4])]
 
 
 def test_what_waited_to_be_sent_is_sent_first_after_a_restore(tmp_path: Path) -> None:
@@ -93,7 +92,7 @@ def test_an_upload_that_waits_for_barriers_ends_when_the_checkpoint_is_given_up(
     with futures.ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(taken.persist)
         flight.drop(1)
-        with pytest.raises(Canceled, match="checkpoint 1 was given up"):
+        with pytest.raises(Canceled, match="checkpoint 1 was aborted"):
             waiting.result(60)
     assert list(tmp_path.iterdir()) == []
 
@@ -101,7 +100,7 @@ def test_an_upload_that_waits_for_barriers_ends_when_the_checkpoint_is_given_up(
 def test_too_much_in_flight_fails_the_snapshot_and_not_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskmanager.barrier.recording.ChannelRecording.has_overflowed", True)
+    monkeypatch.setattr("lockgate_taskmanager.barrier.recording.ChannelRecording.has_overflowed", True)
     gate = InputGate(UP)
     flight = _flight(tmp_path, gate)
     flight.record(1, frozenset())

@@ -8,14 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import Barrier, ChannelSide, LoopProbe, SubtaskId, SubtaskState
-
-from taskmanager.exchange import element_queue, gate
-from taskmanager.exchange.elements import ChannelId
-from taskmanager.exchange.gate import InputGate
-from taskmanager.runtime.in_flight import InFlight
-from taskmanager.runtime.output_set import OutputSet
-from taskmanager.state.backend import FileBackend
-from taskmanager.task.program import SnapshotTooLarge
+from lockgate_taskmanager.exchange import element_queue, gate
+from lockgate_taskmanager.exchange.elements import ChannelId
+from lockgate_taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.runtime.in_flight import InFlight
+from lockgate_taskmanager.runtime.output_set import OutputSet
+from lockgate_taskmanager.state.backend import FileBackend
+from lockgate_taskmanager.task.program import SnapshotTooLarge
 
 HEAD = SubtaskId(None, "head", 0)
 CHANNELS = (ChannelId("source", 0), ChannelId("tail", 0), ChannelId("tail", 1))
@@ -35,7 +34,7 @@ def _bench(tmp_path: Path) -> tuple[InputGate, InFlight]:
 def _values(taken: InputGate) -> list[tuple[int, list[int]]]:
     found = []
     while polled := taken.poll(0):
-        found += [(channel, one.column("v").to_pylist()) for channel, one in polled if isinstance(one, pa.Table)]
+        found += [(channel, table.column("v").to_pylist()) for channel, table in polled if isinstance(table, pa.Table)]
     return found
 
 
@@ -52,7 +51,7 @@ def test_the_snapshot_of_a_head_holds_what_was_on_its_way_back(tmp_path: Path) -
     taken = flight.take(1)
     assert taken is not None
     states = taken.persist()
-    assert [(one.side, one.vertex_id, one.subtask, one.rows, one.feedback) for one in states] == [
+    assert [(state.side, state.vertex_id, state.subtask, state.rows, state.feedback) for state in states] == [
         (ChannelSide.INPUT_CHANNEL, "tail", 0, 1, True),
         (ChannelSide.INPUT_CHANNEL, "tail", 1, 2, True),
     ]
@@ -74,7 +73,7 @@ def test_the_upload_waits_until_the_barrier_has_come_back(tmp_path: Path) -> Non
         assert not upload.done()
         head.put(2, _table(7))
         head.put(2, Barrier(1))
-        assert [one.rows for one in upload.result(60)] == [1]
+        assert [state.rows for state in upload.result(60)] == [1]
 
 
 def test_what_circles_on_disk_is_in_the_log_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

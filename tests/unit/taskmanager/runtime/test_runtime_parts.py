@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from lockgate_common.security import Credentials
+from lockgate_common.settings import SettingsError
 from lockgate_proto.messages import (
     AttemptId,
     Barrier,
@@ -23,23 +25,20 @@ from lockgate_proto.messages import (
     SubtaskState,
     Vertex,
 )
-from lockgate_proto.security import Credentials
-
-from taskmanager.exchange.elements import ChannelId, Element
-from taskmanager.exchange.errors import ChannelBroken, RecordTooLarge
-from taskmanager.exchange.gate import InputGate
-from taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS
-from taskmanager.exchange.peers import PeerChannels
-from taskmanager.runtime.deliveries import Deliveries
-from taskmanager.runtime.errors import SettingsError
-from taskmanager.runtime.failures import LONGEST_TEXT, cause_of, text_of
-from taskmanager.runtime.output_set import OutputSet
-from taskmanager.runtime.process import USER_ERROR, run
-from taskmanager.runtime.settings import TaskManagerSettings
-from taskmanager.runtime.uploads import SnapshotUploads
-from taskmanager.runtime.wiring import Wiring
-from taskmanager.task.events import UploadDone, UploadFailed
-from taskmanager.task.program import (
+from lockgate_taskmanager.exchange.elements import ChannelId, Element
+from lockgate_taskmanager.exchange.errors import ChannelBroken, RecordTooLarge
+from lockgate_taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS
+from lockgate_taskmanager.exchange.peers import PeerChannels
+from lockgate_taskmanager.runtime.failures import LONGEST_TEXT, cause_of, text_of
+from lockgate_taskmanager.runtime.output_set import OutputSet
+from lockgate_taskmanager.runtime.process import USER_ERROR, run
+from lockgate_taskmanager.runtime.settings import TaskManagerSettings
+from lockgate_taskmanager.runtime.subtask_input import Deliveries
+from lockgate_taskmanager.runtime.uploads import SnapshotUploads
+from lockgate_taskmanager.runtime.wiring import Wiring
+from lockgate_taskmanager.task.events import UploadDone, UploadFailed
+from lockgate_taskmanager.task.program import (
     DataError,
     Defect,
     SnapshotTooLarge,
@@ -62,13 +61,14 @@ def test_the_spark_master_follows_the_slots_unless_it_is_set() -> None:
     ("changes", "message"),
     [
         ({"zookeeper": ""}, "zookeeper: no server"),
-        ({"zookeeper": "zk:99999"}, "zookeeper: 'zk:99999' will not do, it takes host:port"),
-        ({"work_dir": ""}, "work_dir: no folder"),
-        ({"cluster": "a/b"}, "cluster: 'a/b' is not a name"),
+        ({"zookeeper": "zk:99999"}, "zookeeper: 'zk:99999' is invalid, it must be host:port"),
+        ({"work_dir": ""}, "work_dir: it is empty"),
+        ({"cluster": "a/b"}, "cluster: 'a/b' is not a valid name"),
         ({"bind": "here"}, "bind: 'here' is not host:port"),
         ({"advertise": "h:99999"}, "advertise: 'h:99999' is not host:port"),
         ({"bind": "[::]:0"}, "advertise: bind is [::]:0, every address of this machine"),
         ({"slots": 0}, "slots: 0 is too small; use 1 or more"),
+        ({"slots": 1025}, "slots: 1025 is too large; use 1024 or less"),
         ({"max_batch_bytes": 1}, "max_batch_bytes: 1 is too small"),
     ],
 )
@@ -116,6 +116,7 @@ def test_every_error_has_its_cause(error: Exception, cause: FailureCause) -> Non
 
 def test_the_text_of_an_error_is_its_sentence_and_never_endless() -> None:
     assert text_of(UserError("no column x")) == "no column x"
+    assert text_of(UserError("no file r\udce9sum.csv")) == "no file r\\udce9sum.csv", "a message holds Unicode alone"
     assert len(text_of(UserError("x" * 10_000))) < LONGEST_TEXT + 10
 
 
@@ -173,7 +174,7 @@ def test_two_edges_between_two_vertices_share_their_channels() -> None:
     outputs.emit(0, 0, pa.table({"v": [1]}))
     outputs.emit(1, 0, pa.table({"v": [2]}))
     outputs.broadcast(EndOfInput())
-    assert [type(one).__name__ for _, one in gate.poll(0) + gate.poll(0) + gate.poll(0)] == ["Table"] * 2 + [
+    assert [type(element).__name__ for _, element in gate.poll(0) + gate.poll(0) + gate.poll(0)] == ["Table"] * 2 + [
         "EndOfInput"
     ]
 
@@ -205,9 +206,9 @@ def test_emissions_find_their_channel_and_barriers_go_to_all() -> None:
     outputs = OutputSet(channels, {0: "b", 3: "c"})
     outputs.emit(0, 1, Barrier(7))
     outputs.broadcast(Barrier(8))
-    assert [len(one.sent) for one in channels.values()] == [1, 2, 1]
+    assert [len(channel.sent) for channel in channels.values()] == [1, 2, 1]
     outputs.cancel()
-    assert all(one.is_canceled for one in channels.values())
+    assert all(channel.is_canceled for channel in channels.values())
 
 
 def test_a_receiver_that_does_not_answer_in_time_is_lost() -> None:
@@ -267,7 +268,7 @@ def test_a_dropped_upload_that_has_not_begun_never_does() -> None:
         uploads.drop(2)
         gate.set()
         assert uploads.close(60)
-    assert [one.checkpoint_id for one in told] == [1]
+    assert [upload_done.checkpoint_id for upload_done in told] == [1]
     assert not second.is_persisted
     assert second.is_released
 

@@ -1,4 +1,4 @@
-"""Being stopped before anybody counts on this process, and after."""
+"""Being stopped before this process is registered, and after."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import threading
 from queue import SimpleQueue
 
 import pytest
-
-from taskmanager.runtime import start as module
-from taskmanager.runtime.start import Start
+from lockgate_taskmanager.runtime import start as module
+from lockgate_taskmanager.runtime.start import Start
 
 WAIT_S = 60.0
 
@@ -31,7 +30,7 @@ def test_a_signal_during_the_start_ends_the_process_with_what_was_made_undone() 
     asked: SimpleQueue[int] = SimpleQueue()
     leave, undone = Exit(), threading.Event()
     start = Start(asked, leave)
-    start.undo_with(undone.set)
+    start.set_cleanup(undone.set)
     asked.put(signal.SIGTERM)
     assert leave.left.wait(WAIT_S)
     assert leave.code == 0
@@ -46,7 +45,7 @@ def test_what_cannot_be_undone_in_time_is_left(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "UNDO_S", 0.01)
     asked: SimpleQueue[int] = SimpleQueue()
     leave = Exit()
-    Start(asked, leave).undo_with(lambda: bool(threading.Event().wait()))
+    Start(asked, leave).set_cleanup(lambda: bool(threading.Event().wait()))
     asked.put(signal.SIGINT)
     assert leave.left.wait(WAIT_S)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_common.story_log import Outside
 from lockgate_proto.messages import (
     AttemptId,
     Barrier,
@@ -23,12 +24,13 @@ from lockgate_proto.messages import (
     Vertex,
     Watermark,
 )
+from lockgate_taskmanager.barrier.events import BarrierOvertakes
+from lockgate_taskmanager.exchange.elements import ChannelId
+from lockgate_taskmanager.runtime.output_set import OutputSet
+from lockgate_taskmanager.runtime.subtask_task import SubtaskTask
+from lockgate_taskmanager.task.program import Batch, ProgramContext
 
-from taskmanager.barrier.events import BarrierOvertakes
-from taskmanager.exchange.elements import ChannelId
-from taskmanager.runtime.output_set import OutputSet
-from taskmanager.runtime.subtask_task import SubtaskTask
-from taskmanager.task.program import Batch, ProgramContext
+from tests.unit.taskmanager.runtime.stories_of import story_of
 
 WAIT_S = 60.0
 
@@ -119,7 +121,7 @@ class Downstream:
     def cancel(self) -> None: ...
 
 
-class Ground:
+class TestingSubtask:
     """A subtask in the middle of a job whose barriers overtake."""
 
     def __init__(self, folder: Path, *, is_settled: bool = True) -> None:
@@ -133,7 +135,13 @@ class Ground:
         factory: Any = type("Factory", (), {"build": lambda _self, _context: program})()
         self.uploads = futures.ThreadPoolExecutor(1)
         self.task = SubtaskTask(
-            context, [ChannelId("up", 0)], factory, self.uploads, self.report, lambda _: self.ended.set()
+            context,
+            [ChannelId("up", 0)],
+            factory,
+            self.uploads,
+            self.report,
+            lambda _: self.ended.set(),
+            story_of(context),
         )
         self.behind = Downstream(self.story)
         self.task.connect(OutputSet({("down", 0): self.behind}, {0: "down"}))  # type: ignore[dict-item]
@@ -147,68 +155,68 @@ class Ground:
         self.task.post(BarrierOvertakes(Barrier(1, unaligned=True)))
 
     def close(self) -> None:
-        self.task.cancel()
+        self.task.cancel(Outside.PROCESS)
         assert self.ended.wait(WAIT_S)
         self.uploads.shutdown()
 
 
 def test_a_barrier_is_looked_at_between_two_portions_that_are_settled(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+    testing = TestingSubtask(tmp_path)
     try:
-        ground.meanwhile = ground.barrier
-        ground.task.gate.put(0, Watermark(7))
-        assert ground.behind.has_watermark.wait(WAIT_S)
-        assert ground.story == ["advance 7", "snapshot 1", "barrier 1", "go on", "go on", "send Watermark"]
+        testing.meanwhile = testing.barrier
+        testing.task.gate.put(0, Watermark(7))
+        assert testing.behind.has_watermark.wait(WAIT_S)
+        assert testing.story == ["advance 7", "snapshot 1", "barrier 1", "go on", "go on", "send Watermark"]
     finally:
-        ground.close()
+        testing.close()
 
 
 def test_a_barrier_waits_for_the_last_portion_where_they_are_not_settled(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, is_settled=False)
+    testing = TestingSubtask(tmp_path, is_settled=False)
     try:
-        ground.meanwhile = ground.barrier
-        ground.task.gate.put(0, Watermark(7))
-        ground.task.gate.put(0, EndOfInput())
-        assert ground.exhausted.wait(WAIT_S)
-        assert ground.story[:4] == ["advance 7", "go on", "go on", "send Watermark"]
-        assert ground.story[4:6] == ["snapshot 1", "barrier 1"]
+        testing.meanwhile = testing.barrier
+        testing.task.gate.put(0, Watermark(7))
+        testing.task.gate.put(0, EndOfInput())
+        assert testing.exhausted.wait(WAIT_S)
+        assert testing.story[:4] == ["advance 7", "go on", "go on", "send Watermark"]
+        assert testing.story[4:6] == ["snapshot 1", "barrier 1"]
     finally:
-        ground.close()
+        testing.close()
 
 
 def test_the_next_portion_is_made_when_there_is_room_and_a_barrier_need_not_wait_for_it(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+    testing = TestingSubtask(tmp_path)
     try:
-        ground.meanwhile = lambda: setattr(ground.behind, "room", False)
-        ground.task.gate.put(0, Watermark(7))
-        assert ground.behind.was_asked.wait(WAIT_S)
-        ground.barrier()
-        assert ground.behind.has_barrier.wait(WAIT_S)
-        assert ground.story == ["advance 7", "snapshot 1", "barrier 1"]
-        ground.behind.room = True
-        ground.task.gate.wake()
-        assert ground.behind.has_watermark.wait(WAIT_S)
-        assert ground.story[3:] == ["go on", "go on", "send Watermark"]
+        testing.meanwhile = lambda: setattr(testing.behind, "room", False)
+        testing.task.gate.put(0, Watermark(7))
+        assert testing.behind.was_asked.wait(WAIT_S)
+        testing.barrier()
+        assert testing.behind.has_barrier.wait(WAIT_S)
+        assert testing.story == ["advance 7", "snapshot 1", "barrier 1"]
+        testing.behind.room = True
+        testing.task.gate.wake()
+        assert testing.behind.has_watermark.wait(WAIT_S)
+        assert testing.story[3:] == ["go on", "go on", "send Watermark"]
     finally:
-        ground.close()
+        testing.close()
 
 
 def test_at_the_end_of_the_input_a_barrier_comes_behind_everything(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+    testing = TestingSubtask(tmp_path)
     try:
-        ground.meanwhile = ground.barrier
-        ground.task.gate.put(0, EndOfInput())
-        assert ground.behind.has_barrier.wait(WAIT_S)
-        assert ground.story == ["advance -1", "go on", "go on", "send EndOfInput", "snapshot 1", "barrier 1"]
+        testing.meanwhile = testing.barrier
+        testing.task.gate.put(0, EndOfInput())
+        assert testing.behind.has_barrier.wait(WAIT_S)
+        assert testing.story == ["advance -1", "go on", "go on", "send EndOfInput", "snapshot 1", "barrier 1"]
     finally:
-        ground.close()
+        testing.close()
 
 
 @pytest.mark.parametrize("is_settled", [True, False])
 def test_a_cancelled_subtask_makes_no_further_portion(tmp_path: Path, is_settled: bool) -> None:
-    ground = Ground(tmp_path, is_settled=is_settled)
-    ground.meanwhile = ground.task.cancel
-    ground.task.gate.put(0, Watermark(7))
-    assert ground.ended.wait(WAIT_S)
-    assert ground.story == ["advance 7"]
-    ground.close()
+    testing = TestingSubtask(tmp_path, is_settled=is_settled)
+    testing.meanwhile = testing.task.cancel
+    testing.task.gate.put(0, Watermark(7))
+    assert testing.ended.wait(WAIT_S)
+    assert testing.story == ["advance 7"]
+    testing.close()

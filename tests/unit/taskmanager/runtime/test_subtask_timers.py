@@ -8,11 +8,13 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import Any
 
+from lockgate_common.story_log import Outside
 from lockgate_proto.messages import AttemptId, EndOfInput, JobGraph, SubtaskId, SubtaskPhase, SubtaskReport, Vertex
+from lockgate_taskmanager.exchange.elements import ChannelId, Element
+from lockgate_taskmanager.runtime.subtask_task import SubtaskTask
+from lockgate_taskmanager.task.program import AtWork, Batch, ProgramContext
 
-from taskmanager.exchange.elements import ChannelId, Element
-from taskmanager.runtime.subtask_task import SubtaskTask
-from taskmanager.task.program import AtWork, Batch, ProgramContext
+from tests.unit.taskmanager.runtime.stories_of import story_of
 
 WAIT_S = 60.0
 
@@ -42,7 +44,6 @@ class Alarmed:
         return None
 
     def at_work(self) -> AtWork | None:
-        """See SubtaskProgram."""
         return None
 
     def wakes_at(self) -> int | None:
@@ -84,7 +85,7 @@ class Turns:
             return self._changed.wait_for(lambda: self._begun >= number, WAIT_S)
 
 
-class Ground:
+class TestingSubtask:
     """One subtask with one input channel."""
 
     def __init__(self, program: Alarmed) -> None:
@@ -93,7 +94,13 @@ class Ground:
         factory: Any = type("Factory", (), {"build": lambda _self, _context: program})()
         self.uploads = futures.ThreadPoolExecutor(1)
         self.task = SubtaskTask(
-            context, [ChannelId("up", 0)], factory, self.uploads, self.report, lambda _: self.ended.set()
+            context,
+            [ChannelId("up", 0)],
+            factory,
+            self.uploads,
+            self.report,
+            lambda _: self.ended.set(),
+            story_of(context),
         )
         self.turns = Turns(self.task.gate.poll)
         self.task.gate.poll = self.turns  # type: ignore[method-assign]
@@ -104,7 +111,7 @@ class Ground:
             self.exhausted.set()
 
     def close(self) -> None:
-        self.task.cancel()
+        self.task.cancel(Outside.PROCESS)
         assert self.ended.wait(WAIT_S)
         self.uploads.shutdown()
 
@@ -115,26 +122,26 @@ def now_ms() -> int:
 
 def test_a_timer_fires_though_nothing_comes_in() -> None:
     program = Alarmed(now_ms() + 50)
-    ground = Ground(program)
+    testing = TestingSubtask(program)
     try:
         assert program.has_fired.wait(WAIT_S)
         assert len(program.ticks) < 20, "the loop waits, it does not ask again and again"
     finally:
-        ground.close()
+        testing.close()
 
 
 def test_no_timer_fires_after_the_end_of_the_input() -> None:
     program = Alarmed(now_ms() + 3_600_000)
-    ground = Ground(program)
+    testing = TestingSubtask(program)
     try:
-        ground.task.gate.put(0, EndOfInput())
-        assert ground.exhausted.wait(WAIT_S)
+        testing.task.gate.put(0, EndOfInput())
+        assert testing.exhausted.wait(WAIT_S)
         ticks, questions = len(program.ticks), program.questions
         program.alarm = 0
-        before = ground.turns.begun
+        before = testing.turns.begun
         for turn in (1, 2):  # the loop may not have been back at the gate yet: the second turn is a whole one
-            ground.task.gate.wake()
-            assert ground.turns.reach(before + turn)
+            testing.task.gate.wake()
+            assert testing.turns.reach(before + turn)
         assert (len(program.ticks), program.questions) == (ticks, questions)
     finally:
-        ground.close()
+        testing.close()

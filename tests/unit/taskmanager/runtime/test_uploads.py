@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from lockgate_proto.messages import SubtaskState
-
-from taskmanager.runtime.uploads import SnapshotUploads
-from taskmanager.state.backend import remove_checkpoint
+from lockgate_taskmanager.runtime.uploads import SnapshotUploads
+from lockgate_taskmanager.state.backend import remove_checkpoint
 
 
 class _Slow:
@@ -22,7 +21,6 @@ class _Slow:
         self.begun, self.may_write = threading.Event(), threading.Event()
 
     def persist(self) -> SubtaskState:
-        """See taskmanager.task.program.Snapshot."""
         self.begun.set()
         assert self.may_write.wait(60)
         for file in (self.file, self.shared):
@@ -30,8 +28,7 @@ class _Slow:
             file.write_text("state")
         return SubtaskState()
 
-    def release(self) -> None:
-        """See taskmanager.task.program.Snapshot."""
+    def release(self) -> None: ...
 
 
 @pytest.mark.parametrize("is_acknowledged", [False, True])
@@ -41,19 +38,19 @@ def test_an_upload_that_ends_after_its_checkpoint_was_given_up_leaves_no_file(
     told: list[object] = []
     with futures.ThreadPoolExecutor(1) as pool:
         uploads = SnapshotUploads(pool, told.append, lambda n: remove_checkpoint(str(tmp_path), n))
-        one, other = _Slow(tmp_path, 1), _Slow(tmp_path, 2)
-        for number, snapshot in ((1, one), (2, other)):
+        first, other = _Slow(tmp_path, 1), _Slow(tmp_path, 2)
+        for number, snapshot in ((1, first), (2, other)):
             uploads.keep(number, snapshot)
             uploads.start(number)
-        assert one.begun.wait(60)
+        assert first.begun.wait(60)
         if is_acknowledged:  # from then on only the leader removes it
             uploads.acknowledged(1)
         uploads.drop(1)
-        one.may_write.set()
+        first.may_write.set()
         other.may_write.set()
         assert uploads.close(60) or other.begun.is_set()
-    assert one.file.exists() is is_acknowledged
-    assert one.shared.exists() is is_acknowledged
+    assert first.file.exists() is is_acknowledged
+    assert first.shared.exists() is is_acknowledged
 
 
 @pytest.mark.parametrize("is_acknowledged", [False, True])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import pytest
-
-from taskmanager.spark.sinks.turns import Turns
+from lockgate_taskmanager.spark.sinks.turns import Turns
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
+from lockgate_common.storage import Location
+from lockgate_taskmanager.spark.sinks.delta_log import DeltaLog
 
-from lockgate_process.storage import Location
-from taskmanager.spark.sinks.delta_log import DeltaLog
 from tests.unit.taskmanager.spark.object_store import ObjectStore
 
 

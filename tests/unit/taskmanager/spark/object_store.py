@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
-
-from lockgate_process.storage import Location
+from lockgate_common.storage import Location
 
 SCHEME = "store://"
 
@@ -25,7 +24,7 @@ class ObjectStore(pafs.FileSystemHandler):
         self.trouble: OSError | None = None
 
     def locate(self, path: str) -> Location:
-        """In the place of lockgate_process.storage.locate."""
+        """In the place of lockgate_common.storage.locate."""
         plain = path.removeprefix(SCHEME)
         return Location(f"{SCHEME}{plain}", pafs.PyFileSystem(self), plain)
 

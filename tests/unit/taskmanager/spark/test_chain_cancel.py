@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import ConsoleSink, JobGraph, Operator, SinkTransaction, SubtaskId
-
-from taskmanager.spark.layout import ChainLayout, SinkStage
-from taskmanager.spark.program import ChainProgram
-from taskmanager.spark.sinks.transaction import Pending, Sink, SinkContext
-from taskmanager.spark.sources.reading import BatchSizer
-from taskmanager.state.backend import InlineBackend
-from taskmanager.task.program import Canceled, ProgramContext
+from lockgate_taskmanager.spark.dead_letters import DeadLetters
+from lockgate_taskmanager.spark.layout import ChainLayout, SinkStage
+from lockgate_taskmanager.spark.program import ChainProgram
+from lockgate_taskmanager.spark.sinks.transaction import Pending, Sink, SinkContext
+from lockgate_taskmanager.spark.sources.reading import BatchSizer
+from lockgate_taskmanager.state.backend import InlineBackend
+from lockgate_taskmanager.task.program import Canceled, ProgramContext
 
 
 class NoJobs:
@@ -67,6 +67,7 @@ def test_a_batch_that_is_cancelled_in_one_stage_does_not_reach_the_next() -> Non
         layout,
         outputs,
         outputs,
+        DeadLetters({}),
         jobs,
         InlineBackend(1),
         None,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from lockgate_proto.messages import Operator
-
-from taskmanager.spark.chain import named
+from lockgate_taskmanager.spark.chain import named
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from taskmanager.spark import class_archive
+from lockgate_taskmanager.spark import class_archive
 
 
 @pytest.fixture

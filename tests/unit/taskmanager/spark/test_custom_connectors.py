@@ -13,17 +13,17 @@ import pyarrow as pa
 import pytest
 from lockgate_proto.messages import FailureCause, PythonSource, SinkTransaction, SplitState
 from lockgate_proto.transactions import Transaction
+from lockgate_taskmanager.runtime.failures import cause_of
+from lockgate_taskmanager.spark.chain import loaded
+from lockgate_taskmanager.spark.sinks import custom
+from lockgate_taskmanager.spark.sinks.custom import CustomWriter
+from lockgate_taskmanager.spark.sinks.transaction import SinkContext
+from lockgate_taskmanager.spark.sources.custom import ConnectorFailed, CustomReader, discover
+from lockgate_taskmanager.spark.sources.reading import Reading
+from lockgate_taskmanager.state.backend import InlineBackend
+from lockgate_taskmanager.task.program import DataError, Exhausted, Idle, StateUnreadable, UserError
 from pyspark import cloudpickle
 
-from taskmanager.runtime.failures import cause_of
-from taskmanager.spark.chain import loaded
-from taskmanager.spark.sinks import custom
-from taskmanager.spark.sinks.custom import CustomWriter
-from taskmanager.spark.sinks.transaction import SinkContext
-from taskmanager.spark.sources.custom import ConnectorFailed, CustomReader, discover
-from taskmanager.spark.sources.reading import Reading
-from taskmanager.state.backend import InlineBackend
-from taskmanager.task.program import DataError, Exhausted, Idle, StateUnreadable, UserError
 from tests.connectors import JsonFolder, Squares
 
 pytestmark = pytest.mark.usefixtures("processes_apart")
@@ -132,10 +132,10 @@ def given(value: Any) -> Callable[..., Any]:
         ("read", raising, ConnectorFailed, "read() raised ConnectionError: no route"),
         ("read", puzzled, DataError, "read() raised KeyError: 'n'"),
         ("open", puzzled, ConnectorFailed, "open() raised KeyError: 'n'"),
-        ("plan", given(-1), DataError, "plan('a', 0, 100) returned -1; it returns the end of the range"),
+        ("plan", given(-1), DataError, "plan('a', 0, 100) returned -1; it must return the end of the range"),
         ("plan", given(1.5), DataError, "plan('a', 0, 100) returned 1.5"),
         ("plan", given(True), DataError, "plan('a', 0, 100) returned True"),
-        ("read", given([1]), DataError, "read() returned a list; it returns a pyarrow Table or a DataFrame"),
+        ("read", given([1]), DataError, "read() returned a list; it must return a pyarrow Table or a DataFrame"),
         ("read", given(pa.table({"n": [1]})), DataError, "has no column 'split', which the source's schema has"),
         (
             "read",
@@ -166,7 +166,7 @@ def test_splits_that_are_none_are_refused() -> None:
     wrong = Squares()
     wrong.ends = {"a": -3}
     with pytest.raises(
-        UserError, match=r"splits\(\) has 'a': -3; it maps names to the offset of their end, or to None"
+        UserError, match=r"splits\(\) has 'a': -3; it must map names to the offset of their end, or to None"
     ):
         discover(PythonSource(cloudpickle.dumps(wrong)), (), WHERE)
 
@@ -194,11 +194,11 @@ def test_a_new_attempt_aborts_what_older_ones_have_left_and_nothing_else(tmp_pat
         Transaction("other", "op", 0, 1, 5),
         Transaction("run", "op-2", 0, 1, 5),
     )
-    for one in (*left, *others):
-        folder.stage(one, table)
+    for transaction in (*left, *others):
+        folder.stage(transaction, table)
     (tmp_path / "staged" / "a note of somebody").write_text("")
     CustomWriter(context(attempt=2, parallelism=2), folder).restore([])
-    assert set(folder.staged()) == {*(one.name for one in others), "a note of somebody"}
+    assert set(folder.staged()) == {*(other.name for other in others), "a note of somebody"}
     assert folder.visible() == []
 
 
@@ -213,7 +213,7 @@ def test_rows_are_staged_once_however_often_a_snapshot_holds_them(tmp_path: Path
     sink = CustomWriter(context(), Counting(tmp_path))
     sink.write(pa.table({"n": [1]}))
     for checkpoint_id in (1, 2):  # 1 was aborted
-        (stored,) = [one.persist(InlineBackend(0).writer(checkpoint_id)) for one in sink.seal(checkpoint_id)]
+        (stored,) = [sealed.persist(InlineBackend(0).writer(checkpoint_id)) for sealed in sink.seal(checkpoint_id)]
     assert staged == ["run~op~0~1~1"]
     assert stored == SinkTransaction(1, 0, job_key="job", run_id="run", name="run~op~0~1~1")
     sink.commit(2)
@@ -248,11 +248,11 @@ def test_closing_never_gets_in_the_way(tmp_path: Path, caplog: pytest.LogCapture
 
 def test_a_stage_that_hangs_holds_up_no_end_of_an_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(custom, "_CLOSE_WAIT_S", 0.01)
-    is_staging, may_go_on = threading.Event(), threading.Event()
+    is_staging, should_continue = threading.Event(), threading.Event()
 
     def hang(*_: object) -> None:
         is_staging.set()
-        assert may_go_on.wait(60)
+        assert should_continue.wait(60)
 
     folder = JsonFolder(tmp_path)
     folder.stage = hang  # type: ignore[method-assign]
@@ -263,7 +263,7 @@ def test_a_stage_that_hangs_holds_up_no_end_of_an_attempt(tmp_path: Path, monkey
     thread.start()
     assert is_staging.wait(60)
     sink.close()  # returns
-    may_go_on.set()
+    should_continue.set()
     thread.join()
 
 

@@ -9,11 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lockgate_taskmanager.spark import connect as module
+from lockgate_taskmanager.spark.connect import ServerWatch, end_session
+from lockgate_taskmanager.spark.master import shown
 from pyspark.errors import PySparkException
-
-from taskmanager.spark import connect as module
-from taskmanager.spark.connect import ServerWatch, end_session
-from taskmanager.spark.master import shown
 
 WHERE = "sc://c:15002"
 
@@ -63,9 +62,9 @@ def client() -> Client:
 
 @pytest.fixture
 def watch(client: Client) -> Iterator[ServerWatch]:
-    one = ServerWatch(client, WHERE)
-    yield one
-    one.close()
+    server_watch = ServerWatch(client, WHERE)
+    yield server_watch
+    server_watch.close()
 
 
 def test_a_session_that_the_server_has_forgotten_is_lost_at_once(client: Client, watch: ServerWatch) -> None:
@@ -74,7 +73,7 @@ def test_a_session_that_the_server_has_forgotten_is_lost_at_once(client: Client,
     client.await_questions(2)
     client.error = PySparkException("[INVALID_HANDLE.SESSION_CHANGED] The handle 1 is invalid. SQLSTATE: HY000")
     assert lost.get(timeout=60) == (
-        f"the Spark Connect server {WHERE} has lost the session (it was started anew, or has ended it)"
+        f"the Spark Connect server {WHERE} has lost the session (it was restarted, or has ended it)"
     )
 
 
@@ -144,7 +143,7 @@ class Session:
         self.is_stopped = False
 
     def stop(self) -> None:
-        assert self.client.policies == [], "it would try for ten minutes to say good-bye to a server that is gone"
+        assert self.client.policies == [], "it would try for ten minutes to release a server that is gone"
         self.is_stopped = True
 
 

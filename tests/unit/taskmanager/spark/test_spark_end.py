@@ -9,9 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from taskmanager.spark import session as sessions
-from taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark import session as sessions
+from lockgate_taskmanager.spark.engine import SparkEngine
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -26,9 +25,9 @@ def start() -> Iterator[Start]:
         return started[-1]
 
     yield begin
-    for one in started:
-        one.kill()
-        one.wait()
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 def test_what_ends_with_its_input_ends_in_its_own_time(start: Start, caplog: pytest.LogCaptureFixture) -> None:
@@ -40,7 +39,7 @@ def test_what_ends_with_its_input_ends_in_its_own_time(start: Start, caplog: pyt
 def test_what_hangs_is_killed(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     process = start("sleep", "600")
     assert sessions.end(process, 0.1) == -signal.SIGKILL
-    assert caplog.messages == ["the JVM did not end in 0.1 s and is killed"]
+    assert caplog.messages == ["the JVM did not exit within 0.1 s; killing it"]
 
 
 def test_ten_seconds_are_given_unless_it_is_said_otherwise(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

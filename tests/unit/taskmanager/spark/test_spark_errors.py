@@ -9,13 +9,13 @@ from typing import Any, cast
 import grpc
 import pytest
 from lockgate_proto.messages import FailureCause
+from lockgate_taskmanager.runtime.failures import cause_of
+from lockgate_taskmanager.spark.chain import _python
+from lockgate_taskmanager.spark.connect import clone_session
+from lockgate_taskmanager.spark.errors import EngineDefect, EngineError, explained, lost_session, sentence
+from lockgate_taskmanager.task.program import DataError, ProgramError, UserCodeFailed, UserError
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ArithmeticException, ParseException, PySparkException
-
-from taskmanager.runtime.failures import cause_of
-from taskmanager.spark.chain import _python
-from taskmanager.spark.connect import clone_session
-from taskmanager.spark.errors import EngineDefect, EngineError, explained, lost_session, sentence
-from taskmanager.task.program import DataError, ProgramError, UserCodeFailed, UserError
 
 TRACEBACK = "Traceback (most recent call last):"
 TRACE = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
@@ -36,6 +36,26 @@ def raised(error: PySparkException) -> ProgramError:
     with pytest.raises(ProgramError) as caught, explained("operator 'x'"):
         raise error
     return caught.value
+
+
+def unknown_to_pyspark(cause: str) -> Py4JError:
+    """What classic PySpark lets through: the class of the cause is one that it has no exception for."""
+    return Py4JError(
+        "An error occurred while calling o114.getResult.\n: org.apache.spark.SparkException: Exception thrown in"
+        f" awaitResult: {TRACE.rstrip()}\nCaused by: {cause}{TRACE}"
+    )
+
+
+def test_a_refused_record_is_known_where_pyspark_has_no_exception_for_it() -> None:
+    malformed = (
+        "org.apache.spark.SparkException: [MALFORMED_RECORD_IN_PARSING] Malformed records: no json.\n"
+        "Parse Mode: FAILFAST. SQLSTATE: 22023"
+    )
+    with pytest.raises(DataError, match=r"^operator .x.: Malformed records: no json\.$"), explained("operator 'x'"):
+        raise unknown_to_pyspark(malformed)
+    for other in ("java.io.IOException: no space", "org.apache.spark.SparkException: [X] y. SQLSTATE: KD001"):
+        with pytest.raises(EngineError), explained("operator 'x'"):
+            raise unknown_to_pyspark(other + STATE_BELOW)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +153,7 @@ class ConnectError(PySparkException):
         return SimpleNamespace(name=self._status)
 
 
-LOST = "has lost the session (it was started anew, or has ended it)"
+LOST = "has lost the session (it was restarted, or has ended it)"
 
 
 @pytest.mark.parametrize(

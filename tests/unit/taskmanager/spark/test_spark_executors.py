@@ -7,10 +7,9 @@ import threading
 from typing import Any
 
 import pytest
-
-from taskmanager.spark import executors as module
-from taskmanager.spark.errors import EngineError
-from taskmanager.spark.executors import Executors
+from lockgate_taskmanager.spark import executors as module
+from lockgate_taskmanager.spark.errors import EngineError
+from lockgate_taskmanager.spark.executors import Executors
 
 OUTSIDE = "spark://m:7077"
 
@@ -72,9 +71,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_waiting_for_the_first_executor_has_an_end_and_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
     session: Any = Cluster()
-    with pytest.raises(
-        EngineError, match=r"given no executor \(no worker has a free core and 1g,.* 0.05 s long; start"
-    ):
+    with pytest.raises(EngineError, match=r"given no executor \(no worker has a free core and 1g,.* for 0.05 s; start"):
         Executors(session).await_first()
     assert "given no executor" in caplog.text, "and it says so while it waits"
 
@@ -95,9 +92,9 @@ def test_nothing_is_waited_for_where_there_is_one_or_they_come_with_jobs(session
 @pytest.mark.parametrize(
     ("is_dynamic", "jobs", "is_stopped", "words"),
     [
-        (False, [7], False, "0.05 s long; 1 jobs wait for one"),
-        (True, [7], False, "0.05 s long; 1 jobs wait for one"),
-        (False, [], False, "0.05 s long; 0 jobs wait for one"),  # an idle one shall not offer slots, either
+        (False, [7], False, "for 0.05 s; 1 jobs are waiting"),
+        (True, [7], False, "for 0.05 s; 1 jobs are waiting"),
+        (False, [], False, "for 0.05 s; 0 jobs are waiting"),  # an idle one shall not offer slots, either
         (False, [], True, "was ended from outside, by spark://m:7077"),
     ],
 )
@@ -119,7 +116,7 @@ def test_jobs_that_wait_and_go_on_are_told_of_and_nothing_is_lost(caplog: pytest
     lost, turn = threading.Event(), threading.Event()
     executors = Executors(session)
     executors.watch(lost.set)
-    for words, change in (("1 jobs wait for one", 1), ("there is an executor again", 1)):
+    for words, change in (("1 jobs are waiting", 1), ("an executor is available again", 1)):
         for _ in range(2000):
             if words in caplog.text:
                 break

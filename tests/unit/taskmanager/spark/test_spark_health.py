@@ -9,9 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from taskmanager.spark import health as module
-from taskmanager.spark.health import TRIES, Health
+from lockgate_taskmanager.spark import health as module
+from lockgate_taskmanager.spark.health import TRIES, Health
 
 WAIT_S = 60.0
 
@@ -60,10 +59,10 @@ def lost() -> SimpleQueue[str]:
 
 @pytest.fixture
 def health(session: Session, lost: SimpleQueue[str]) -> Iterator[Health]:
-    one = Health(session)
-    one.watch(lost.put)
-    yield one
-    one.close()
+    health = Health(session)
+    health.watch(lost.put)
+    yield health
+    health.close()
 
 
 def _settled(session: Session, health: Health, times: int) -> None:
@@ -76,7 +75,7 @@ def _settled(session: Session, health: Health, times: int) -> None:
 @pytest.mark.usefixtures("health")
 def test_a_stopped_context_is_lost_without_a_job(session: Session, lost: SimpleQueue[str]) -> None:
     session.stopped = True
-    assert lost.get(timeout=WAIT_S) == "Spark runs no jobs here any more: its SparkContext was stopped"
+    assert lost.get(timeout=WAIT_S) == "Spark can no longer run jobs here: its SparkContext was stopped"
     assert not session.asked.acquire(blocking=False)
 
 
@@ -86,7 +85,7 @@ def test_jobs_that_fail_one_after_the_other_after_a_failure(
     session.fails = TRIES
     health.suspect()
     assert lost.get(timeout=WAIT_S) == (
-        "Spark runs no jobs here any more: the smallest job fails, at last by the block manager is gone"
+        "Spark can no longer run jobs here: the health check job fails: the block manager is gone"
     )
 
 
@@ -113,9 +112,9 @@ def test_it_is_asked_while_it_has_nothing_to_do(
 ) -> None:
     monkeypatch.setattr(module, "IDLE_S", 0.0)
     session.fails = TRIES
-    one = Health(session)
-    one.watch(lost.put)
-    assert "the smallest job fails" in lost.get(timeout=WAIT_S)
+    health = Health(session)
+    health.watch(lost.put)
+    assert "the health check job fails" in lost.get(timeout=WAIT_S)
 
 
 def test_jobs_that_run_are_proof_enough(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,11 +123,11 @@ def test_jobs_that_run_are_proof_enough(session: Session, monkeypatch: pytest.Mo
     session.active = (7,)
     tracker = SimpleNamespace(getActiveJobIds=lambda: (looks.release(), session.active)[1])
     session.sparkContext._jsc.sc().statusTracker = lambda: tracker
-    one = Health(session)
-    one.watch(lambda _: None)
+    health = Health(session)
+    health.watch(lambda _: None)
     for _ in range(5):
         assert looks.acquire(timeout=WAIT_S)
-    one.close()
+    health.close()
     assert not session.asked.acquire(blocking=False)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from lockgate_proto.messages import AttemptId, SubtaskId
-
-from taskmanager.spark.errors import EngineError, explained
-from taskmanager.spark.jobs import Jobs, description
+from lockgate_taskmanager.spark.errors import EngineError, explained
+from lockgate_taskmanager.spark.jobs import Jobs, description
 
 
 class Context:
@@ -74,7 +73,7 @@ def test_descriptions() -> None:
     subtask = SubtaskId(AttemptId("orders", "r", 3), "count", 1)
     assert description(subtask, 0) == "orders count[1] attempt 3, before the first checkpoint"
     assert description(subtask, 41) == "orders count[1] attempt 3, after checkpoint 41"
-    assert description(subtask, 0, is_rehearsal=True) == "rehearsal of orders count[1]"
+    assert description(subtask, 0, is_warmup=True) == "warm-up of orders count[1]"
 
 
 def test_a_batch_costs_no_round_trip() -> None:
@@ -147,7 +146,7 @@ def test_a_server_that_is_gone_is_told_by_the_query_and_not_by_its_name() -> Non
         ),
         (
             'executor 0): java.io.IOException: Cannot run program "/nowhere/python": error=2, No such file',
-            "operator 'x': the executors' Python is not there: /nowhere/python; install",
+            "operator 'x': the executors' Python does not exist: /nowhere/python; install",
         ),
     ],
 )

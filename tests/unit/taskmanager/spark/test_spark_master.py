@@ -5,10 +5,9 @@ from __future__ import annotations
 import socket
 
 import pytest
-
-from taskmanager.spark import session as sessions
-from taskmanager.spark.errors import EngineError
-from taskmanager.spark.master import Driver, addresses, reach
+from lockgate_taskmanager.spark import session as sessions
+from lockgate_taskmanager.spark.errors import EngineError
+from lockgate_taskmanager.spark.master import Driver, addresses, reach
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-
-from taskmanager.spark import user_code
-from taskmanager.task.program import Canceled
+from lockgate_taskmanager.spark import user_code
+from lockgate_taskmanager.task.program import Canceled
 
 
 def ended(thread: threading.Thread) -> bool:
@@ -44,9 +43,9 @@ def test_a_loop_without_end_is_ended(stubborn: bool) -> None:
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    assert inside.wait(30)
+    assert inside.wait(120)
     assert ended(thread)
-    assert [type(one) for one in found] == [Canceled]
+    assert [type(item) for item in found] == [Canceled]
 
 
 def test_nothing_is_raised_outside_the_authors_code() -> None:

@@ -6,15 +6,14 @@ import threading
 from typing import Any
 
 import pytest
-
-from taskmanager.spark.workbench import Workbench, WorkbenchCache
+from lockgate_taskmanager.spark.workbench import Workbench, WorkbenchCache
 
 VERTEX, OTHER = ("run", "graph", "count"), ("run", "graph", "read")
 FOREVER_S = 60.0  # a test that really waits for so long has failed
 WAIT_S = 40.0
 
 
-class Bench(Workbench):
+class FakeWorkbench(Workbench):
     """Without Spark: notes that it was closed."""
 
     def __init__(self) -> None:
@@ -26,7 +25,7 @@ class Bench(Workbench):
 
 
 class Watched(threading.Condition):
-    """Tells when somebody waits."""
+    """Tells when a caller waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,16 +40,16 @@ class Shop:
     """A cache and every bench it has made."""
 
     def __init__(self, runs: int = 4) -> None:
-        self.made: list[Bench] = []
+        self.made: list[FakeWorkbench] = []
         self.cache = WorkbenchCache(self._make, runs)
         self.changed = Watched()
         self.cache._changed = self.changed
         self.failure: Exception | None = None
 
-    def _make(self) -> Bench:
+    def _make(self) -> FakeWorkbench:
         if self.failure is not None:
             raise self.failure
-        self.made.append(Bench())
+        self.made.append(FakeWorkbench())
         return self.made[-1]
 
     def later(self, key: Any, subtask: int) -> Later:
@@ -59,8 +58,6 @@ class Shop:
 
 
 class Later:
-    """See Shop.later."""
-
     def __init__(self, shop: Shop, key: Any, subtask: int) -> None:
         self._found: list[Workbench] = []
         self._thread = threading.Thread(
@@ -77,35 +74,35 @@ class Later:
 
 def test_what_was_given_back_is_taken_over_by_the_next_attempt() -> None:
     shop = Shop()
-    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
-    shop.cache.check_in(VERTEX, 0, bench)
-    assert shop.cache.check_out(VERTEX, 0, FOREVER_S) is bench
+    workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    shop.cache.check_in(VERTEX, 0, workbench)
+    assert shop.cache.check_out(VERTEX, 0, FOREVER_S) is workbench
     assert len(shop.made) == 1
 
 
 def test_another_subtask_of_the_vertex_gets_an_idle_one() -> None:
     shop = Shop()
-    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
-    shop.cache.check_in(VERTEX, 0, bench)
-    assert shop.cache.check_out(VERTEX, 3, FOREVER_S) is bench
+    workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    shop.cache.check_in(VERTEX, 0, workbench)
+    assert shop.cache.check_out(VERTEX, 3, FOREVER_S) is workbench
     assert len(shop.made) == 1
 
 
 def test_nobody_gets_the_same_one_twice() -> None:
     shop = Shop()
-    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
-    shop.cache.check_in(VERTEX, 0, bench)
+    workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    shop.cache.check_in(VERTEX, 0, workbench)
     taken = [shop.cache.check_out(VERTEX, subtask, FOREVER_S) for subtask in range(3)]
     assert taken == shop.made
-    assert len({id(one) for one in taken}) == 3
+    assert len({id(item) for item in taken}) == 3
 
 
 def test_another_vertex_gets_one_of_its_own() -> None:
     shop = Shop()
-    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
-    shop.cache.check_in(VERTEX, 0, bench)
-    assert shop.cache.check_out(OTHER, 0, FOREVER_S) is not bench
-    assert shop.cache.check_out(VERTEX, 0, FOREVER_S) is bench
+    workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    shop.cache.check_in(VERTEX, 0, workbench)
+    assert shop.cache.check_out(OTHER, 0, FOREVER_S) is not workbench
+    assert shop.cache.check_out(VERTEX, 0, FOREVER_S) is workbench
 
 
 def test_the_one_used_last_comes_first() -> None:
@@ -119,10 +116,10 @@ def test_the_one_used_last_comes_first() -> None:
 
 def test_an_attempt_waits_for_what_the_one_before_it_still_uses() -> None:
     shop = Shop()
-    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
     successor = shop.later(VERTEX, 0)
-    shop.cache.check_in(VERTEX, 0, bench)
-    assert successor.result() is bench
+    shop.cache.check_in(VERTEX, 0, workbench)
+    assert successor.result() is workbench
     assert len(shop.made) == 1
 
 
@@ -147,20 +144,20 @@ def test_an_attempt_that_waits_takes_what_another_subtask_gives_back() -> None:
 
 def test_when_the_wait_is_over_a_new_one_is_made() -> None:
     shop = Shop()
-    bench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
-    assert shop.cache.check_out(VERTEX, 0, 0) is not bench
-    assert shop.cache.check_out(VERTEX, 0, 0.01) is not bench
+    workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
+    assert shop.cache.check_out(VERTEX, 0, 0) is not workbench
+    assert shop.cache.check_out(VERTEX, 0, 0.01) is not workbench
     assert len(shop.made) == 3
 
 
 def test_an_attempt_waits_for_the_last_of_several_that_use_its_place() -> None:
     shop = Shop()
-    bench, rehearsals = (shop.cache.check_out(VERTEX, 0, 0) for _ in range(2))
-    shop.cache.check_in(VERTEX, 0, rehearsals)
-    assert shop.cache.check_out(VERTEX, 7, 0) is rehearsals  # nothing is idle any more, one still uses place 0
+    workbench, warmups = (shop.cache.check_out(VERTEX, 0, 0) for _ in range(2))
+    shop.cache.check_in(VERTEX, 0, warmups)
+    assert shop.cache.check_out(VERTEX, 7, 0) is warmups  # nothing is idle any more, one still uses place 0
     successor = shop.later(VERTEX, 0)
-    shop.cache.check_in(VERTEX, 0, bench)
-    assert successor.result() is bench
+    shop.cache.check_in(VERTEX, 0, workbench)
+    assert successor.result() is workbench
 
 
 def test_a_failure_to_make_one_keeps_nobody_waiting() -> None:
@@ -176,41 +173,41 @@ def test_a_failure_to_make_one_keeps_nobody_waiting() -> None:
 def test_beyond_the_limit_the_least_recently_used_run_is_closed() -> None:
     shop = Shop(runs=2)
     keys = [(run, "graph", "count") for run in "abc"]
-    benches = [shop.cache.check_out(key, 0, 0) for key in keys]
-    shop.cache.check_in(keys[0], 0, benches[0])
-    shop.cache.check_in(keys[1], 0, benches[1])
-    assert shop.cache.check_out(keys[0], 0, 0) is benches[0]
-    shop.cache.check_in(keys[0], 0, benches[0])  # used after b
-    assert not any(one.is_closed for one in shop.made)
-    shop.cache.check_in(keys[2], 0, benches[2])
-    assert [one.is_closed for one in shop.made] == [False, True, False]
-    assert shop.cache.check_out(keys[0], 0, 0) is benches[0]
-    assert shop.cache.check_out(keys[2], 0, 0) is benches[2]
-    assert shop.cache.check_out(keys[1], 0, 0) not in benches
+    workbenches = [shop.cache.check_out(key, 0, 0) for key in keys]
+    shop.cache.check_in(keys[0], 0, workbenches[0])
+    shop.cache.check_in(keys[1], 0, workbenches[1])
+    assert shop.cache.check_out(keys[0], 0, 0) is workbenches[0]
+    shop.cache.check_in(keys[0], 0, workbenches[0])  # used after b
+    assert not any(input_gate.is_closed for input_gate in shop.made)
+    shop.cache.check_in(keys[2], 0, workbenches[2])
+    assert [input_gate.is_closed for input_gate in shop.made] == [False, True, False]
+    assert shop.cache.check_out(keys[0], 0, 0) is workbenches[0]
+    assert shop.cache.check_out(keys[2], 0, 0) is workbenches[2]
+    assert shop.cache.check_out(keys[1], 0, 0) not in workbenches
 
 
 def test_what_is_in_use_does_not_count_towards_the_limit() -> None:
     shop = Shop(runs=1)
     used = [shop.cache.check_out((run, "graph", "count"), 0, 0) for run in "abc"]
     shop.cache.check_in(VERTEX, 0, shop.cache.check_out(VERTEX, 0, 0))
-    assert not any(one.is_closed for one in shop.made)
+    assert not any(input_gate.is_closed for input_gate in shop.made)
     shop.cache.check_in(("a", "graph", "count"), 0, used[0])
-    assert [one.is_closed for one in shop.made] == [False, False, False, True]
+    assert [input_gate.is_closed for input_gate in shop.made] == [False, False, False, True]
 
 
-def attempt_in(shop: Shop, run: str, is_rehearsal: bool = False) -> list[Workbench]:
+def attempt_in(shop: Shop, run: str, is_warmup: bool = False) -> list[Workbench]:
     """All workbenches of an attempt with five vertices in two slots, each checked out and then given back."""
     places = [((run, "graph", vertex), subtask) for vertex in "abcde" for subtask in range(2)]
-    benches = [shop.cache.check_out(key, subtask, 0, is_rehearsal) for key, subtask in places]
-    for (key, subtask), bench in zip(places, benches, strict=True):
-        shop.cache.check_in(key, subtask, bench)
-    return benches
+    workbenches = [shop.cache.check_out(key, subtask, 0, is_warmup) for key, subtask in places]
+    for (key, subtask), workbench in zip(places, workbenches, strict=True):
+        shop.cache.check_in(key, subtask, workbench)
+    return workbenches
 
 
 def test_an_attempt_with_many_vertices_finds_every_plan_again() -> None:
     shop = Shop(runs=1)
     before = attempt_in(shop, "run")
-    assert {id(one) for one in attempt_in(shop, "run")} == {id(one) for one in before}
+    assert {id(workbench) for workbench in attempt_in(shop, "run")} == {id(workbench) for workbench in before}
     assert len(shop.made) == 10
 
 
@@ -218,27 +215,27 @@ def test_a_run_is_evicted_as_a_whole() -> None:
     shop = Shop(runs=2)
     for run in ("first", "second", "first", "third"):
         attempt_in(shop, run)
-    assert [one.is_closed for one in shop.made] == [False] * 10 + [True] * 10 + [False] * 10
+    assert [input_gate.is_closed for input_gate in shop.made] == [False] * 10 + [True] * 10 + [False] * 10
 
 
-def test_rehearsals_evict_each_other_and_never_what_an_attempt_has_used() -> None:
+def test_warm_ups_evict_each_other_and_never_what_an_attempt_has_used() -> None:
     shop = Shop(runs=1)
     real = attempt_in(shop, "real")
-    rehearsed = {run: attempt_in(shop, run, is_rehearsal=True) for run in ("x", "y")}
-    closed = [one for one in shop.made if one.is_closed]
-    assert {id(one) for one in closed} == {id(one) for one in rehearsed["x"]}
-    attempt_in(shop, "y")  # the attempt that was rehearsed for: now it is the real run used last
+    warmed = {run: attempt_in(shop, run, is_warmup=True) for run in ("x", "y")}
+    closed = [input_gate for input_gate in shop.made if input_gate.is_closed]
+    assert {id(item) for item in closed} == {id(item) for item in warmed["x"]}
+    attempt_in(shop, "y")  # the attempt that was warmed up for: now it is the real run used last
     assert len(shop.made) == 30
-    assert all(isinstance(one, Bench) and one.is_closed for one in real)
+    assert all(isinstance(workbench, FakeWorkbench) and workbench.is_closed for workbench in real)
 
 
-def test_what_an_attempt_has_used_stays_its_own_when_a_rehearsal_takes_it() -> None:
+def test_what_an_attempt_has_used_stays_its_own_when_a_warm_up_takes_it() -> None:
     shop = Shop(runs=1)
     attempt_in(shop, "real")
-    attempt_in(shop, "real", is_rehearsal=True)
-    attempt_in(shop, "x", is_rehearsal=True)
+    attempt_in(shop, "real", is_warmup=True)
+    attempt_in(shop, "x", is_warmup=True)
     assert len(shop.made) == 20
-    assert not any(one.is_closed for one in shop.made)
+    assert not any(input_gate.is_closed for input_gate in shop.made)
 
 
 def test_closing_closes_the_idle_ones_now_and_the_others_when_they_come_back() -> None:
@@ -246,7 +243,7 @@ def test_closing_closes_the_idle_ones_now_and_the_others_when_they_come_back() -
     idle, used = (shop.cache.check_out(VERTEX, subtask, 0) for subtask in (0, 1))
     shop.cache.check_in(VERTEX, 0, idle)
     shop.cache.close()
-    assert [one.is_closed for one in shop.made] == [True, False]
+    assert [input_gate.is_closed for input_gate in shop.made] == [True, False]
     shop.cache.check_in(VERTEX, 1, used)
-    assert [one.is_closed for one in shop.made] == [True, True]
+    assert [input_gate.is_closed for input_gate in shop.made] == [True, True]
     shop.cache.close()  # idempotent

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from lockgate_process import storage as filesystem
+from lockgate_common import storage as filesystem
 
 
 def test_the_parents_of_new_folders_are_synced_from_the_top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

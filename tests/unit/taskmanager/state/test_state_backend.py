@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import errno
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lockgate_common import storage as filesystem
 from lockgate_proto.messages import FailureCause, FilesystemBackend, MemoryBackend, StateBackend, StateHandle
-
-from lockgate_process import storage as filesystem
-from taskmanager.runtime.failures import cause_of
-from taskmanager.state.backend import Backend, FileBackend, inline_handle, load, make_backend
-from taskmanager.task.program import SnapshotTooLarge, StateUnreadable
+from lockgate_taskmanager.runtime.failures import cause_of
+from lockgate_taskmanager.state.backend import Backend, FileBackend, download, inline_handle, load, make_backend
+from lockgate_taskmanager.task.program import SnapshotTooLarge, StateUnreadable, StorageUnavailable
 
 
 @pytest.fixture(params=["filesystem", "memory"])
@@ -100,7 +101,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         OSError("AWS Error NETWORK_CONNECTION"),
     ],
 )
-def test_a_storage_that_fails_is_a_fault_that_a_restart_may_get_over(
+def test_a_storage_that_fails_is_away_and_no_fault_of_the_job_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     handle = FileBackend(str(tmp_path), "a").writer(1).store("op", pa.py_buffer(b"some state"))
@@ -109,8 +110,38 @@ def test_a_storage_that_fails_is_a_fault_that_a_restart_may_get_over(
         raise error
 
     monkeypatch.setattr(filesystem, "read_all", read_all)
-    with pytest.raises(OSError, match=str(error.args[-1])) as caught:
+
+    def pieces(_: filesystem.Location) -> Iterator[bytes]:
+        yield b"some "
+        raise error
+
+    monkeypatch.setattr(filesystem, "pieces", pieces)
+    reads: tuple[Callable[[], object], ...] = (lambda: load(handle), lambda: download(handle, tmp_path / "copy"))
+    for read in reads:
+        with pytest.raises(
+            StorageUnavailable, match=f"{handle.path} cannot be read for now: .*{error.args[-1]}"
+        ) as caught:
+            read()
+        assert cause_of(caught.value) == FailureCause.STORAGE_AWAY
+
+
+def test_a_missing_file_is_unreadable_unless_the_whole_storage_is_missing(tmp_path: Path) -> None:
+    run = tmp_path / "mounted" / "cluster" / "job" / "run"
+    handle = FileBackend(str(run), "a").writer(1).store("op", pa.py_buffer(b"some state"))
+    (tmp_path / "mounted").rename(tmp_path / "away")
+    with pytest.raises(StorageUnavailable, match="the folder of the whole cluster is not there"):
         load(handle)
+    (tmp_path / "away").rename(tmp_path / "mounted")
+    assert load(handle).to_pybytes() == b"some state"
+    shutil.rmtree(run.parent)  # whoever deletes a job's files has not unmounted the storage
+    with pytest.raises(StateUnreadable, match="is missing; restore from another checkpoint"):
+        load(handle)
+
+
+def test_a_full_disk_of_this_machine_is_not_the_storage_s(tmp_path: Path) -> None:
+    handle = FileBackend(str(tmp_path), "a").writer(1).store("op", pa.py_buffer(b"some state"))
+    with pytest.raises(OSError, match="No space left") as caught:
+        download(handle, Path("/dev/full"))
     assert cause_of(caught.value) == FailureCause.FAULT
 
 

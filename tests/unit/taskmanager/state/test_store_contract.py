@@ -1,4 +1,4 @@
-"""What every home of keyed state owes its subtask; tests/property/taskmanager_state has what becomes of snapshots."""
+"""What every home of keyed state owes its subtask; tests/property/taskmanager/state has what becomes of snapshots."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from lockgate_proto.messages import (
     StateBackend,
     StateKind,
 )
-
-from taskmanager.state.backend import make_backend
-from taskmanager.state.scratch import ScratchFolder
-from taskmanager.state.store import KeyedStore, StoreSpec
-from taskmanager.state.stores import StoreMaker
-from taskmanager.task.program import DataError, SnapshotOrder, StateUnreadable, UserError
+from lockgate_taskmanager.state.backend import make_backend
+from lockgate_taskmanager.state.factory import StoreFactory
+from lockgate_taskmanager.state.scratch import ScratchFolder
+from lockgate_taskmanager.state.spec import StoreSpec
+from lockgate_taskmanager.state.store import KeyedStore
+from lockgate_taskmanager.task.program import DataError, SnapshotOrder, StateUnreadable, UserError
 
 BACKENDS = {
     "memory": StateBackend(MemoryBackend()),
@@ -42,13 +42,13 @@ SAVEPOINT = SnapshotOrder(is_savepoint=True)
 GROUPS = 16
 
 
-class Bench:
+class TestingBackend:
     """Makes stores of one backend in one folder."""
 
     def __init__(self, choice: StateBackend, folder: Path) -> None:
         self.choice, self.folder = choice, folder
         self.scratch = ScratchFolder(folder / "work", "state-")
-        self.maker = StoreMaker(choice, self.scratch)
+        self.maker = StoreFactory(choice, self.scratch)
         self.made: list[KeyedStore] = []
 
     def spec(self, operator: KeyedAggregate, groups: range = range(GROUPS)) -> StoreSpec:
@@ -80,23 +80,23 @@ class Bench:
 
 
 @pytest.fixture(params=BACKENDS)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(BACKENDS[request.param], tmp_path)
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestingBackend]:
+    made = TestingBackend(BACKENDS[request.param], tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def benches(tmp_path: Path) -> Iterator[Callable[[str], Bench]]:
-    made: list[Bench] = []
+def backends(tmp_path: Path) -> Iterator[Callable[[str], TestingBackend]]:
+    made: list[TestingBackend] = []
 
-    def make(name: str) -> Bench:
-        made.append(Bench(BACKENDS[name], tmp_path / name.replace(", ", "-")))
+    def make(name: str) -> TestingBackend:
+        made.append(TestingBackend(BACKENDS[name], tmp_path / name.replace(", ", "-")))
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for testing_backend in made:
+        testing_backend.close()
 
 
 def partial(types: dict[str, pa.DataType], rows: list[tuple[Any, ...]], keys: int = 1) -> pa.Table:
@@ -126,7 +126,7 @@ def shown(store: KeyedStore, *keys: tuple[str | None, int]) -> dict[str | None, 
     return {row["k"]: (row["n"] - 1, row["total"]) for row in changed.to_pylist()}
 
 
-def test_every_aggregate_of_every_type_folds_and_comes_back(bench: Bench) -> None:
+def test_every_aggregate_of_every_type_folds_and_comes_back(backend: TestingBackend) -> None:
     types: dict[str, pa.DataType] = {
         "k": pa.string(), "j": pa.date32(),
         "__p1": pa.decimal128(10, 2), "__p2": pa.float64(), "__p3": pa.string(), "__p4": pa.float64(),
@@ -142,7 +142,7 @@ def test_every_aggregate_of_every_type_folds_and_comes_back(bench: Bench) -> Non
     money = decimal.Decimal
     first = [("a", 5, 70, money("1.50"), 2.0, "x", 4.0, 1), ("b", None, 71, None, None, None, None, 0)]
     second = [("a", 5, 70, money("2.25"), math.nan, "w", 2.0, 1), (None, 6, 72, money("9.00"), 1.0, "q", None, 0)]
-    store = bench.fresh(operator, partial(types, first, 2).schema)
+    store = backend.fresh(operator, partial(types, first, 2).schema)
     store.merge(partial(types, first, 2))
     changed = {row["k"]: row for row in store.merge(partial(types, second, 2)).changed.to_pylist()}
     assert changed.keys() == {"a", None}
@@ -154,114 +154,114 @@ def test_every_aggregate_of_every_type_folds_and_comes_back(bench: Bench) -> Non
     )
     assert math.isnan(changed["a"]["hi"])
     assert changed[None]["mean"] is None
-    again = bench.restored(operator, bench.stored(store))
+    again = backend.restored(operator, backend.stored(store))
     assert (again.schema, again.partial_schema) == (store.schema, store.partial_schema)
     more = {row["k"]: row for row in again.merge(partial(types, first, 2)).changed.to_pylist()}
     assert (more["a"]["n"], more["a"]["d"], more["a"]["lo"]) == (3, money("5.25"), "w")
     assert (more["b"]["n"], more["b"]["d"], more["b"]["lo"], more["b"]["hi"]) == (2, None, None, None)
 
 
-def test_no_key_columns_at_all(bench: Bench) -> None:
+def test_no_key_columns_at_all(backend: TestingBackend) -> None:
     operator = KeyedAggregate((), (Aggregate("n", COUNT), Aggregate("total", SUM, "v")))
     rows = partial({"__p1": pa.int64()}, [(42, 1), (42, 2)], keys=0)
-    store = bench.fresh(operator, rows.schema)
+    store = backend.fresh(operator, rows.schema)
     assert store.merge(rows).changed.to_pylist() == [{"n": 2, "total": 3}]
-    kept = bench.stored(store, 1, SnapshotOrder())
+    kept = backend.stored(store, 1, SnapshotOrder())
     store.merge(rows)
-    assert bench.restored(operator, kept).merge(rows).changed.to_pylist() == [{"n": 4, "total": 6}]
+    assert backend.restored(operator, kept).merge(rows).changed.to_pylist() == [{"n": 4, "total": 6}]
 
 
-def test_keys_of_one_hash_are_told_apart_and_a_key_may_come_twice_in_a_batch(bench: Bench) -> None:
-    store = bench.fresh(SUMS, sums().schema)
+def test_keys_of_one_hash_are_told_apart_and_a_key_may_come_twice_in_a_batch(backend: TestingBackend) -> None:
+    store = backend.fresh(SUMS, sums().schema)
     merged = store.merge(sums(("a", 7, 1), ("b", 7, 10), ("a", 7, 2), (None, 7, 100)))
     assert merged.records == 4
     assert {row["k"]: (row["n"], row["total"]) for row in merged.changed.to_pylist()} == {
         "a": (2, 3), "b": (1, 10), None: (1, 100),
     }  # fmt: skip
     assert merged.changed.num_rows == 3
-    again = bench.restored(SUMS, bench.stored(store))
+    again = backend.restored(SUMS, backend.stored(store))
     assert shown(again, ("a", 7), ("b", 7), (None, 7), ("c", 7)) == {
         "a": (2, 3), "b": (1, 10), None: (1, 100), "c": (0, None),
     }  # fmt: skip
 
 
-def test_nan_is_one_key_and_zero_has_no_sign(bench: Bench) -> None:
+def test_nan_is_one_key_and_zero_has_no_sign(backend: TestingBackend) -> None:
     operator = KeyedAggregate(("k",), (Aggregate("n", COUNT),))
     rows = partial({"k": pa.float64()}, [(math.nan, 1), (0.0, 2)])
     other = partial({"k": pa.float64()}, [(math.nan, 1), (-0.0, 2)])
-    store = bench.fresh(operator, rows.schema)
+    store = backend.fresh(operator, rows.schema)
     store.merge(rows)
     assert sorted(row["n"] for row in store.merge(other).changed.to_pylist()) == [2, 2]
 
 
-def test_an_empty_batch_changes_nothing(bench: Bench) -> None:
-    store = bench.fresh(SUMS, sums().schema)
+def test_an_empty_batch_changes_nothing(backend: TestingBackend) -> None:
+    store = backend.fresh(SUMS, sums().schema)
     merged = store.merge(sums())
     assert (merged.records, merged.changed.num_rows, merged.changed.schema) == (0, 0, store.schema)
-    again = bench.restored(SUMS, bench.stored(store, 1, SnapshotOrder()))
+    again = backend.restored(SUMS, backend.stored(store, 1, SnapshotOrder()))
     assert shown(again, ("a", 1)) == {"a": (0, None)}
 
 
-def test_a_sum_that_leaves_its_range_is_a_fault_of_the_data(bench: Bench) -> None:
-    store = bench.fresh(SUMS, sums().schema)
+def test_a_sum_that_leaves_its_range_is_a_fault_of_the_data(backend: TestingBackend) -> None:
+    store = backend.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 2**62)))
     with pytest.raises(DataError, match=r"'total'.*64-bit"):
         store.merge(sums(("a", 1, 2**62)))
 
 
-def test_a_snapshot_is_not_touched_by_what_comes_after_it(bench: Bench) -> None:
-    store = bench.fresh(SUMS, sums().schema)
+def test_a_snapshot_is_not_touched_by_what_comes_after_it(backend: TestingBackend) -> None:
+    store = backend.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 1), ("b", 2, 1)))
     frozen = store.snapshot(SnapshotOrder())
     store.merge(sums(("a", 1, 10), ("c", 3, 10)))
-    writer = make_backend(bench.choice, str(bench.folder / "storage"), "a1-v-0").writer(1)
+    writer = make_backend(backend.choice, str(backend.folder / "storage"), "a1-v-0").writer(1)
     state = frozen.persist(1, writer)
     frozen.release()
-    assert shown(bench.restored(SUMS, state), ("a", 1), ("b", 2), ("c", 3)) == {
+    assert shown(backend.restored(SUMS, state), ("a", 1), ("b", 2), ("c", 3)) == {
         "a": (1, 1),
         "b": (1, 1),
         "c": (0, None),
     }
 
 
-def test_a_snapshot_can_be_divided_and_put_together(bench: Bench) -> None:
+def test_a_snapshot_can_be_divided_and_put_together(backend: TestingBackend) -> None:
     """What another parallelism needs: 1 -> 2 -> 1, from checkpoints and not from savepoints."""
     rows = [(f"k{number}", number, number) for number in range(200)]
-    whole = bench.fresh(SUMS, sums().schema)
+    whole = backend.fresh(SUMS, sums().schema)
     whole.merge(sums(*rows))
-    kept = bench.stored(whole, 1, SnapshotOrder())
+    kept = backend.stored(whole, 1, SnapshotOrder())
     halves = [range(7), range(7, GROUPS)]
-    stores = [bench.restored(SUMS, kept, groups=half) for half in halves]
+    stores = [backend.restored(SUMS, kept, groups=half) for half in halves]
     states = []
     for part, (half, store) in enumerate(zip(halves, stores, strict=True)):
         mine = [row for row in rows if row[1] % GROUPS in half]
         assert shown(store, *((key, hash_) for key, hash_, _ in mine)) == {key: (1, value) for key, _, value in mine}
         store.merge(sums(*mine))
-        states.append(bench.stored(store, 2, SnapshotOrder(1), part))
-    again = bench.restored(SUMS, *states)
+        states.append(backend.stored(store, 2, SnapshotOrder(1), part))
+    again = backend.restored(SUMS, *states)
     assert shown(again, *((key, hash_) for key, hash_, _ in rows)) == {key: (3, 2 * value) for key, _, value in rows}
 
 
-def test_another_operators_state_is_refused(bench: Bench) -> None:
-    store = bench.fresh(SUMS, sums().schema)
+def test_another_operators_state_is_refused(backend: TestingBackend) -> None:
+    store = backend.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 1)))
-    state = bench.stored(store, 1, SnapshotOrder())
+    state = backend.stored(store, 1, SnapshotOrder())
     with pytest.raises(StateUnreadable, match="belongs to another aggregate"):
-        bench.restored(KeyedAggregate(("k",), (Aggregate("n", COUNT),)), state)
+        backend.restored(KeyedAggregate(("k",), (Aggregate("n", COUNT),)), state)
 
 
 @pytest.mark.parametrize("target", BACKENDS)
 @pytest.mark.parametrize("source", BACKENDS)
 def test_every_backend_reads_every_backends_savepoints(
-    benches: Callable[[str], Bench], source: str, target: str
+    backends: Callable[[str], TestingBackend], source: str, target: str
 ) -> None:
     rows = [(f"k{number}", number, number) for number in range(100)]
-    one = benches(source)
-    store = one.fresh(SUMS, sums().schema)
+    home = backends(source)
+    store = home.fresh(SUMS, sums().schema)
     store.merge(sums(*rows))
-    state = one.stored(store)
+    state = home.stored(store)
     assert (state.kind, state.increments, state.files) == (StateKind.KEYED_STATE, (), ())
-    other = one if source == target else benches(target)
+    other = home if source == target else backends(target)
     again = other.restored(SUMS, state)
     assert shown(again, *((key, hash_) for key, hash_, _ in rows)) == {key: (1, value) for key, _, value in rows}
 
@@ -270,19 +270,19 @@ def test_every_backend_reads_every_backends_savepoints(
 
 
 @pytest.fixture
-def rocks(benches: Callable[[str], Bench]) -> Bench:
-    return benches("rocksdb")
+def rocks(backends: Callable[[str], TestingBackend]) -> TestingBackend:
+    return backends("rocksdb")
 
 
-def test_a_checkpoint_stores_only_the_tables_that_its_base_has_not(rocks: Bench) -> None:
+def test_a_checkpoint_stores_only_the_tables_that_its_base_has_not(rocks: TestingBackend) -> None:
     store = rocks.fresh(SUMS, sums().schema)
     store.merge(sums(*((f"k{number}", number, 1) for number in range(5_000))))
     first = rocks.stored(store, 1, SnapshotOrder())
     store.merge(sums(("k1", 1, 1)))
     second = rocks.stored(store, 2, SnapshotOrder(1))
     assert set(first.files) < set(second.files)
-    assert [one.checkpoint_id for one in second.files] == [1, 2]
-    assert all(one.shared for one in second.files)
+    assert [file.checkpoint_id for file in second.files] == [1, 2]
+    assert all(file.shared for file in second.files)
     again = rocks.restored(SUMS, second, number=2)
     again.merge(sums(("k2", 2, 1)))
     third = rocks.stored(again, 3, SnapshotOrder(2))
@@ -294,7 +294,7 @@ def test_a_checkpoint_stores_only_the_tables_that_its_base_has_not(rocks: Bench)
     }
 
 
-def test_a_damaged_table_is_named(rocks: Bench) -> None:
+def test_a_damaged_table_is_named(rocks: TestingBackend) -> None:
     store = rocks.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 1)))
     state = rocks.stored(store, 1, SnapshotOrder())
@@ -309,15 +309,17 @@ def test_a_damaged_table_is_named(rocks: Bench) -> None:
     assert list(rocks.scratch.path.glob("*/db")) == [next(rocks.scratch.path.glob("*/db"))], "only the first store's"
 
 
-def test_other_backends_say_that_they_do_not_read_a_databases_checkpoints(benches: Callable[[str], Bench]) -> None:
-    rocks = benches("rocksdb")
+def test_other_backends_say_that_they_do_not_read_a_databases_checkpoints(
+    backends: Callable[[str], TestingBackend],
+) -> None:
+    rocks = backends("rocksdb")
     store = rocks.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 1)))
     with pytest.raises(StateUnreadable, match="take a savepoint"):
-        benches("filesystem").restored(SUMS, rocks.stored(store, 1, SnapshotOrder()))
+        backends("filesystem").restored(SUMS, rocks.stored(store, 1, SnapshotOrder()))
 
 
-def test_nothing_is_left_of_a_closed_store_and_of_a_killed_process(rocks: Bench) -> None:
+def test_nothing_is_left_of_a_closed_store_and_of_a_killed_process(rocks: TestingBackend) -> None:
     store = rocks.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 1)))
     rocks.stored(store, 1, SnapshotOrder())
@@ -325,7 +327,7 @@ def test_nothing_is_left_of_a_closed_store_and_of_a_killed_process(rocks: Bench)
     assert len(list(folder.iterdir())) == 2  # the lock and the store
     store.close()
     store.close()
-    assert [one.name for one in folder.iterdir()] == ["lock"]
+    assert [path.name for path in folder.iterdir()] == ["lock"]
     abandoned = folder.parent / "state-of-a-killed-process"
     (abandoned / "0" / "db").mkdir(parents=True)
     (abandoned / "lock").touch()
@@ -337,38 +339,38 @@ def test_nothing_is_left_of_a_closed_store_and_of_a_killed_process(rocks: Bench)
 def test_a_missing_package_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UserError, match=r"pip install 'lockgate\[rocksdb\]'"):
-        StoreMaker(BACKENDS["rocksdb"], ScratchFolder(tmp_path, "state-"))
-    StoreMaker(BACKENDS["filesystem"], ScratchFolder(tmp_path, "state-"))
+        StoreFactory(BACKENDS["rocksdb"], ScratchFolder(tmp_path, "state-"))
+    StoreFactory(BACKENDS["filesystem"], ScratchFolder(tmp_path, "state-"))
 
 
-def test_a_key_of_a_type_that_a_database_cannot_hold_is_the_authors_error(rocks: Bench) -> None:
+def test_a_key_of_a_type_that_a_database_cannot_hold_is_the_authors_error(rocks: TestingBackend) -> None:
     schema = partial({"k": pa.dictionary(pa.int32(), pa.string())}, []).schema
     with pytest.raises(UserError, match="cannot be kept in rocksdb"):
         rocks.fresh(KeyedAggregate(("k",), (Aggregate("n", COUNT),)), schema)
 
 
-def test_merging_goes_on_while_a_snapshot_is_stored_on_another_thread(bench: Bench) -> None:
+def test_merging_goes_on_while_a_snapshot_is_stored_on_another_thread(backend: TestingBackend) -> None:
     keys = [(f"k{number}", number) for number in range(3_000)]
-    store = bench.fresh(SUMS, sums().schema)
+    store = backend.fresh(SUMS, sums().schema)
     store.merge(sums(*((key, hash_, 1) for key, hash_ in keys)))
     states: list[OperatorState] = []
     for turn in range(1, 6):
         frozen = store.snapshot(SnapshotOrder(turn - 1))
-        writer = make_backend(bench.choice, str(bench.folder / "storage"), "a1-v-0").writer(turn)
+        writer = make_backend(backend.choice, str(backend.folder / "storage"), "a1-v-0").writer(turn)
         thread = threading.Thread(target=lambda f=frozen, t=turn, w=writer: states.append(f.persist(t, w)))
         thread.start()
         for start in range(0, len(keys), 500):
             store.merge(sums(*((key, hash_, 1) for key, hash_ in keys[start : start + 500])))
         thread.join()
         frozen.release()
-        if bench.choice.backend is None or not isinstance(bench.choice.backend, MemoryBackend):
-            again = bench.restored(SUMS, states[-1])
+        if backend.choice.backend is None or not isinstance(backend.choice.backend, MemoryBackend):
+            again = backend.restored(SUMS, states[-1])
             assert set(shown(again, *keys).values()) == {(turn, turn)}
             again.close()
     assert set(shown(store, *keys).values()) == {(6, 6)}
 
 
-def test_what_is_held_back_until_the_copy_is_made_is_read_and_in_the_next_snapshot(rocks: Bench) -> None:
+def test_what_is_held_back_until_the_copy_is_made_is_read_and_in_the_next_snapshot(rocks: TestingBackend) -> None:
     store = rocks.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 1)))
     first = store.snapshot(SnapshotOrder())
@@ -383,7 +385,7 @@ def test_what_is_held_back_until_the_copy_is_made_is_read_and_in_the_next_snapsh
     assert shown(store, ("a", 1), ("b", 2)) == {"a": (3, 11), "b": (3, 110)}
 
 
-def test_a_snapshot_that_is_given_up_before_its_copy_is_made_holds_nothing_back(rocks: Bench) -> None:
+def test_a_snapshot_that_is_given_up_before_its_copy_is_made_holds_nothing_back(rocks: TestingBackend) -> None:
     store = rocks.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 1)))
     frozen = store.snapshot(SnapshotOrder())

@@ -1,12 +1,11 @@
-"""LoopRounds: when a loop is empty. Random schedules of whole loops: tests/property/taskmanager_barrier."""
+"""LoopRounds: when a loop is empty. Random schedules of whole loops: tests/property/taskmanager/barrier."""
 
 from __future__ import annotations
 
 import pytest
+from lockgate_common.story import IllegalTransition
 from lockgate_proto.messages import LoopProbe
-
-from taskmanager.task.errors import IllegalTransition
-from taskmanager.task.loop_rounds import LoopEffect, LoopOver, LoopRounds, SendProbe
+from lockgate_taskmanager.task.loop_rounds import LoopEffect, LoopRounds, LoopTerminated, SendProbe
 
 OUTSIDE, BACK = 0, 1
 
@@ -16,7 +15,7 @@ def _head() -> LoopRounds:
 
 
 def _sent(effects: list[LoopEffect]) -> LoopProbe:
-    assert [type(one) for one in effects] == [SendProbe]
+    assert [type(effect) for effect in effects] == [SendProbe]
     assert isinstance(effects[0], SendProbe)
     return effects[0].probe
 
@@ -33,7 +32,7 @@ def test_a_loop_is_over_after_three_quiet_rounds_of_its_only_head() -> None:
     for quiet in (1, 2):
         probe = _sent(head.probed(BACK, probe))
         assert probe.quiet_rounds == quiet
-    assert head.probed(BACK, probe) == [SendProbe(LoopProbe(4, 3)), LoopOver()]
+    assert head.probed(BACK, probe) == [SendProbe(LoopProbe(4, 3)), LoopTerminated()]
 
 
 def test_a_record_over_the_back_edge_makes_the_count_begin_anew() -> None:
@@ -87,15 +86,15 @@ def test_a_head_whose_loop_is_over_passes_the_rounds_of_others_on() -> None:
         assert head.probed(1, probe) == []
         probe = _sent(head.probed(0, LoopProbe(number, 9)))
     head.probed(1, probe)
-    assert head.probed(0, LoopProbe(4, 9)) == [SendProbe(LoopProbe(4, 3)), LoopOver()]
+    assert head.probed(0, LoopProbe(4, 9)) == [SendProbe(LoopProbe(4, 3)), LoopTerminated()]
     assert head.probed(0, LoopProbe(5, 9)) == [SendProbe(LoopProbe(5, 9))]
-    with pytest.raises(IllegalTransition, match="nothing circled"):
+    with pytest.raises(IllegalTransition, match="after the loop was found to be empty"):
         head.records(1)
 
 
 def test_a_probe_out_of_turn_is_refused() -> None:
     inner = LoopRounds((), {0}, (), 1)
-    with pytest.raises(IllegalTransition, match="probe 2 came on channel 0 behind probe 0"):
+    with pytest.raises(IllegalTransition, match="probe 2 arrived on channel 0 after probe 0"):
         inner.probed(0, LoopProbe(2, 0))
-    with pytest.raises(IllegalTransition, match="not of the loop"):
+    with pytest.raises(IllegalTransition, match="not part of the loop"):
         inner.probed(1, LoopProbe(1, 0))

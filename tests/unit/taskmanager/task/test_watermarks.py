@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 from lockgate_proto.messages import SplitState, Watermark
-
-from taskmanager.task.split_watermarks import SplitWatermarks
-from taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK, ChannelWatermarks, held_back
+from lockgate_taskmanager.task.split_watermarks import SplitWatermarks
+from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK, ChannelWatermarks, held_back
 
 
 def split(name: str, mark: int | None = None, offset: int = 0, end: int = 100) -> SplitState:
@@ -45,7 +44,7 @@ def test_all_idle_is_as_far_as_the_furthest_whoever_was_last() -> None:
         combined = ChannelWatermarks(2)
         combined.arrived(0, Watermark(50))
         combined.arrived(1, Watermark(20))
-        news = [combined.arrived(one, Watermark((50, 20)[one], idle=True)) for one in order]
+        news = [combined.arrived(step, Watermark((50, 20)[step], idle=True)) for step in order]
         assert news[-1] == Watermark(50, idle=True)
 
 
@@ -118,7 +117,7 @@ def test_a_subtask_without_splits_is_idle_from_the_moment_they_were_dealt(idle_a
     known = SplitWatermarks(0, idle_after_ms)
     assert known.news(0, nothing) is None
     assert known.news(999, nothing) is None, "its splits may be on their way, and the others wait for it"
-    known.dealt()
+    known.assigned()
     assert known.news(10**9, nothing) == Watermark(MIN_WATERMARK, idle=True)
     assert known.news(2 * 10**9, nothing) is None
     known.assign([split("found later", end=-1)])
@@ -138,7 +137,7 @@ def test_as_long_as_nobody_has_splits_a_subtask_waits_as_long_as_was_asked_for()
 def test_a_subtask_with_splits_is_not_idle_because_they_were_dealt() -> None:
     known = SplitWatermarks(0, 0)
     known.assign([split("a", end=-1), split("b", mark=20, offset=100)])
-    known.dealt()
+    known.assigned()
     assert known.news(10**9, nothing) is None
     known.read("a", (), 10, 10**9)
     assert known.news(10**9, nothing) == Watermark(9)
@@ -148,7 +147,7 @@ def test_a_subtask_that_has_read_its_splits_waits_for_more_as_long_as_was_asked_
     for idle_after_ms in (0, 1000):
         known = SplitWatermarks(0, idle_after_ms)
         known.assign([split("a", mark=20, offset=100)])
-        known.dealt()
+        known.assigned()
         assert known.news(0, nothing) == Watermark(19)
         assert known.news(1000, nothing) == (Watermark(19, idle=True) if idle_after_ms else None)
 

@@ -1,0 +1,67 @@
+"""Links in the documentation lead to pages, files and headings that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def _pages() -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    return [name for name in listed if (ROOT / name).is_file()]
+
+
+def _text_without_code(page: Path) -> str:
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@cache
+def _anchors(page: Path) -> frozenset[str]:
+    return frozenset(_anchor(heading) for heading in re.findall(r"^#+ (.+)$", _text_without_code(page), re.MULTILINE))
+
+
+def broken_links(page: Path) -> list[str]:
+    """Targets that do not exist, as they are written."""
+    broken = []
+    for path, anchor in LINK.findall(_text_without_code(page)):
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            broken.append(f"{path}#{anchor}" if anchor else path)
+    return broken
+
+
+def test_links_lead_somewhere() -> None:
+    assert not [f"{name}: {target}" for name in _pages() for target in broken_links(ROOT / name)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a](other.md)", ["other.md"]),
+        ("[a](#nowhere)", ["#nowhere"]),
+        ("# A `heading`, here\n\n[a](#a-heading-here)", []),
+        ("[a](https://example.org/page.md)", []),
+        ("```\n[a](other.md)\n```", []),
+    ],
+)
+def test_broken_links_are_found(tmp_path: Path, text: str, expected: list[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    assert broken_links(page) == expected

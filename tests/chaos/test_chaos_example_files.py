@@ -1,0 +1,114 @@
+"""The example files that the documentation tells people to submit: they run as written, and their results are right."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from examples.frame.example import json_rows
+from tests.chaos.testing_cluster import TestingCluster
+from tests.drained import drain, generated, path_of, rows_read
+
+pytestmark = pytest.mark.chaos
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+TIMEOUT_S = 240  # a bound, not an expectation
+
+
+def run(testing: TestingCluster, folder: Path, *command: str) -> str:
+    """A command as a user with the cluster's secret types it in `folder`. Returns what it prints."""
+    environment = {
+        **os.environ,
+        "LOCKGATE_CLUSTER": str(testing.cluster.directory),
+        "LOCKGATE_SECRET_FILE": str(testing.cluster.secret_file),
+    }
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def submit(testing: TestingCluster, folder: Path, example: str, *options: str) -> str:
+    return run(testing, folder, "-m", "lockgate", "submit", str(EXAMPLES / example), *options)
+
+
+def table(file: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(file)) as database:
+        return database.execute(query).fetchall()
+
+
+def words(folder: Path) -> Counter[str]:
+    """Of the text files in a folder, by the example's own rule."""
+    text = "\n".join(path.read_text() for path in folder.iterdir() if path.is_file())
+    return Counter(word for word in re.split(r"\W+", text.lower(), flags=re.ASCII) if word)
+
+
+def test_the_word_count(testing: TestingCluster, tmp_path: Path) -> None:
+    submit(testing, tmp_path, "wordcount.py", "--wait")
+    assert Counter(dict(table(tmp_path / "wordcount.db", "SELECT word, n FROM counts"))) == words(
+        EXAMPLES.parent / "docs"
+    )
+
+
+def test_the_orders(testing: TestingCluster, tmp_path: Path) -> None:
+    submit(testing, tmp_path, "orders_csv.py", "--wait")
+    with (EXAMPLES / "data" / "orders.csv").open(newline="") as file:
+        paid = [row for row in csv.DictReader(file) if row["status"] == "paid"]
+    amounts: dict[str, list[int]] = defaultdict(list)
+    for row in paid:
+        amounts[row["city"]].append(int(row["quantity"]) * int(row["price_cents"]))
+    found = table(tmp_path / "orders.db", "SELECT city, orders, revenue_cents, mean_cents FROM revenue")
+    assert [(city, n, total) for city, n, total, _ in sorted(found)] == [
+        (city, len(amount), sum(amount)) for city, amount in sorted(amounts.items())
+    ]
+    for city, n, total, mean in found:
+        assert Decimal(str(mean)) == pytest.approx(Decimal(total) / n, rel=Decimal("1e-9")), city
+    written = {row["order_id"]: row["amount_cents"] for row in json_rows((tmp_path / "orders-paid").glob("part-*"))}
+    assert written == {int(row["order_id"]): int(row["quantity"]) * int(row["price_cents"]) for row in paid}
+
+
+def test_a_graph_is_submitted_with_nothing_but_grpc(testing: TestingCluster, tmp_path: Path) -> None:
+    """At the standby, which says who leads."""
+    text = tmp_path / "text"
+    text.mkdir()
+    (text / "a.txt").write_text("to be or not to be\n")
+    graph = run(
+        testing, tmp_path, "-m", "lockgate", "submit", str(EXAMPLES / "wordcount.py"), "--dry-run", "--", str(text)
+    )
+    (tmp_path / "graph.json").write_text(graph)
+    standby = testing.cluster.coordinators[1 - testing.leader_number()]
+    told = run(testing, tmp_path, str(EXAMPLES / "grpc_submit.py"), standby, "graph.json")
+    assert f"{standby} is a standby" in told
+    assert "FINISHED" in told
+    assert Counter(dict(table(tmp_path / "wordcount.db", "SELECT word, n FROM counts"))) == words(text)
+
+
+def test_the_ledger_when_its_leader_dies(testing: TestingCluster, tmp_path: Path) -> None:
+    told = submit(testing, tmp_path, "ledger.py")
+    found = re.search(r"ledger-[0-9a-f]+", told)
+    assert found is not None, told
+    testing.wait_until(lambda: testing.client.job(found[0]).checkpoints_completed > 0, "a checkpoint")
+    testing.kill_leader()
+    reached = testing.client.job(found[0]).checkpoints_completed
+    testing.wait_until(lambda: testing.client.job(found[0]).checkpoints_completed > reached, "a checkpoint after that")
+    (read,) = rows_read(path_of(drain(testing.client, found[0]))).values()
+    ends = dict(enumerate(generated(read, 4)))
+    rows = pq.read_table(tmp_path / "ledger", columns=["partition", "sequence"]).to_pylist()
+    assert Counter((row["partition"], row["sequence"]) for row in rows) == Counter(
+        (number, sequence) for number, end in ends.items() for sequence in range(end)
+    )
+    totals = table(tmp_path / "ledger.db", "SELECT partition, rows_seen, last FROM totals")
+    assert sorted(totals) == [(number, end, end - 1) for number, end in ends.items()]

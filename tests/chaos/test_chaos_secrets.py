@@ -1,0 +1,154 @@
+"""What a run leaves behind: none of the secrets that it was given, and nothing that another user can read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pytest
+from lockgate_common.storage import locate
+
+from lockgate import Job
+from lockgate.client import JobFailed, JobHandle
+from tests.chaos.testing_cluster import TestingCluster
+from tests.postgresql_server import server_for_tests as postgresql_server
+from tests.s3_server import CREDENTIALS
+from tests.s3_server import server_for_tests as s3_server
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+
+IN_ENVIRONMENT = "of-the-environment-4711"
+IN_URL, IN_QUERY, IN_BUCKET = "of-the-url-4712", "of-the-query-4713", "of-the-bucket-4714"
+WAIT_S = 240.0
+NOBODY = 65534
+
+
+def failed(testing: TestingCluster, name: str, url: str) -> str:
+    """The error of a job that writes to a database which does not take its password."""
+    job = Job(name, parallelism=1)
+    job.generate(rows=100).write_sql(url, "rows", mode="append")
+    return error_of(testing, name, job)
+
+
+def error_of(testing: TestingCluster, name: str, job: Job) -> str:
+    """Runs the job until it fails."""
+    testing.client.submit(name, job.graph())
+    with pytest.raises(JobFailed) as failure:
+        JobHandle(testing.client, name).wait(WAIT_S)
+    return str(failure.value)
+
+
+def lines_of_processes() -> Iterator[bytes]:
+    """The command line of every process of this machine."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield path.read_bytes()
+        except OSError:
+            continue  # ended in between
+
+
+def left(testing: TestingCluster, storage: str) -> dict[str, bytes]:
+    """What others may read, by its name: files of the cluster, the storage, states, command lines."""
+    folder = testing.cluster.directory
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    del found["secret"]
+    bucket = locate(storage)
+    for info in bucket.fs.get_file_info(pafs.FileSelector(bucket.path, recursive=True, allow_not_found=True)):
+        if not info.is_file:
+            continue
+        with contextlib.suppress(FileNotFoundError):  # a checkpoint that was subsumed in between
+            found[f"storage: {info.path}"] = bucket.fs.open_input_file(info.path).read()
+    found["states"] = repr(testing.client.jobs()).encode()
+    found["cluster"] = repr(testing.client.cluster()).encode()
+    return found | {f"process {number}": line for number, line in enumerate(lines_of_processes())}
+
+
+def holders(found: dict[str, bytes], secret: str) -> list[str]:
+    """Where it is."""
+    return [name for name, content in found.items() if secret.encode() in content]
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What a run has left. content: by name, see `left`; readable: what another user of the machine may read."""
+
+    content: dict[str, bytes]
+    readable: list[str]
+    errors: list[str]
+    secret: str
+
+
+@pytest.fixture(scope="module")
+def remains() -> Iterator[Remains]:
+    """Of jobs with wrong passwords and of one that takes checkpoints.
+
+    They are in a folder that everybody may enter, and the umask takes nothing away.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="lockgate-secrets-"))
+    folder.chmod(0o755)
+    (folder / "cluster").mkdir(mode=0o755)
+    umask = os.umask(0)
+    try:
+        yield run(folder)
+    finally:
+        os.umask(umask)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(folder: Path) -> Remains:
+    with s3_server(str(folder / "s3.log")) as s3, postgresql_server() as postgresql:
+        storage = s3.uri("lockgate")
+        options = {"spark.hadoop.fs.s3a.secret.key": IN_ENVIRONMENT}
+        testing = TestingCluster(
+            folder, storage=storage, coordinators=1, taskmanagers=1, taskmanager={"spark_options": options}
+        )
+        testing.environment["SHOP_PASSWORD"] = IN_ENVIRONMENT
+        with testing:
+            address = postgresql.url(user="stranger", password="x").rpartition("@")[2]
+            errors = [
+                failed(testing, "named", f"postgresql://stranger:${{SHOP_PASSWORD}}@{address}"),
+                failed(testing, "written", f"postgresql://stranger:{IN_URL}@{address}"),
+                failed(testing, "asked", f"postgresql://{address}?user=stranger&password={IN_QUERY}"),
+            ]
+            job = Job("bucket", parallelism=1)
+            job.read_text(f"s3://AKIA:{IN_BUCKET}@nowhere/x?{s3.options}").write_parquet(str(folder / "out"))
+            errors.append(error_of(testing, "bucket", job))
+            with testing.ledger() as ledger:
+                ledger.wait_checkpoints(2)
+                content, readable = left(testing, storage), readable_for_others(testing.cluster.directory)
+        secret = (testing.cluster.directory / "secret").read_text().strip()
+    return Remains(content, readable, errors, secret)
+
+
+def readable_for_others(folder: Path) -> list[str]:
+    """Files of the folder that a user without rights can read; nothing where only root could become that user."""
+    if os.geteuid() != 0:
+        return []
+    command = ["find", str(folder), "-type", "f", "-readable"]
+    done = subprocess.run(
+        command, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", capture_output=True, text=True, check=False
+    )
+    assert "Permission denied" in done.stderr, "some folders are closed"
+    return done.stdout.splitlines()
+
+
+def test_no_secret_of_a_run_is_left_behind(remains: Remains) -> None:
+    assert [name for name in remains.content if name.startswith("storage: ")], "snapshots are there to be read"
+    for known in (IN_ENVIRONMENT, CREDENTIALS["AWS_SECRET_ACCESS_KEY"], remains.secret):
+        assert holders(remains.content, known) == []
+    for written in (IN_URL, IN_QUERY, IN_BUCKET):  # a job graph is stored with what its author has written into it
+        assert [name for name in holders(remains.content, written) if not name.startswith("zookeeper")] == []
+        assert not [error for error in remains.errors if written in error]
+    assert all("password authentication failed" in error for error in remains.errors[:3]), remains.errors
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_of_the_machine_can_read_no_file_of_a_cluster(remains: Remains) -> None:
+    assert remains.readable == []

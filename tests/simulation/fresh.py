@@ -1,0 +1,38 @@
+"""One seed after the other, for some time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.simulation.simulation import Scenario, simulate
+from tests.simulation.world import Violation
+
+
+@dataclass
+class Found:
+    """failed: seed to what is wrong, in one line."""
+
+    first: int
+    tried: int = 0
+    seconds: float = 0.0
+    failed: dict[int, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        seeds = f"seeds {self.first} to {self.first + self.tried - 1}" if self.tried else f"no seed from {self.first}"
+        return f"{self.tried} schedules in {self.seconds:.0f} s, {seeds}: {len(self.failed)} failed"
+
+
+def search(draw: Callable[[int], Scenario], first: int, seconds: float) -> Found:
+    """Runs scenarios from `first` on, at least one, until the time is over."""
+    found, started = Found(first), time.monotonic()
+    while not found.tried or found.seconds < seconds:
+        seed = first + found.tried
+        try:
+            simulate(draw(seed))
+        except Violation as error:
+            found.failed[seed] = str(error).partition("\n")[0]
+        found.tried += 1
+        found.seconds = time.monotonic() - started
+    return found

@@ -1,0 +1,61 @@
+"""Addresses: what a server may bind and advertise."""
+
+from __future__ import annotations
+
+import pytest
+from lockgate_common.addresses import address_problem, is_loopback, zookeeper_problem
+
+
+@pytest.mark.parametrize(
+    ("bind", "advertise"),
+    [
+        ("127.0.0.1:7070", ""),
+        ("host.example:7070", ""),
+        ("[::1]:7070", ""),
+        ("0.0.0.0:7070", "host.example:7070"),
+        ("[::]:0", "10.0.0.7:0"),
+    ],
+)
+def test_an_address_that_others_can_connect_to_is_fine(bind: str, advertise: str) -> None:
+    assert address_problem(bind, advertise) == ""
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:7070", "[::]:7070", ":::7070"])
+def test_every_address_of_a_machine_is_nothing_to_advertise(bind: str) -> None:
+    problem = address_problem(bind, "")
+    assert problem.startswith(f"advertise: bind is {bind}, every address of this machine")
+    assert "set advertise to the host:port" in problem
+    assert address_problem("127.0.0.1:1", bind).startswith(f"advertise: nothing can connect to {bind}")
+
+
+@pytest.mark.parametrize(
+    ("bind", "advertise", "problem"),
+    [
+        ("7070", "", "bind: '7070' is not host:port"),
+        ("h:99999", "", "bind: 'h:99999' is not host:port"),
+        ("h:1", "h:x", "advertise: 'h:x' is not host:port"),
+        ("h:1", ":1", "advertise: ':1' is not host:port"),
+    ],
+)
+def test_what_is_no_address_is_named(bind: str, advertise: str, problem: str) -> None:
+    assert address_problem(bind, advertise) == problem
+
+
+@pytest.mark.parametrize("hosts", ["zk", "zk:2181", "zk1:2181, zk2:2182,zk3", "[::1]:2181", "10.0.0.7:2181/some/root"])
+def test_addresses_of_zookeeper(hosts: str) -> None:
+    assert zookeeper_problem(hosts) == ""
+
+
+@pytest.mark.parametrize("hosts", ["zk:99999", "zk:0", "zk:x", "zk:", ",", "zk1:1,", "zk1:1 zk2:2", "/root", "::1"])
+def test_what_is_no_address_of_zookeeper_is_told(hosts: str) -> None:
+    assert zookeeper_problem(hosts) == "it must be host:port[,host:port...] with ports from 1 to 65535"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]", "::1"])
+def test_loopback(host: str) -> None:
+    assert is_loopback(f"{host}:7070")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.7", "localhost.example", "127.0.0.1.example", "c-1", ""])
+def test_what_leaves_the_machine(host: str) -> None:
+    assert not is_loopback(f"{host}:7070")

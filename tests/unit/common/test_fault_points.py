@@ -1,0 +1,62 @@
+"""Fault points: inert unless named, deadly at the passage that is named."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from lockgate_common.fault_points import VARIABLE, FaultPoints
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    kills: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: kills.append((pid, number)))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    return kills
+
+
+def test_points_do_nothing_unless_named_and_kill_at_the_number(
+    killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = FaultPoints(("before-ack", "after-commit")).point
+    point("before-ack")
+    monkeypatch.setenv(VARIABLE, "before-ack:2")
+    point("after-commit")
+    point("before-ack")
+    assert killed == []
+    point("before-ack")
+    assert killed == [(os.getpid(), signal.SIGKILL)]
+
+
+def test_a_point_stops_its_own_thread_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal to the whole process may reach another thread first, and this one goes past the point meanwhile."""
+    stopped: list[tuple[int, int]] = []
+    monkeypatch.setattr("signal.pthread_kill", lambda thread, number: stopped.append((thread, number)))
+    point = FaultPoints(("before-ack",)).point
+    monkeypatch.setenv(VARIABLE, "stop:before-ack:2")
+    for _ in range(4):
+        point("before-ack")
+    assert stopped == [(threading.get_ident(), signal.SIGSTOP)], "whoever goes on after SIGCONT is not stopped again"
+
+
+def test_a_point_that_no_test_could_try_is_a_mistake(killed: list[tuple[int, int]]) -> None:
+    with pytest.raises(ValueError, match="'before-akc' is not one of the fault points before-ack"):
+        FaultPoints(("before-ack",)).point("before-akc")
+    assert killed == []
+
+
+@pytest.mark.parametrize("role", ["coordinator", "taskmanager"])
+def test_the_points_of_a_role_end_its_process_like_a_power_cut(role: str) -> None:
+    imported = f"from lockgate_{role}.runtime import faults\n"
+    program = f"{imported}for n in range(3):\n print(n, flush=True)\n faults.point(faults.POINTS[0])"
+    names = {"coordinator": "before-metadata-write", "taskmanager": "on-deploy"}
+    for fault, printed, code in ((f"{names[role]}:2", "0\n1\n", -signal.SIGKILL), ("q", "0\n1\n2\n", 0)):
+        done = subprocess.run(
+            [sys.executable, "-c", program], env={VARIABLE: fault}, capture_output=True, text=True, check=False
+        )
+        assert (done.stdout, done.returncode) == (printed, code)

@@ -1,0 +1,84 @@
+"""What is secret in a text, and what only looks like it."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+from lockgate_common.masking import MaskingFormatter, mask_logs, masked
+
+SECRET = "geheim9"
+
+HOLDERS = [
+    f"postgresql://shop:{SECRET}@db:5432/shop?sslmode=require",
+    f"postgresql://db/shop?user=shop&password={SECRET}&sslmode=require",
+    f"postgresql+psycopg://shop:a/{SECRET}@db/shop",
+    f"cannot open s3://AKIA:{SECRET}@bucket/path?region=x, since it is not there",
+    f"s3://bucket/x?access_key=AKIA&secret_key={SECRET}&scheme=http",
+    f"https://{SECRET}@host/",
+    f"abfs://box@account/x?account_key={SECRET}",
+    f"sc://spark:15002/;use_ssl=true;token={SECRET}",
+    f"{{'AWS_SECRET_ACCESS_KEY': '{SECRET}', 'region': 'x'}}",
+    f'{{"sasl.password": "{SECRET}"}}',
+    f"sasl.jaas.config=\"org.x required username='u' password='{SECRET}';\"",
+    f"host=db user=shop password={SECRET} dbname=shop",
+    f"host=db password = '{SECRET} with spaces' dbname=shop",
+    f"Credentials(secret='{SECRET}', tls=None)",
+    f"authorization: Bearer {SECRET}",
+    f"--spark-option spark.authenticate.secret={SECRET}",
+]
+
+
+@pytest.mark.parametrize("text", HOLDERS)
+def test_a_secret_is_masked(text: str) -> None:
+    shown = masked(text)
+    assert SECRET not in shown
+    assert "***" in shown
+    assert masked(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the token 5 is older than 6",
+        "granted token=7 to coordinator-0",
+        "the secret in /a/b is shorter than 16 characters; remove the file",
+        "set LOCKGATE_SECRET_FILE (or --secret-file=/a/secret) to the secret file of the cluster",
+        "send `authorization: Bearer <content of the secret file>`",
+        'FATAL: password authentication failed for user "shop"',
+        "sasl.password=${KAFKA_PASSWORD}",
+        "postgresql://db:5432/shop?sslmode=require",
+        "s3://bucket/path?region=x&scheme=http",
+        "key=word partitions=4",
+        "abfs://container@account.dfs.core.windows.net/path",
+        "hdfs://user@namenode:8020/path",
+    ],
+)
+def test_the_rest_stays_as_it_is(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_what_is_not_secret_in_a_url_is_still_told() -> None:
+    assert (
+        masked(f"postgresql://shop:{SECRET}@db:5432/shop?sslmode=x") == "postgresql://shop:***@db:5432/shop?sslmode=x"
+    )
+
+
+def test_logs_are_masked_with_what_was_raised() -> None:
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        mask_logs()
+        assert isinstance(handler.formatter, MaskingFormatter)
+        try:
+            raise ValueError(f"password={SECRET}")
+        except ValueError:
+            logging.getLogger("x").exception("cannot reach %s", f"postgresql://shop:{SECRET}@db/shop")
+    finally:
+        root.removeHandler(handler)
+    assert written.getvalue().startswith("ERROR cannot reach postgresql://shop:***@db/shop\nTraceback")
+    assert SECRET not in written.getvalue()

@@ -1,0 +1,43 @@
+"""SIGTERM and SIGINT of a process that has more threads than one."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+
+import pytest
+from lockgate_common.stop_signals import stop_signals
+
+WAIT_S = 120.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_one_is_told_although_another_thread_was_interrupted_and_the_main_one_is_blocked(
+    number: signal.Signals,
+) -> None:
+    told: queue.SimpleQueue[int] = queue.SimpleQueue()
+    is_over = threading.Event()
+    other = threading.Thread(target=is_over.wait)
+    other.start()
+    try:
+        with stop_signals(told.put):
+            later = threading.Timer(0.2, signal.pthread_kill, (other.ident, number))  # when the main one is in get()
+            later.start()
+            assert told.get(timeout=WAIT_S) == number
+            later.join()
+    finally:
+        is_over.set()
+        other.join()
+
+
+def test_afterwards_the_former_handlers_are_back_and_nothing_is_told() -> None:
+    told: queue.SimpleQueue[int] = queue.SimpleQueue()
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    with stop_signals(told.put):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert told.get(timeout=WAIT_S) == signal.SIGINT
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+    assert signal.set_wakeup_fd(-1) == -1
+    assert told.empty()

@@ -1,0 +1,132 @@
+"""Tokens: what is kept of them, who is let in by them, and how often the slow hash is made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+from lockgate_common import token_book
+from lockgate_common.roles import OWNER, Principal, Role, roles_named
+from lockgate_common.token import Token, check_of, parse_token
+from lockgate_common.token_book import TokenBook, TokenFileError, issue, read_entries, remove
+
+SECRET = "a secret that is long enough"
+
+
+@pytest.fixture(autouse=True)
+def slow_hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Cheap ones for the test; every verification is noted."""
+    made: list[str] = []
+
+    class Noting(PasswordHasher):
+        def __init__(self) -> None:
+            super().__init__(time_cost=1, memory_cost=8, parallelism=1)
+
+        def verify(self, hash: str | bytes, password: str | bytes) -> bool:
+            made.append(str(password))
+            return super().verify(hash, password)
+
+    monkeypatch.setattr(token_book, "PasswordHasher", Noting)
+    return made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tokens.json"
+
+
+def test_only_a_hash_is_kept(path: Path) -> None:
+    token = issue(path, SECRET, "me", ("read",), 0)
+    text = path.read_text()
+    assert token.random not in text
+    assert token.check not in text
+    assert json.loads(text)["tokens"][0]["hash"].startswith("$argon2id$")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_lets_in_until_it_ends(path: Path) -> None:
+    now = [1_000.0]
+    book = TokenBook(path, SECRET, lambda: now[0])
+    token = issue(path, SECRET, "me", ("submit", "operate"), 2_000)
+    assert book.principal(token) == Principal("me", frozenset({Role.SUBMIT, Role.OPERATE}))
+    now[0] = 1_999.9
+    assert book.principal(token) is not None
+    now[0] = 2_000.0
+    assert book.principal(token) is None
+
+
+def test_the_slow_hash_is_made_once_and_never_for_strangers(path: Path, slow_hashes: list[str]) -> None:
+    book, token = TokenBook(path, SECRET), issue(path, SECRET, "me", ("read",), 0)
+    for _ in range(5):
+        assert book.principal(token) is not None
+    assert slow_hashes == [token.random]
+    assert book.principal(Token(token.token_id, token.random, "0" * 64)) is None
+    assert book.principal(Token("unknown", token.random, check_of(SECRET, "unknown"))) is None
+    assert slow_hashes == [token.random]
+    assert book.principal(Token(token.token_id, "1" * 64, token.check)) is None
+
+
+def test_the_file_is_read_again_when_it_changes(path: Path) -> None:
+    book = TokenBook(path, SECRET)
+    first = issue(path, SECRET, "first", ("read",), 0)
+    assert book.principal(first) is not None
+    second = issue(path, SECRET, "second", ("admin",), 0)
+    assert book.principal(second) is not None
+    assert remove(path, "first")
+    assert book.principal(first) is None
+    assert book.principal(second) is not None
+    assert not remove(path, "first")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"tokens": [{"name": "x"}]}'])
+def test_a_file_that_cannot_be_read_lets_nobody_in(path: Path, content: str) -> None:
+    book, token = TokenBook(path, SECRET), issue(path, SECRET, "me", ("read",), 0)
+    assert book.principal(token) is not None
+    path.write_text(content)
+    assert book.principal(token) is None
+    with pytest.raises(TokenFileError, match="no file of tokens"):
+        read_entries(path)
+
+
+def test_a_file_that_others_can_read_lets_nobody_in(path: Path) -> None:
+    book, token = TokenBook(path, SECRET), issue(path, SECRET, "me", ("read",), 0)
+    path.chmod(0o644)
+    assert book.principal(token) is None
+
+
+def test_names_are_used_once_and_roles_are_known(path: Path) -> None:
+    issue(path, SECRET, "me", ("read",), 0)
+    with pytest.raises(TokenFileError, match="already"):
+        issue(path, SECRET, "me", ("read",), 0)
+    with pytest.raises(ValueError, match="'root' is no role; there are read, submit"):
+        issue(path, SECRET, "you", ("root",), 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "lockgate", "lockgate.a.b", "lockgate.a.zz.b", f"other.a.{'0' * 64}.b", "a.b.c.d"]
+)
+def test_what_is_no_token(text: str) -> None:
+    assert parse_token(text) is None
+
+
+def test_a_token_survives_being_written(path: Path) -> None:
+    token = issue(path, SECRET, "me", ("read",), 0)
+    assert parse_token(f"{token}\n") == token
+
+
+@pytest.mark.parametrize(
+    ("role", "may"),
+    [
+        ("read", {"read"}),
+        ("submit", {"read", "submit"}),
+        ("code", {"read", "submit", "code"}),
+        ("operate", {"read", "operate"}),
+        ("admin", {"read", "submit", "code", "operate", "admin"}),
+    ],
+)
+def test_what_a_role_includes(role: str, may: set[str]) -> None:
+    principal = Principal("me", roles_named([role]))
+    assert {wanted.value for wanted in Role if principal.may(wanted)} == may
+    assert all(OWNER.may(wanted) for wanted in Role)

@@ -1,0 +1,59 @@
+"""Which graphs bring code of their own."""
+
+from __future__ import annotations
+
+import pytest
+from lockgate_coordinator.graph.code import brings_code
+from lockgate_proto import messages as m
+
+
+def graph(kind: object) -> m.JobGraph:
+    return m.JobGraph(vertices=(m.Vertex("v", operators=(m.Operator("o", kind=kind),)),))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        m.FileSource(path="/data"),
+        m.SqlTransform("SELECT lower(value) AS word FROM input WHERE word != ''"),
+        m.SqlTransform("  (with a as (select 1) select * from a join input using (k))"),
+        m.KeyedAggregate(("k",), (m.Aggregate("n", m.AggregateFunction.COUNT),)),
+        m.ConsoleSink(),
+        m.SqlTransform("SELECT transform(list, x -> x + 1) FROM input"),
+    ],
+)
+def test_sql_and_what_is_built_in_is_no_code(kind: object) -> None:
+    assert brings_code(graph(kind)) == ""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        m.PythonTransform(b"pickle"),
+        m.KeyedProcess(("k",), b"pickle"),
+        m.PythonSource(b"pickle"),
+        m.PythonSink(b"pickle"),
+        m.ForeachBatchSink(b"pickle"),
+        m.SqlTransform("SELECT Reflect('java.lang.System', 'exit', 1) FROM input"),
+        m.SqlTransform("SELECT `java_method`('a', 'b') FROM input"),
+        m.SqlTransform("SELECT IDENTIFIER('ref' || 'lect')('a', 'b') FROM input"),
+        m.SqlTransform("SELECT TRANSFORM(value)\nUSING/**/'sh' FROM input"),
+        m.SqlTransform("FROM input MAP value USING 'sh'"),
+        m.SqlTransform("CREATE FUNCTION f AS 'x' USING JAR 'y'"),
+        m.SqlTransform("ADD JAR 'x'"),
+    ],
+)
+def test_pickles_and_sql_that_runs_programs_are(kind: object) -> None:
+    assert brings_code(graph(kind)).startswith("operator 'o', which ")
+
+
+def test_every_field_of_bytes_counts() -> None:
+    """A kind of operator that is added later, and brings a pickle, is not forgotten."""
+    kinds = [
+        kind
+        for kind in vars(m).values()
+        if isinstance(kind, type)
+        and any(field.type == "bytes" for field in getattr(kind, "__dataclass_fields__", {}).values())
+    ]
+    names = {kind.__name__ for kind in kinds}
+    assert {"PythonTransform", "KeyedProcess", "PythonSource", "PythonSink", "ForeachBatchSink"} <= names

@@ -1,0 +1,174 @@
+"""SlotPool: spread, preference, waiting, loss."""
+
+from __future__ import annotations
+
+from lockgate_coordinator.graph.slots import (
+    SlotEffect,
+    SlotPool,
+    SlotsGranted,
+    SlotsReleased,
+    SlotsRequested,
+    SlotsShort,
+    TaskManagerAdded,
+    TaskManagerRemoved,
+    TimePassed,
+    WakePool,
+    slot_shortage,
+)
+
+
+def pool(**slots: int) -> SlotPool:
+    made = SlotPool()
+    for name, count in slots.items():
+        made.handle(TaskManagerAdded(name, f"{name}:1", count), 0)
+    return made
+
+
+def places(effects: list[SlotEffect]) -> dict[str, list[str]]:
+    return {
+        effect.job_key: [slot.task_manager_id for slot in effect.slots]
+        for effect in effects
+        if isinstance(effect, SlotsGranted)
+    }
+
+
+def test_slots_are_spread_evenly() -> None:
+    assert places(pool(a=4, b=4).handle(SlotsRequested("j", 1, 4), 0)) == {"j": ["a", "b", "a", "b"]}
+
+
+def test_the_emptier_task_manager_comes_first() -> None:
+    cluster = pool(a=2, b=2)
+    cluster.handle(SlotsRequested("j", 1, 1), 0)
+    assert places(cluster.handle(SlotsRequested("k", 1, 1), 0)) == {"k": ["b"]}
+
+
+def test_preferred_places_are_kept_slot_by_slot() -> None:
+    request = SlotsRequested("j", 1, 3, preferred=("b", "", "b"))
+    assert places(pool(a=2, b=2).handle(request, 0)) == {"j": ["b", "a", "b"]}
+
+
+def test_a_preferred_place_that_is_full_or_gone_is_replaced() -> None:
+    cluster = pool(a=1, b=2)
+    cluster.handle(SlotsRequested("k", 1, 1, preferred=("a",)), 0)
+    assert places(cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "gone")), 0)) == {"j": ["b", "b"]}
+
+
+def test_a_job_that_has_run_gets_its_slot_back_before_one_that_has_not() -> None:
+    cluster = pool(a=2)
+    cluster.handle(SlotsRequested("runs", 1, 1), 0)
+    cluster.handle(SlotsRequested("waits", 1, 2), 0)
+    cluster.handle(TaskManagerRemoved("a"), 10)
+    assert cluster.handle(SlotsRequested("runs", 2, 1, preferred=("",)), 20) == [SlotsShort("runs", 2, 0, 0)]
+    back = cluster.handle(TaskManagerAdded("a", "a:1", 2), 30)
+    assert places(back) == {"runs": ["a"]}
+    assert back[1:] == [SlotsShort("waits", 1, 1, 1)]
+
+
+def test_while_a_job_that_has_run_waits_for_its_task_manager_nobody_new_gets_the_slots_it_may_need() -> None:
+    cluster = SlotPool()
+    cluster.handle(SlotsRequested("new", 1, 2), 0)
+    cluster.handle(SlotsRequested("ran", 1, 1, preferred=("b",), grace_ms=500), 0)
+    assert cluster.handle(TaskManagerAdded("a", "a:1", 2), 10) == [SlotsShort("new", 1, 1, 1), WakePool(500)]
+    assert places(cluster.handle(TimePassed(), 500)) == {"ran": ["a"]}
+
+
+def test_the_grace_period_waits_for_preferred_task_managers() -> None:
+    cluster = pool(a=2)
+    request = SlotsRequested("j", 1, 2, preferred=("a", "b"), grace_ms=500)
+    assert cluster.handle(request, 100) == [WakePool(600)]
+    assert places(cluster.handle(TaskManagerAdded("b", "b:1", 2), 120)) == {"j": ["a", "b"]}
+
+
+def test_after_the_grace_period_whoever_is_there_is_taken() -> None:
+    cluster = pool(a=2)
+    cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "b"), grace_ms=500), 100)
+    assert not places(cluster.handle(TimePassed(), 599))
+    assert places(cluster.handle(TimePassed(), 600)) == {"j": ["a", "a"]}
+
+
+def test_a_shortage_is_told_with_numbers_and_again_only_when_they_change() -> None:
+    cluster = pool(a=1)
+    assert cluster.handle(SlotsRequested("j", 1, 3), 0) == [SlotsShort("j", 1, 1, 1)]
+    assert cluster.handle(TimePassed(), 1) == []
+    assert cluster.handle(TaskManagerAdded("b", "b:1", 1), 2) == [SlotsShort("j", 1, 2, 2)]
+
+
+def test_a_job_that_is_too_large_holds_nobody_up() -> None:
+    cluster = pool(a=2)
+    cluster.handle(SlotsRequested("large", 1, 9), 0)
+    assert places(cluster.handle(SlotsRequested("small", 1, 2), 0)) == {"small": ["a", "a"]}
+
+
+def test_waiting_jobs_are_served_in_order_of_arrival() -> None:
+    cluster = pool()
+    cluster.handle(SlotsRequested("first", 1, 1), 0)
+    cluster.handle(SlotsRequested("second", 1, 1), 0)
+    assert places(cluster.handle(TaskManagerAdded("a", "a:1", 1), 0)) == {"first": ["a"]}
+
+
+def test_released_slots_go_to_whoever_waits() -> None:
+    cluster = pool(a=1)
+    cluster.handle(SlotsRequested("j", 1, 1), 0)
+    cluster.handle(SlotsRequested("k", 1, 1), 0)
+    assert places(cluster.handle(SlotsReleased("j"), 0)) == {"k": ["a"]}
+    assert cluster.held_by("k") == {"a": 1}
+
+
+def test_a_new_request_replaces_what_the_job_holds() -> None:
+    cluster = pool(a=2)
+    cluster.handle(SlotsRequested("j", 1, 2), 0)
+    assert places(cluster.handle(SlotsRequested("j", 2, 2), 0)) == {"j": ["a", "a"]}
+    assert cluster.free_slots == 0
+
+
+def test_a_withdrawn_request_is_forgotten() -> None:
+    cluster = pool()
+    cluster.handle(SlotsRequested("j", 1, 1), 0)
+    cluster.handle(SlotsReleased("j"), 0)
+    assert cluster.handle(TaskManagerAdded("a", "a:1", 1), 0) == []
+
+
+def test_slots_of_a_lost_task_manager_are_gone() -> None:
+    cluster = pool(a=2, b=2)
+    cluster.handle(SlotsRequested("j", 1, 4), 0)
+    cluster.handle(TaskManagerRemoved("b"), 0)
+    assert [task_manager.task_manager_id for task_manager in cluster.task_managers()] == ["a"]
+    assert cluster.free_slots == 0
+    cluster.handle(TaskManagerAdded("b", "b:2", 2), 0)
+    assert cluster.free_slots == 2
+
+
+def test_registering_again_keeps_what_is_held() -> None:
+    cluster = pool(a=2)
+    cluster.handle(SlotsRequested("j", 1, 2), 0)
+    cluster.handle(TaskManagerAdded("a", "a:2", 2), 0)
+    assert [(task_manager.exchange_address, task_manager.free_slots) for task_manager in cluster.task_managers()] == [
+        ("a:2", 0)
+    ]
+
+
+def test_parallelism_above_the_slots_is_a_sentence_with_the_numbers() -> None:
+    assert "needs 8 slots" in (slot_shortage(8, [2, 2]) or "")
+    assert "has 4 in 2 task managers" in (slot_shortage(8, [2, 2]) or "")
+    assert slot_shortage(4, [2, 2]) is None
+
+
+def test_without_task_managers_nothing_is_too_large_yet() -> None:
+    assert slot_shortage(8, []) is None
+
+
+def test_an_avoided_task_manager_comes_last_but_keeps_what_prefers_it() -> None:
+    cluster = pool(a=2, b=2, c=1)
+    request = SlotsRequested("j", 1, 4, preferred=("a",), avoided=("a",))
+    assert places(cluster.handle(request, 0)) == {"j": ["a", "b", "c", "b"]}
+    assert places(cluster.handle(SlotsRequested("k", 1, 1, avoided=("a",)), 0)) == {"k": ["a"]}
+
+
+def test_spare_slots_are_those_that_nobody_waits_for() -> None:
+    cluster = pool(a=2, b=2)
+    cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "a")), 0)
+    assert [(spare.task_manager_id, spare.free_slots) for spare in cluster.spares("j")] == [("b", 2)]
+    cluster.handle(SlotsRequested("huge", 1, 9), 0)
+    assert cluster.spares("j"), "it would not fit either if this job gave everything back"
+    cluster.handle(SlotsRequested("large", 1, 3), 0)
+    assert not cluster.spares("j"), "it would take what this job gives back"

@@ -1,0 +1,60 @@
+"""What is still at work is reported where it matters: when checkpoints time out, and when a cancel is not obeyed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lockgate_coordinator.job import effects, events
+from lockgate_coordinator.job.counters import AtWork
+from lockgate_proto.messages import CheckpointOptions, JobState, SubtaskCounters
+
+from tests.unit.coordinator.driver import Driver
+from tests.unit.coordinator.jobs import subtask, word_count
+
+SLOW = SubtaskCounters(subtask("count", 1), (), None, "operator 'slow'", 61_000)
+TOLD = "Still running at the last report: operator 'slow' of count-1 on tm-b (for 61 s)."
+
+
+def test_a_checkpoint_that_times_out_says_what_is_still_at_work() -> None:
+    driver = Driver(word_count(checkpoints=CheckpointOptions(timeout_ms=5_000))).run()
+    driver.trigger()
+    driver.give(events.CountersReported((SLOW,)))
+    for _ in range(10):  # whose fault it is shows a while after the timeout
+        if driver.state is JobState.RUNNING:
+            driver.tick(5_000)
+    assert driver.state is JobState.RESTARTING
+    assert driver.master.status().error.endswith(TOLD)
+
+
+def test_what_has_returned_is_not_told() -> None:
+    known = AtWork()
+    known.update((SLOW,), lambda _: True)
+    assert known.sentence(lambda _: "tm-b") == TOLD
+    known.update((replace(SLOW, at_work="", at_work_ms=0),), lambda _: True)
+    assert known.sentence(lambda _: "tm-b") == ""
+    known.update((SLOW,), lambda _: False)
+    assert known.sentence(lambda _: "tm-b") == "", "of another attempt"
+
+
+def test_a_cancel_that_is_not_obeyed_in_time_says_what_is_still_at_work() -> None:
+    for obeyed in (True, False):
+        driver = Driver().run()
+        driver.give(events.CountersReported((SLOW,)))
+        driver.give(events.CancelRequested())
+        if obeyed:
+            driver.gone("tm-a")
+            driver.gone("tm-b")
+        driver.tick(6_000)
+        driver.tick(6_000)
+        result = driver.result()
+        assert result.outcome == "CANCELED"
+        assert (TOLD in result.error) is not obeyed
+
+
+def test_the_next_attempt_starts_without_it() -> None:
+    driver = Driver().run()
+    driver.give(events.CountersReported((replace(SLOW, subtask=subtask("count", 1, driver.number)),)))
+    driver.fail()
+    driver.tick(60_000)
+    driver.deploy(driver.one(effects.RequestSlots).request)
+    assert driver.master._attempts.busy() == ""

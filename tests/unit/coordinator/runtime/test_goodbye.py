@@ -1,0 +1,205 @@
+"""A task manager that ends by intention has said so: what that costs a job, and when its word counts."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import grpc
+import pytest
+from lockgate_coordinator.graph.slots import SlotOffer
+from lockgate_coordinator.job import effects, events
+from lockgate_coordinator.runtime.actor import Actor
+from lockgate_coordinator.runtime.link import Registration, TaskManagerLink
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.task_managers import TaskManager, TaskManagers
+from lockgate_coordinator.runtime.workers import KeyedWorkers
+from lockgate_proto.messages import (
+    CancelAttempt,
+    FixedDelayRestart,
+    Goodbye,
+    Heartbeat,
+    JobEventKind,
+    JobState,
+    NoRestart,
+    Register,
+    RestartStrategy,
+    TaskManagerMessage,
+)
+
+from tests.unit.coordinator.driver import Driver
+from tests.unit.coordinator.jobs import word_count
+
+ELSEWHERE = (SlotOffer("tm-a", "a:1"), SlotOffer("tm-c", "c:1"))
+TOKEN = 7
+
+
+def left(name: str = "tm-b") -> events.TaskManagerLost:
+    return events.TaskManagerLost(name, "it left as planned", planned=True)
+
+
+def job(strategy: NoRestart | FixedDelayRestart) -> Driver:
+    return Driver(word_count(restart=RestartStrategy(strategy=strategy))).run()
+
+
+# -- the job ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_is_never_restarted_goes_on_elsewhere_at_once() -> None:
+    driver = job(NoRestart())
+    driver.give(left())
+    assert driver.state is JobState.WAITING_FOR_SLOTS
+    assert driver.one(effects.RequestSlots).preferred == ("tm-a", "")
+    assert [name for name, _ in driver.sent(CancelAttempt)] == ["tm-a"]
+    driver.deploy(driver.one(effects.RequestSlots).request, ELSEWHERE)
+    status = driver.master.status()
+    assert (status.attempt, status.restarts, status.error) == (2, 1, "")
+
+
+def test_it_is_told_as_what_it_is() -> None:
+    driver = job(NoRestart())
+    driver.give(left())
+    assert driver.emitted(JobEventKind.TASK_MANAGER_LEFT) == ["task manager tm-b has left: it left as planned"]
+    assert not driver.emitted(JobEventKind.TASK_MANAGER_LOST)
+    assert not driver.emitted(JobEventKind.ATTEMPT_FAILED)
+
+
+def test_however_many_of_them_use_no_restart_up() -> None:
+    driver = job(FixedDelayRestart(attempts=1, delay_ms=100))
+    for _ in range(3):
+        driver.give(left())
+        driver.deploy(driver.one(effects.RequestSlots).request)
+    driver.fail()
+    assert driver.state is JobState.RESTARTING
+    driver.tick(100)
+    driver.deploy(driver.one(effects.RequestSlots).request)
+    driver.fail()
+    assert "all are used up" in driver.result().error
+
+
+def test_a_crash_is_still_a_failure_of_the_job() -> None:
+    driver = job(NoRestart())
+    driver.give(events.TaskManagerLost("tm-b", "its process has ended"))
+    assert driver.result().outcome == "FAILED"
+
+
+def test_heard_twice_or_of_one_that_runs_nothing_of_the_job_it_changes_nothing() -> None:
+    driver = job(NoRestart())
+    driver.give(left("tm-z"))
+    assert driver.state is JobState.RUNNING
+    driver.give(left())
+    request = driver.one(effects.RequestSlots).request
+    driver.give(left())
+    assert not driver.of(effects.RequestSlots)
+    driver.deploy(request, ELSEWHERE)
+    driver.give(left())
+    assert driver.state is JobState.DEPLOYING
+
+
+def test_said_while_the_attempt_is_being_written_nothing_is_deployed_to_it() -> None:
+    driver = Driver(word_count(restart=RestartStrategy(strategy=NoRestart())))
+    driver.offer(driver.recover().request)
+    driver.give(left())
+    assert driver.state is JobState.WAITING_FOR_SLOTS
+    assert driver.give(events.AttemptPersisted(1)) == []
+
+
+def test_a_job_that_is_being_cancelled_does_not_wait_for_it() -> None:
+    driver = job(NoRestart())
+    driver.give(events.CancelRequested())
+    driver.gone("tm-a")
+    assert not driver.of(effects.PersistResult)
+    driver.give(left())
+    assert driver.one(effects.PersistResult).result.outcome == "CANCELED"
+
+
+# -- whose word counts ------------------------------------------------------------------------------------------------
+
+
+class Heard:
+    """A listener that keeps who went, and how."""
+
+    def __init__(self) -> None:
+        self.gone: list[tuple[str, int, bool]] = []
+        self.said: list[tuple[str, object]] = []
+
+    def task_manager_added(self, task_manager: TaskManager) -> None: ...
+
+    def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
+        assert reason
+        self.gone.append((task_manager.task_manager_id, task_manager.pid, planned))
+
+    def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
+        self.said.append((task_manager.task_manager_id, message.body))
+
+
+class Registry:
+    """One term's registry, whose actor and probes never get to anything: only what is said counts."""
+
+    def __init__(self) -> None:
+        self.heard = Heard()
+        self.registry = TaskManagers(
+            TOKEN,
+            CoordinatorSettings(zookeeper="unused", storage="unused"),
+            Actor("never started"),
+            KeyedWorkers("never used"),
+            self.heard,
+        )
+
+    def connect(self, pid: int = 1) -> TaskManagerLink:
+        link = TaskManagerLink("test")
+        said = Register(f"host:{pid}", 2, pid, incarnation=f"process {pid}")
+        self.registry.register(Registration("tm-a", said, link))
+        return link
+
+    def say(self, link: TaskManagerLink, body: object, token: int = TOKEN) -> None:
+        self.registry.received(link, TaskManagerMessage(token, "tm-a", cast(Goodbye, body)))
+
+
+@pytest.fixture
+def term() -> Registry:
+    return Registry()
+
+
+def test_who_says_goodbye_is_gone_at_once_and_its_stream_ends_well(term: Registry) -> None:
+    link = term.connect()
+    term.say(link, Goodbye())
+    assert term.heard.gone == [("tm-a", 1, True)]
+    assert not term.registry.knows("tm-a")
+    assert link.end is not None
+    assert link.end[0] is grpc.StatusCode.OK
+
+
+def test_what_comes_after_it_is_not_heard(term: Registry) -> None:
+    link = term.connect()
+    term.say(link, Goodbye())
+    term.say(link, Heartbeat(1))
+    term.say(link, Goodbye())
+    term.registry.broken(link, "tm-a")
+    assert (term.heard.said, len(term.heard.gone)) == ([], 1)
+
+
+def test_late_when_the_stream_has_ended_it_still_counts(term: Registry) -> None:
+    link = term.connect()
+    link.close(grpc.StatusCode.CANCELLED, "the stream has ended")
+    term.say(link, Goodbye())
+    assert term.heard.gone == [("tm-a", 1, True)]
+
+
+def test_of_an_earlier_stream_or_process_it_concerns_nobody(term: Registry) -> None:
+    earlier = term.connect()
+    term.connect()  # the same process again
+    term.say(earlier, Goodbye())
+    assert term.registry.knows("tm-a")
+    term.say(term.connect(), Goodbye())
+    former = term.connect()
+    former.close(grpc.StatusCode.CANCELLED, "the stream has ended")
+    later = term.connect(pid=2)
+    term.heard.gone.clear()
+    term.say(former, Goodbye())
+    assert (term.heard.gone, later.end) == ([], None)
+
+
+def test_under_the_token_of_a_former_leader_it_is_a_sign_of_life_and_no_more(term: Registry) -> None:
+    link = term.connect()
+    term.say(link, Goodbye(), TOKEN - 1)
+    assert (term.heard.gone, link.end) == ([], None)

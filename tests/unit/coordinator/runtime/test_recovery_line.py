@@ -1,0 +1,113 @@
+"""Which job a leader dies of is found in a few deaths, and no other pays for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Event
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from lockgate_coordinator.runtime.recovery_line import MAX_DEATHS, RecoveryLine
+
+
+class Died(Exception):
+    """The leader's process is gone."""
+
+
+class Leader:
+    """One term over the counts that outlive it: calls run as they are queued, timers never."""
+
+    def __init__(self, counts: dict[str, int], poison: str = "", runs: Callable[[str], bool] = lambda _: True) -> None:
+        """poison: the job whose load ends the process. runs: whether a job gets through at once."""
+        self.held: list[str] = []
+        self.needs_marks = True
+        self.loaded: list[str] = []
+        self._counts, self._poison, self._runs = counts, poison, runs
+        self._queue: list[Callable[[], None]] = []
+        persistence = SimpleNamespace(
+            note_recovery=counts.__setitem__,
+            forget_deaths=lambda key: counts.pop(key, None),
+        )
+        actor = SimpleNamespace(tell=self._queue.append, at=lambda *_: SimpleNamespace(cancel=lambda: None))
+        workers = SimpleNamespace(submit=self._submit)
+        fence = SimpleNamespace(over=Event())
+        self.line = RecoveryLine(cast(Any, fence), cast(Any, actor), cast(Any, workers), cast(Any, persistence))
+
+    def _submit(self, _key: str, call: Callable[[], Any]) -> Future[Any]:
+        answer: Future[Any] = Future()
+        answer.set_result(call())
+        return answer
+
+    def recover(self, *keys: str) -> Leader:
+        """Raises Died."""
+        for key in keys:
+            self.line.enter(cast(Any, self._runner(key)), self._counts.get(key, 0))
+        while self._queue:
+            self._queue.pop(0)()
+        return self
+
+    def _runner(self, key: str) -> SimpleNamespace:
+        def load(*, fresh: bool) -> None:
+            assert not fresh
+            assert not self.needs_marks or self._counts[key] >= 1, "nothing is looked at without a mark"
+            self.loaded.append(key)
+            if key == self._poison:
+                raise Died
+            if self._runs(key):
+                self._queue.append(lambda: self.line.through(key))
+
+        return SimpleNamespace(key=key, load=load, hold_back=lambda _reason: self.held.append(key))
+
+
+@pytest.mark.parametrize("order", [("poison", "a", "b"), ("a", "poison", "b"), ("a", "b", "poison")])
+@pytest.mark.parametrize("slow", ["", "a"])
+def test_the_poison_is_held_back_and_nothing_else(order: tuple[str, ...], slow: str) -> None:
+    """slow: a job that the leader has not got through when the poison ends it."""
+    counts: dict[str, int] = {}
+    for _ in range(MAX_DEATHS):
+        with pytest.raises(Died):
+            Leader(counts, "poison", lambda key: key != slow or counts[key] > 1).recover(*order)
+        assert all(counts.get(key, 0) <= 1 for key in ("a", "b"))
+    last = Leader(counts).recover(*order)
+    assert last.held == ["poison"]
+    assert sorted(last.loaded) == ["a", "b"]
+    assert counts == {"poison": MAX_DEATHS}
+
+
+def test_jobs_that_no_leader_died_of_are_recovered_beside_each_other() -> None:
+    assert sorted(Leader({}, runs=lambda _: False).recover("a", "b", "c").loaded) == ["a", "b", "c"]
+
+
+def test_a_suspect_waits_for_the_one_before_it() -> None:
+    counts = {"a": 1, "b": 2}
+    leader = Leader(counts, runs=lambda _: False).recover("a", "b", "clean")
+    assert sorted(leader.loaded) == ["a", "clean"]
+    assert counts == {"a": 2, "b": 2, "clean": 1}
+    leader.line.through("a")
+    leader.recover()
+    assert leader.loaded[-1] == "b"
+    assert counts == {"b": 3, "clean": 1}
+
+
+def test_a_suspect_that_ends_lets_the_next_one_in() -> None:
+    leader = Leader({"a": 1, "b": 1}, runs=lambda _: False).recover("a", "b")
+    leader.line.through("a", has_ended=True)
+    leader.recover()
+    assert leader.loaded == ["a", "b"]
+
+
+def test_a_mark_that_cannot_be_written_keeps_no_job_from_its_recovery() -> None:
+    leader = Leader({})
+    broken: Any = leader.line._workers
+    whole = broken.submit
+
+    def submit(key: str, call: Callable[[], Any]) -> Future[Any]:
+        answer: Future[Any] = Future()
+        answer.set_exception(ValueError("on purpose"))
+        return answer if key == "a" else whole(key, call)
+
+    broken.submit = submit
+    leader.needs_marks = False
+    assert leader.recover("a").loaded == ["a"]

@@ -1,0 +1,119 @@
+"""How often a new leader waits for ZooKeeper before a job is deployed: each time is time without a record."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from lockgate_coordinator.job.events import Recovered
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, crc32
+from lockgate_coordinator.runtime.persistence import Persistence
+from lockgate_coordinator.runtime.term_fence import TermFence
+from lockgate_ha.embedded import EmbeddedSession, EmbeddedZooKeeper
+from lockgate_ha.errors import CorruptRecord
+from lockgate_ha.paths import Paths
+from lockgate_ha.records import FoundJob, JobRecords
+from lockgate_ha.session import Node, Watcher
+from lockgate_ha.session_store import SessionStore
+from lockgate_ha.store import Operation, Put
+from lockgate_proto.codec import encode
+from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobGraph, JobOrders, JobRecord
+
+RECORD = JobRecord("job", "run", graph=encode(JobGraph("numbers")))
+
+
+class Counting(EmbeddedSession):
+    """waits: what ZooKeeper was asked, one line for each time that an answer was waited for."""
+
+    waits: list[str]
+
+    def get(self, path: str, watch: Watcher | None = None) -> Node | None:
+        self.waits.append(f"get {path.rsplit('/', 1)[1]}")
+        return super().get(path, watch)
+
+    def get_all(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
+        self.waits.append(f"get {len(paths)}")
+        before = len(self.waits)
+        found = super().get_all(paths)
+        del self.waits[before:]
+        return found
+
+    def children(self, path: str, watch: Watcher | None = None) -> tuple[str, ...]:
+        self.waits.append(f"children of {path.rsplit('/', 1)[1]}")
+        return super().children(path, watch)
+
+    def transact(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        self.waits.append("write")
+        return super().transact(operations)
+
+
+class Successor:
+    """A leader that has just been granted, after one that ran a job with checkpoints 3 to 5."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        server = EmbeddedZooKeeper()
+        store, grant = server.lead("default", "former")
+        former = JobRecords(store, "default")
+        former.submit(grant, RECORD)
+        former.write_attempt(grant, "job", AttemptRecord(2, token=grant.token))
+        former.write_checkpoint_id(grant, "job", 6)
+        for number in (3, 4, 5):
+            former.add_checkpoint(grant, "job", CompletedCheckpoint(number, metadata=b"", checksum=crc32(b"")))
+        monkeypatch.setattr("lockgate_ha.embedded.server.EmbeddedSession", Counting)
+        self.waits: list[str] = []
+        monkeypatch.setattr(Counting, "waits", self.waits, raising=False)
+        store, self.grant = server.lead("default", "successor")
+        fence = TermFence(self.grant, threading.Event(), lambda _: None)
+        self.persistence = Persistence(fence, store, "default", MetadataFiles(str(folder), "default"))
+        self.waits.clear()
+
+
+@pytest.fixture
+def successor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Successor:
+    monkeypatch.setattr("lockgate_coordinator.runtime.persistence.content_of", lambda *_: None)
+    return Successor(tmp_path, monkeypatch)
+
+
+def test_a_job_is_read_marked_and_deployed_in_a_handful_of_waits(successor: Successor) -> None:
+    persistence = successor.persistence
+    assert persistence.job_keys() == ("job",)
+    assert persistence.load("job") == FoundJob(RECORD, None, 0)
+    persistence.note_recovery("job", 1)
+    _, found = persistence.start(RECORD, fresh=False)
+    assert isinstance(found, Recovered)
+    assert (found.attempt, found.next_checkpoint_id, found.orders) == (AttemptRecord(2, token=1), 7, JobOrders())
+    assert [checkpoint.checkpoint_id for checkpoint in found.completed] == [5, 4, 3]
+    persistence.write_attempt("job", AttemptRecord(3))
+    assert successor.waits == ["children of jobs", "get 3", "write", "children of checkpoints", "get 6", "write"]
+
+
+def test_a_mark_is_replaced_whatever_is_there(successor: Successor) -> None:
+    for begun in (2, 1, 1, 3):  # expected: none, one, the same, one
+        successor.persistence.note_recovery("job", begun)
+        assert successor.persistence.load("job") == FoundJob(RECORD, None, begun)
+
+
+def test_a_mark_that_cannot_be_decoded_counts_nothing_and_is_replaced(successor: Successor) -> None:
+    successor.persistence.note_recovery("job", 2)
+    path = Paths("default").recovery("job")
+    leader: SessionStore = successor.persistence._store  # type: ignore[assignment]
+    leader.commit(successor.grant, [Put(path, b"\xff")])
+    assert successor.persistence.load("job") == FoundJob(RECORD, None, 0)
+    successor.persistence.note_recovery("job", 1)
+    assert successor.persistence.load("job") == FoundJob(RECORD, None, 1)
+
+
+def test_each_record_that_cannot_be_decoded_is_named(successor: Successor) -> None:
+    leader: SessionStore = successor.persistence._store  # type: ignore[assignment]
+    paths, records = Paths("default"), JobRecords(leader, "default")
+    for path in (paths.attempt("job"), paths.checkpoint_id("job"), paths.checkpoint("job", 4)):
+        whole = leader.read(path)
+        assert whole is not None
+        leader.commit(successor.grant, [Put(path, b"\xff")])
+        with pytest.raises(CorruptRecord) as caught:
+            records.restart_point("job")
+        assert caught.value.path == path
+        leader.commit(successor.grant, [Put(path, whole)])
+    assert records.restart_point("job").checkpoint_id == 6

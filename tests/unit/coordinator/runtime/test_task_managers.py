@@ -1,0 +1,137 @@
+"""Whose word counts, and what is sent again to a task manager that comes back."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from lockgate_coordinator.runtime.actor import Actor
+from lockgate_coordinator.runtime.link import Registration, TaskManagerLink
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.task_managers import TaskManager, TaskManagers
+from lockgate_coordinator.runtime.workers import KeyedWorkers
+from lockgate_proto import messages as m
+
+TOKEN = 5
+RUNS = m.AttemptId("job", "run", 1)
+
+
+class Heard:
+    """A listener that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[object] = []
+        self.lost: list[tuple[str, str, bool]] = []
+
+    def task_manager_added(self, task_manager: TaskManager) -> None: ...
+
+    def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
+        self.lost.append((task_manager.task_manager_id, reason, planned))
+
+    def task_manager_said(self, _task_manager: TaskManager, message: m.TaskManagerMessage) -> None:
+        self.said.append(message.body)
+
+
+class TestingRegistry:
+    """One term's registry with one task manager; its actor and probes never get to anything."""
+
+    def __init__(self) -> None:
+        self.heard = Heard()
+        settings = CoordinatorSettings(zookeeper="unused", storage="unused")
+        actor, probes = Actor("never started"), KeyedWorkers("never used")
+        self.registry = TaskManagers(TOKEN, settings, actor, probes, self.heard)
+
+    def connect(self, *running: m.AttemptId, acknowledged: int = 0, incarnation: str = "the first") -> TaskManagerLink:
+        """A process with the same address and pid each time."""
+        link = TaskManagerLink("test")
+        said = m.Register("host:1", 2, 1, running, incarnation)
+        self.registry.register(Registration("tm", said, link, acknowledged))
+        return link
+
+    def say(self, link: TaskManagerLink, body: object, token: int = TOKEN, sequence: int = 0) -> None:
+        self.registry.received(link, m.TaskManagerMessage(token, "tm", cast(m.Goodbye, body), sequence))
+
+
+@pytest.fixture
+def testing() -> TestingRegistry:
+    return TestingRegistry()
+
+
+def read(link: TaskManagerLink) -> list[tuple[int, object]]:
+    """Number and body of what goes out by now."""
+    return [(message.sequence, message.body) for message in iter(link.take, None)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        m.AttemptGone(RUNS),
+        m.SubtaskReport(m.SubtaskId(RUNS, "count", 0), m.SubtaskPhase.SUBTASK_FAILED),
+        m.AcknowledgeCheckpoint(m.SubtaskId(RUNS, "count", 0), 3),
+    ],
+)
+def test_what_was_said_to_a_former_leader_is_a_sign_of_life_and_no_more(testing: TestingRegistry, body: object) -> None:
+    link = testing.connect(RUNS)
+    (task_manager,) = testing.registry.all()
+    task_manager.last_seen_ms = 0
+    testing.say(link, body, TOKEN - 1)
+    assert testing.heard.said == []
+    assert task_manager.last_seen_ms > 0
+    assert task_manager.running == {RUNS}
+    testing.say(link, body)
+    assert testing.heard.said == [body]
+
+
+def test_what_is_not_acknowledged_is_sent_again_with_its_number_on_the_next_stream(testing: TestingRegistry) -> None:
+    link = testing.connect()
+    deploy, cancel, late = m.Deploy(attempt=RUNS), m.CancelAttempt(RUNS), m.DrainSources(RUNS)
+    testing.registry.send("tm", deploy)
+    assert read(link)[1:] == [(1, deploy)], "handed over; it may not have arrived"
+    testing.registry.send("tm", cancel)  # still queued
+    testing.registry.broken(link, "tm")
+    assert testing.registry.send("tm", late)
+    assert read(testing.connect(RUNS))[1:] == [(1, deploy), (2, cancel), (3, late)]
+    assert read(testing.connect(RUNS, acknowledged=2))[1:] == [(3, late)]
+    assert read(testing.connect(RUNS, acknowledged=3))[1:] == []
+
+
+def test_what_is_acknowledged_in_passing_is_not_sent_again(testing: TestingRegistry) -> None:
+    link = testing.connect()
+    testing.registry.send("tm", m.Deploy(attempt=RUNS))
+    testing.registry.received(link, m.TaskManagerMessage(TOKEN, "tm", m.Heartbeat(1), acknowledged=1))
+    assert read(testing.connect(RUNS))[1:] == []
+
+
+def test_what_a_task_manager_sends_again_is_handled_once(testing: TestingRegistry) -> None:
+    ran, gone = m.SubtaskReport(m.SubtaskId(RUNS, "count", 0), m.SubtaskPhase.SUBTASK_RUNNING), m.AttemptGone(RUNS)
+    link = testing.connect(RUNS)
+    testing.say(link, ran, sequence=1)
+    again = testing.connect(RUNS)
+    testing.say(link, gone, sequence=2)  # of the stream before: it comes over the new one
+    testing.say(again, ran, sequence=1)
+    testing.say(again, gone, sequence=2)
+    assert testing.heard.said == [ran, gone]
+    greeting = again.take()
+    assert greeting is not None
+    assert greeting.acknowledged == 1
+
+
+@pytest.mark.parametrize("incarnation", ["the second", ""])
+def test_a_new_process_is_known_by_its_incarnation_alone(testing: TestingRegistry, incarnation: str) -> None:
+    """ "": of a version that does not number: what it has heard cannot be known."""
+    testing.say(testing.connect(RUNS), m.AttemptGone(RUNS), sequence=7)
+    testing.registry.send("tm", m.Deploy(attempt=RUNS))
+    for lost in (1, 2)[: 1 if incarnation else 2]:
+        link = testing.connect(incarnation=incarnation)
+        assert testing.heard.lost == [("tm", "it was restarted as process 1", False)] * lost
+        assert read(link)[1:] == []
+    testing.say(link, m.AttemptGone(RUNS), sequence=1)
+    assert len(testing.heard.said) == 2
+
+
+def test_a_process_that_was_lost_and_comes_back_hears_numbers_beyond_those_it_knows(testing: TestingRegistry) -> None:
+    cancel = m.CancelAttempt(RUNS)
+    testing.registry.send("tm", cancel)
+    link = testing.connect(RUNS, acknowledged=41)
+    testing.registry.send("tm", cancel)
+    assert read(link)[1:] == [(42, cancel)]

@@ -1,0 +1,58 @@
+"""The report's JSON shape, its text and its verdict."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from lockgate_devtools.drill.model import Kill, RecordCheck, Report, Target
+from lockgate_devtools.drill.text import render
+
+KILL = Kill(Target.LEADER, 4711, 2.5, 8.0, 150.0, 290.0, 1290.0)
+PASS = Report(5, (KILL,), RecordCheck(300, 0, 0), 9, 1)
+
+
+def test_json_has_exactly_the_promised_shape() -> None:
+    assert json.loads(json.dumps(PASS.to_json())) == {
+        "seed": 5,
+        "kills": [
+            {
+                "target": "leader",
+                "pid": 4711,
+                "detected_ms": 2.5,
+                "granted_ms": 8.0,
+                "deployed_ms": 150.0,
+                "first_record_ms": 290.0,
+                "first_checkpoint_ms": 1290.0,
+            }
+        ],
+        "records": {"expected": 300, "lost": 0, "duplicated": 0},
+        "checkpoints": {"completed": 9, "aborted": 1},
+        "verdict": "pass",
+    }
+
+
+def test_missing_events_are_null() -> None:
+    assert Kill(Target.STANDBY, 1, first_checkpoint_ms=70.0).to_json()["granted_ms"] is None
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report(5, (KILL,), RecordCheck(300, 1, 0), 9, 1),
+        Report(5, (KILL,), RecordCheck(300, 0, 1), 9, 1),
+        Report(5, (KILL,), RecordCheck(0, 0, 0), 9, 1),
+        Report(5, (KILL,), RecordCheck(300, 0, 0), 9, 1, ("the job has not finished: FAILED",)),
+    ],
+)
+def test_anything_wrong_fails(report: Report) -> None:
+    assert not report.passed
+    assert report.to_json()["verdict"] == "fail"
+    assert "verdict:     FAIL" in render(report)
+
+
+def test_text_names_times_records_and_problems() -> None:
+    report = Report(5, (KILL, Kill(Target.LEADER, 4712)), RecordCheck(300, 2, 3), 9, 1, ("kill 2 was not survived",))
+    text = render(report)
+    for part in ("4711", "290.0", "median", "300 expected, 2 lost, 3 duplicated", "kill 2 was not survived"):
+        assert part in text

@@ -1,0 +1,136 @@
+"""What people see of a job."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from lockgate_proto import messages as m
+from rich.console import Console
+
+from lockgate.commands import views
+from lockgate.commands.progress import LiveProgress, PlainProgress, exit_code
+
+STATUS = m.JobStatus(
+    "k",
+    state=m.JobState.RUNNING,
+    attempt=2,
+    restarts=1,
+    operators=(
+        m.OperatorStatus("read_text-1", "read_text", "read_text-1", 0, 1_234_567),
+        m.OperatorStatus("write_sql-1", "write_sql", "aggregate-1", 99, 0),
+    ),
+    subtasks=(m.SubtaskStatusView("read_text-1", 0, "tm-0", "RUNNING"),),
+    last_checkpoint=m.CompletedCheckpoint(7, "p", size_bytes=3 * 1024 * 1024, duration_ms=45, longest_sync_us=1500),
+    checkpoints_completed=3,
+    leader_address="h:1",
+)
+EVENT = m.JobEvent(m.JobEventKind.LEADER_GRANTED, 1_000_000, text="token 2")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 * 1024**2, "3.0 MiB"), (5 * 1024**4, "5.0 TiB")],
+)
+def test_sizes(count: int, text: str) -> None:
+    assert views.size(count) == text
+
+
+def test_one_line_of_progress() -> None:
+    assert views.progress_text(STATUS) == (
+        "running, attempt 2, 1,234,567 records from read_text, 99 into write_sql, checkpoint 7 "
+        "(45 ms, 3.0 MiB), 1 restarts"
+    )
+
+
+def test_a_job_without_anything_yet_can_be_shown() -> None:
+    empty = m.JobStatus("k", state=m.JobState.WAITING_FOR_SLOTS, message="needs 2 slots")
+    assert "waiting for slots" in views.progress_text(empty)
+    assert "checkpoints: none yet" in views.job_text(empty)
+    assert views.job_json(empty)["last_checkpoint"] is None
+
+
+def test_records_far_ahead_of_the_clock_are_told_where_there_are_some() -> None:
+    assert "ahead of the clock" not in views.job_text(STATUS)
+    timed = m.OperatorStatus("event_time-1", "event_time", records_ahead=1234)
+    status = replace(STATUS, operators=(*STATUS.operators, timed))
+    assert "1,234 records were too far ahead of the clock for event_time" in views.job_text(status)
+    assert views.job_json(status)["operators"][-1]["records_ahead"] == 1234
+
+
+def test_a_failed_job_shows_its_error_and_a_restarted_one_its_last_failure() -> None:
+    failed = m.JobStatus("k", state=m.JobState.FAILED, error="disk full")
+    assert "error: disk full" in views.job_text(failed)
+    assert "last failure: disk full" in views.job_text(m.JobStatus("k", state=m.JobState.RUNNING, error="disk full"))
+
+
+def test_a_mode_that_is_not_the_default_is_shown() -> None:
+    loose = replace(STATUS, checkpoint_mode=m.CheckpointMode.AT_LEAST_ONCE)
+    assert "; at least once, 3 completed" in views.checkpoint_line(loose)
+    assert views.job_json(loose)["checkpoints"]["mode"] == "at_least_once"
+    exact = replace(STATUS, checkpoint_mode=m.CheckpointMode.EXACTLY_ONCE)
+    assert "once" not in views.checkpoint_line(exact)
+    assert views.job_json(exact)["checkpoints"]["mode"] == "exactly_once"
+
+
+def test_what_was_in_flight_is_shown() -> None:
+    last = m.CompletedCheckpoint(7, "p", size_bytes=3 << 20, unaligned=True, channel_state_bytes=1 << 20)
+    assert "3.0 MiB, 1.0 MiB of it in flight" in views.checkpoint_line(replace(STATUS, last_checkpoint=last))
+    assert "checkpoint, unaligned" in views.checkpoints_text([replace(last, kind=m.CheckpointKind.CHECKPOINT)])
+
+
+def test_what_a_checkpoint_builds_on_is_shown() -> None:
+    full = m.CompletedCheckpoint(7, "p", kind=m.CheckpointKind.CHECKPOINT, written_bytes=5)
+    increment = replace(full, incremental=True)
+    diff = replace(increment, diff_values=4, diff_saved_bytes=900)
+    shown = [views.checkpoint_json(item) for item in (full, increment, diff)]
+    assert [item and item["state"] for item in shown] == ["full", "incremental", "diff"]
+    assert [item and (item["diff_values"], item["diff_saved_bytes"]) for item in shown] == [(0, 0), (0, 0), (4, 900)]
+    assert " diff " in views.checkpoints_text([diff])
+
+
+def test_plain_progress_repeats_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = PlainProgress()
+    progress.status(STATUS)
+    progress.status(STATUS)
+    progress.event(EVENT)
+    progress.event(m.JobEvent(m.JobEventKind.CHECKPOINT_COMPLETED, 1))
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) == 2
+    assert out[1].endswith("leader granted: token 2")
+
+
+def test_the_live_view_shows_operators_checkpoints_and_events() -> None:
+    progress = LiveProgress()
+    progress.event(EVENT)
+    progress.lost("h:1: Socket closed")
+    progress.status(STATUS)
+    console = Console(record=True, width=120, file=io.StringIO())
+    console.print(progress._live.get_renderable())
+    text = console.export_text()
+    for part in ("k  RUNNING  attempt 2", "1,234,567", "last checkpoint 7: 3.0 MiB", "token 2", "Socket closed"):
+        assert part in text
+
+
+def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(m.JobStatus("k", state=m.JobState.FINISHED)) == 0
+    assert exit_code(m.JobStatus("k", state=m.JobState.CANCELED)) == 0
+    assert exit_code(m.JobStatus("k", state=m.JobState.FAILED, error="e")) == 1
+    assert capsys.readouterr().err == "error: job k failed: e\n"
+
+
+def test_a_failure_is_shown_in_its_parts() -> None:
+    place = m.FailurePlace("sql-1", "amount", (m.SplitRange("a.csv", 0, 50),))
+    failure = m.JobFailure(m.FailureCause.DATA_ERROR, "read", 1, place, 3, 4)
+    assert views.job_json(replace(STATUS, failure=failure))["failure"] == {
+        "cause": "data_error",
+        "vertex": "read",
+        "subtask": 1,
+        "operator": "sql-1",
+        "column": "amount",
+        "read": [{"split": "a.csv", "start": 0, "end": 50}],
+        "times": 3,
+        "attempt": 4,
+    }
+    assert views.job_json(STATUS)["failure"] is None

@@ -1,0 +1,122 @@
+"""Event time and windows in the builder: what graph they become, and the errors their author gets."""
+
+# ruff: noqa: ARG005  (each mistake is a lambda of one stream)
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from lockgate_proto import messages as m
+
+from lockgate import Job, PipelineError, count, session, sliding, sum_, tumbling
+
+
+def clicks(job: Job | None = None, expression: str = "at", **options: Any) -> Any:
+    job = job or Job("clicks", parallelism=2)
+    source = job.read_json("/clicks", schema="user STRING, at TIMESTAMP")
+    return source.event_time(expression, **{"out_of_order": "2 seconds", **options})
+
+
+def test_windows_become_a_keyed_aggregate_behind_a_declared_event_time() -> None:
+    job = Job("clicks", parallelism=2)
+    windows = clicks(job, idle_after="1 minute").key_by("user").window(sliding("5 s", "1 s"), allowed_lateness=500)
+    windows.aggregate(n=count()).write_sql("sqlite:////tmp/x.db", "clicks")
+    read, aggregated = job.graph().vertices
+    assert read.operators[1].kind == m.EventTime("at", "", 2000, 60_000)
+    assert aggregated.operators[0].kind == m.KeyedAggregate(
+        ("user",),
+        (m.Aggregate("n", m.AggregateFunction.COUNT, ""),),
+        m.Window(m.SlidingWindow(5000, 1000), "at", 500),
+    )
+    assert aggregated.operators[1].kind.keys == ("user", "window_start")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [({}, 0), ({"max_ahead": "24 hours"}, 0), ({"max_ahead": 5000}, 5000), ({"max_ahead": None}, -1)]
+)
+def test_how_far_ahead_of_the_clock_a_time_may_lie(given: dict[str, Any], kept: int) -> None:
+    """The default is left to the leader: the graph stays that of a job that was submitted before there was a bound."""
+    job = Job("clicks")
+    clicks(job, **given).write_parquet("/out")
+    assert job.graph().vertices[0].operators[1].kind == m.EventTime("at", "", 2000, max_ahead_ms=kept)
+
+
+def test_an_expression_is_put_into_a_column_that_windows_then_use() -> None:
+    job = Job("clicks")
+    named = clicks(job, "timestamp_millis(ms)", column="when")
+    named.key_by("user").window(tumbling(5000)).aggregate(n=count()).print()
+    operators = {operator.id: operator.kind for vertex in job.graph().vertices for operator in vertex.operators}
+    assert operators["event_time-1"] == m.EventTime("timestamp_millis(ms)", "when", 2000)
+    assert operators["aggregate-1"].window == m.Window(m.TumblingWindow(5000), "when")  # type: ignore[union-attr]
+    assert clicks(Job("x"), "a + b")._node("uid").kind.column == "event_time"
+
+
+def test_a_session_has_a_gap() -> None:
+    job = Job("clicks")
+    clicks(job).key_by("user").window(session("30 minutes")).aggregate(n=count()).print()
+    kind = job.graph().vertices[1].operators[0].kind
+    assert kind.window == m.Window(m.SessionWindow(1_800_000), "at")  # type: ignore[union-attr]
+    with pytest.raises(PipelineError, match="gap must be 1 to"):
+        session(0)
+
+
+def test_late_rows_leave_by_an_edge_of_their_own() -> None:
+    job = Job("clicks", parallelism=2)
+    windows = clicks(job).key_by("user").window(tumbling("5 seconds", offset="1 second")).aggregate(n=count())
+    windows.select("user", "n").print()
+    windows.late().write_json("/late")
+    graph = job.graph()
+    assert [[op.id for op in vertex.operators] for vertex in graph.vertices] == [
+        ["read_json-1", "event_time-1"],
+        ["aggregate-1", "select-1", "print-1"],
+        ["write_json-1"],
+    ]
+    assert graph.edges[1:] == (m.Edge("aggregate-1", "write_json-1", m.Partitioning.FORWARD, side_output="late"),)
+
+
+def test_a_window_of_which_only_late_rows_are_used_is_refused() -> None:
+    job = Job("clicks")
+    clicks(job).key_by("user").window(tumbling("5 s")).aggregate(n=count()).late().print()
+    with pytest.raises(PipelineError, match="is not used"):
+        job.graph()
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda s: s.event_time("at", out_of_order="5 parsecs"), "out_of_order must be a time such as '5 seconds'"),
+        (lambda s: s.event_time("", out_of_order=0), "event_time() needs an SQL expression"),
+        (lambda s: s.key_by("u").window("5 seconds"), 'window() takes tumbling("5 seconds")'),
+        (lambda s: s.window(tumbling("5 s")), 'window() needs a key: key_by("user")'),
+        (lambda s: s.key_by("u").aggregate(n=count()).late(), "late() belongs to the results of windows"),
+        (lambda s: tumbling("0 seconds"), "size must be 1 to"),
+        (lambda s: sliding("1 second", "5 seconds"), "every must not exceed the size"),
+        (lambda s: tumbling("5 s", offset="5 s"), "less than the time between two windows"),
+        (lambda s: s.key_by("u").window(tumbling(5)).aggregate(), "needs at least one aggregate"),
+        (lambda s: s.key_by("u").window(tumbling(5)).aggregate(window_end=sum_("a")), "the name of a window column"),
+        (lambda s: s.key_by("u").window(tumbling(5)).aggregate(n=count()).late().uid("x"), "belongs to an operator"),
+    ],
+)
+def test_mistakes(mistake: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(PipelineError, match=re.escape(message)):
+        mistake(clicks())
+
+
+def test_windows_need_a_declared_event_time() -> None:
+    with pytest.raises(PipelineError, match="declare it after the source"):
+        Job("j").generate(5).key_by("partition").window(tumbling(5))
+    job = Job("j")
+    both = clicks(job).union(clicks(job, "a + b").select("*"))
+    with pytest.raises(PipelineError, match=re.escape('(at, event_time): choose one, such as on="at"')):
+        both.key_by("user").window(tumbling(5))
+    both.key_by("user").window(tumbling(5), on="at")
+
+
+@pytest.mark.parametrize("name", ["count", "tumbling"])
+def test_any_name_may_be_imported_first(name: str) -> None:
+    subprocess.run([sys.executable, "-c", f"from lockgate import {name}"], check=True)

@@ -1,0 +1,184 @@
+"""Deployments that come late, twice or out of order, and what replaces what. Real subtasks with an idle program."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from lockgate_common.security import Credentials
+from lockgate_proto.messages import (
+    AttemptGone,
+    AttemptId,
+    CancelAttempt,
+    Deploy,
+    GeneratorSource,
+    JobGraph,
+    Operator,
+    Placement,
+    Vertex,
+)
+from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.peers import PeerChannels
+from lockgate_taskmanager.exchange.registry import GateRegistry
+from lockgate_taskmanager.runtime.deployments import Deployments
+from lockgate_taskmanager.runtime.stories import Stories
+from lockgate_taskmanager.task.program import Batch, Idle, ProgramContext
+
+WAIT_S = 60.0
+GRAPH = JobGraph("job", (Vertex("read", "read", 1, 128, (Operator("generate", kind=GeneratorSource()),)),))
+
+
+class IdleSource:
+    """A program that has nothing to do until it is cancelled."""
+
+    is_source = True
+
+    def __init__(self, attempt: int, opened: Callable[[], None]) -> None:
+        self.attempt = attempt
+        self.is_canceled = False
+        self._opened = opened
+
+    def open(self) -> Batch:
+        self._opened()
+        return Batch()
+
+    def poll(self) -> Idle:
+        return Idle(1_000)
+
+    def cancel(self) -> None:
+        self.is_canceled = True
+
+    def counters(self) -> tuple[()]:
+        return ()
+
+    def place(self) -> None: ...
+
+    def at_work(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TestingTaskManager:
+    """The deployments of one task manager, and what they say to the leader. It is the factory of its programs."""
+
+    def __init__(self) -> None:
+        self.programs: list[IdleSource] = []
+        self.said: list[object] = []
+        self._changed = threading.Condition()
+        self._opened = 0
+        peers, self.stories = PeerChannels(Credentials()), Stories("tm", "test")
+        factory: Any = self
+        self.deployments = Deployments("tm", factory, GateRegistry(), peers, TokenFence(), self._hear, self.stories)
+
+    def interrupt_user_code(self, thread: int) -> None:
+        """See ProgramFactory. There is no author's code here."""
+
+    def build(self, context: ProgramContext) -> Any:
+        assert context.subtask.attempt is not None
+        self.programs.append(IdleSource(context.subtask.attempt.attempt, self._note_open))
+        return self.programs[-1]
+
+    def deploy(self, attempt: int, run: str = "run") -> None:
+        """The message of the leader, carried out when this returns."""
+        place = Placement("read", 0, "tm", "unused:1")
+        self.deployments.handle(Deploy(AttemptId("job", run, attempt), GRAPH, (place,)))
+
+    def cancel(self, attempt: int) -> None:
+        """The message of the leader."""
+        self.deployments.handle(CancelAttempt(AttemptId("job", "run", attempt), "test"))
+
+    def running(self) -> list[int]:
+        """Attempts."""
+        return [running.attempt for running in self.deployments.running()]
+
+    def gone(self) -> list[int]:
+        """Attempts that the leader was told to be gone, as often as it was told."""
+        with self._changed:
+            bodies = list(self.said)
+        return [body.attempt.attempt for body in bodies if isinstance(body, AttemptGone) and body.attempt is not None]
+
+    def wait_open(self, count: int) -> None:
+        """Until so many programs have been opened in all."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._opened >= count, WAIT_S)
+
+    def wait_gone(self, count: int) -> None:
+        """Until so many attempts were told to be gone."""
+        with self._changed:
+            assert self._changed.wait_for(
+                lambda: sum(isinstance(attempt_gone, AttemptGone) for attempt_gone in self.said) >= count, WAIT_S
+            )
+
+    def _note_open(self) -> None:
+        with self._changed:
+            self._opened += 1
+            self._changed.notify_all()
+
+    def _hear(self, body: object) -> None:
+        with self._changed:
+            self.said.append(body)
+            self._changed.notify_all()
+
+
+@pytest.fixture
+def manager() -> Iterator[TestingTaskManager]:
+    made = TestingTaskManager()
+    yield made
+    assert made.deployments.stop(WAIT_S)
+
+
+def test_a_newer_attempt_cancels_the_one_that_it_replaces(manager: TestingTaskManager) -> None:
+    manager.deploy(1)
+    manager.wait_open(1)
+    manager.deploy(2)
+    assert [program.is_canceled for program in manager.programs if program.attempt == 1] == [True]
+    manager.wait_gone(1)
+    assert (manager.gone(), manager.running()) == ([1], [2])
+
+
+def test_an_attempt_of_a_later_run_of_the_job_replaces_the_former_run(manager: TestingTaskManager) -> None:
+    manager.deploy(7)
+    manager.wait_open(1)
+    manager.deploy(1, run="another")
+    assert manager.programs[0].is_canceled
+    manager.wait_gone(1)
+    assert (manager.gone(), manager.running()) == ([7], [1])
+
+
+def test_an_older_attempt_is_refused(manager: TestingTaskManager) -> None:
+    manager.deploy(2)
+    manager.wait_open(1)
+    manager.deploy(1)
+    assert (manager.gone(), manager.running()) == ([1], [2])
+    assert not manager.programs[0].is_canceled
+
+
+def test_a_doubled_deployment_is_ignored(manager: TestingTaskManager) -> None:
+    manager.deploy(2)
+    manager.wait_open(1)
+    (attempt,) = manager.deployments.running()
+    before = manager.deployments.tasks(attempt)
+    manager.deploy(2)
+    assert manager.deployments.tasks(attempt) == before
+    assert not manager.programs[0].is_canceled
+    assert manager.gone() == []
+
+
+def test_a_deployment_of_what_has_ended_is_answered_and_not_carried_out(manager: TestingTaskManager) -> None:
+    manager.deploy(1)
+    manager.wait_open(1)
+    manager.cancel(1)
+    manager.wait_gone(1)
+    manager.deploy(1)
+    assert (manager.gone(), manager.running()) == ([1, 1], [])
+
+
+def test_a_deployment_that_comes_behind_its_cancellation_is_refused(manager: TestingTaskManager) -> None:
+    manager.cancel(3)
+    assert manager.gone() == [3]
+    manager.deploy(3)
+    assert (manager.gone(), manager.running()) == ([3, 3], [])
+    manager.deploy(4)
+    assert manager.running() == [4]

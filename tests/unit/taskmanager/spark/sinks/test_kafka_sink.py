@@ -1,0 +1,255 @@
+"""What the Kafka sink does beyond the contract of all sinks: its ledger, its refusals, and its at-least-once mode."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException
+from lockgate_proto.messages import KafkaSink as KafkaOptions
+from lockgate_proto.messages import KafkaWriteMode, SinkTransaction
+from lockgate_taskmanager.spark.kafka_client import Kafka
+from lockgate_taskmanager.spark.sinks import kafka_direct
+from lockgate_taskmanager.spark.sinks.kafka import KafkaSink
+from lockgate_taskmanager.spark.sinks.kafka_direct import DirectKafkaSink
+from lockgate_taskmanager.spark.sinks.kafka_ledger import KafkaLedger, LedgerPlace
+from lockgate_taskmanager.spark.sinks.transaction import Owner, Sink, SinkContext
+from lockgate_taskmanager.state.backend import FileBackend
+from lockgate_taskmanager.task.program import DataError, StateUnreadable, Unavailable, UserError
+
+from tests.kafka_broker import KafkaBroker
+
+SCHEMA = pa.schema([("k", pa.string()), ("value", pa.binary())])
+OWNER = Owner("job", "run", 0)
+WHERE = "operator 'op'"
+Attempt = Callable[..., Sink]
+
+
+class Place:
+    """A topic, a ledger, and attempts of a sink that write there."""
+
+    def __init__(self, broker: KafkaBroker, folder: Path) -> None:
+        self.broker = broker
+        self.topic, self.commits = broker.topic(), broker.topic()
+        self._backend = FileBackend(str(folder), "a")
+        self._attempts = 0
+
+    def attempt(self, run: str = "run", **fields: object) -> KafkaSink:
+        options = KafkaOptions(self.broker.servers, self.topic, "k", "value", commits_topic=self.commits)
+        sink = KafkaSink(self.context(run), replace(options, **fields))  # type: ignore[arg-type]
+        sink.prepare(SCHEMA)
+        return sink
+
+    def direct(self, servers: str = "", **options: str) -> DirectKafkaSink:
+        mode = KafkaWriteMode.KAFKA_AT_LEAST_ONCE
+        named = {name.replace("_", "."): value for name, value in options.items()}
+        kind = KafkaOptions(servers or self.broker.servers, self.topic, "k", "value", mode, options=named)
+        return DirectKafkaSink(self.context("run"), kind)
+
+    def context(self, run: str) -> SinkContext:
+        self._attempts += 1
+        return SinkContext("job", run, self._attempts, "v", 0, "op", WHERE)
+
+    def persist(self, sink: Sink, checkpoint_id: int) -> list[SinkTransaction]:
+        writer = self._backend.writer(checkpoint_id)
+        return [sealed.persist(writer) for sealed in sink.seal(checkpoint_id)]
+
+    def ledger(self) -> KafkaLedger:
+        return KafkaLedger(Kafka(self.broker.servers, {}, WHERE), self.commits, "op", WHERE)
+
+    def visible(self) -> list[bytes | None]:
+        return sorted((value for _, value in self.broker.read(self.topic)), key=lambda value: value or b"")
+
+
+@pytest.fixture
+def place(kafka: KafkaBroker, tmp_path: Path) -> Place:
+    return Place(kafka, tmp_path)
+
+
+def rows(*values: str | None) -> pa.Table:
+    texts = [None if value is None else value.encode() for value in values]
+    return pa.table([["k"] * len(values), texts], schema=SCHEMA)
+
+
+def test_the_ledger_tells_owners_apart_and_looks_from_where_it_is_told(place: Place) -> None:
+    sink, other = place.attempt(), place.attempt(run="other")
+    ledger = place.ledger()
+    ends = [ledger.end().offset]
+    for item, checkpoint_id in ((sink, 3), (other, 9), (sink, 5)):
+        item.write(rows("x"))
+        place.persist(item, checkpoint_id)
+        item.commit(checkpoint_id)
+        ends.append(ledger.end().offset)
+    assert ledger.committed(OWNER, ends[0], 99) == 5
+    assert ledger.committed(Owner("job", "other", 0), ends[0], 99) == 9
+    assert ledger.committed(Owner("job", "run", 1), ends[0], 99) == 0
+    assert ledger.committed(Owner("job", "other", 0), ends[2], 99) == 0, "it lies before"
+    assert ledger.committed(OWNER, ends[3], 99) == 0
+    assert ledger.committed(OWNER, ends[0], 1, waits=False) >= 1
+
+
+def test_a_later_snapshot_needs_only_the_newest_part_of_the_ledger(place: Place) -> None:
+    sink = place.attempt()
+    sink.write(rows("a"))
+    (first,) = place.persist(sink, 1)
+    sink.commit(1)
+    sink.write(rows("b"))
+    (second,) = place.persist(sink, 2)
+    found = [LedgerPlace.parse(side.name) for side in (first, second)]
+    assert [item is not None and item.topic for item in found] == [place.commits] * 2
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[1].offset >= found[0].offset
+    fresh = place.attempt()
+    fresh.restore([second])
+    assert place.visible() == [b"a", b"b"]
+
+
+def test_a_ledger_that_was_made_anew_cannot_be_asked(place: Place) -> None:
+    sink = place.attempt()
+    sink.write(rows("a"))
+    (stored,) = place.persist(sink, 1)
+    found = LedgerPlace.parse(stored.name)
+    assert found is not None
+    with pytest.raises(UserError, match="has lost records, so it is unknown whether the snapshot's pending output is"):
+        place.attempt().restore([replace(stored, name=replace(found, offset=1_000).name)])
+    assert place.visible() == []
+
+
+def test_output_for_another_cluster_or_ledger_is_refused(place: Place) -> None:
+    sink = place.attempt()
+    sink.write(rows("a"))
+    (stored,) = place.persist(sink, 1)
+    with pytest.raises(UserError, match="start with the servers and the commits_topic that it had"):
+        place.attempt(commits_topic=place.broker.topic()).restore([stored])
+    with pytest.raises(StateUnreadable, match="output of another kind of sink"):
+        place.attempt().restore([replace(stored, name="")])
+
+
+def test_a_producer_that_was_fenced_writes_nothing(place: Place) -> None:
+    """A zombie that has a producer of its own already, when its successor has taken over and gone on."""
+    zombie = place.attempt()
+    zombie.write(rows("a"))
+    place.persist(zombie, 1)
+    zombie.commit(1)
+    zombie.write(rows("b"))
+    stored = place.persist(zombie, 2)
+    fresh = place.attempt()
+    fresh.restore(stored)
+    with pytest.raises(Unavailable, match="did not take the rows of checkpoint 2"):
+        zombie.commit(2)
+    assert place.visible() == [b"a", b"b"]
+    zombie.commit(2)  # asked again, it takes the name over, and finds in the ledger that there is nothing to do
+    assert place.visible() == [b"a", b"b"]
+
+
+def test_what_a_dead_process_has_left_open_is_neither_shown_nor_believed(place: Place) -> None:
+    """Its rows and its note were in Kafka when it died, before it could end the transaction."""
+    first = place.attempt()
+    first.write(rows("a"))
+    stored = place.persist(first, 1)
+    dead = place.broker.producer("lockgate/job/run/op/0")
+    dead.begin_transaction()
+    dead.produce(place.topic, key=b"k", value=b"a")
+    dead.produce(place.commits, key=place.ledger().key(OWNER), value=b"1", partition=0)
+    assert dead.flush(10) == 0
+    assert place.visible() == []
+    heir = place.attempt()
+    heir.restore(stored)
+    assert place.visible() == [b"a"]
+    assert place.ledger().committed(OWNER, 0, 99) == 1
+    with pytest.raises(KafkaException):
+        dead.commit_transaction(10)
+    assert place.visible() == [b"a"]
+
+
+def test_a_transaction_that_was_aborted_counts_for_nothing(place: Place) -> None:
+    first = place.attempt()
+    first.write(rows("a"))
+    stored = place.persist(first, 1)
+    gone = place.broker.producer("lockgate/job/run/op/0")
+    gone.begin_transaction()
+    gone.produce(place.topic, key=b"k", value=b"a")
+    gone.produce(place.commits, key=place.ledger().key(OWNER), value=b"1", partition=0)
+    assert gone.flush(10) == 0
+    gone.abort_transaction(10)
+    assert place.ledger().committed(OWNER, 0, 99) == 0
+    place.attempt().restore(stored)
+    assert place.visible() == [b"a"]
+
+
+def test_keys_and_missing_values_arrive(place: Place) -> None:
+    sink = place.attempt()
+    sink.write(rows("a", None))
+    place.persist(sink, 1)
+    sink.commit(1)
+    assert sorted(place.broker.read(place.topic), key=str) == [(b"k", None), (b"k", b"a")]
+    without = place.attempt(key="")
+    without.write(rows("b"))
+    place.persist(without, 2)
+    without.commit(2)
+    assert (None, b"b") in place.broker.read(place.topic)
+
+
+def test_columns_that_do_not_fit_are_the_authors(place: Place) -> None:
+    sink = place.attempt()
+    with pytest.raises(UserError, match="unknown value column 'value'; the columns are: k"):
+        sink.prepare(pa.schema([("k", pa.string())]))
+    with pytest.raises(UserError, match=r"the key column 'k' is int64, but Kafka takes STRING or BINARY: cast it, or"):
+        sink.prepare(pa.schema([("k", pa.int64()), ("value", pa.string())]))
+
+
+def test_a_topic_that_is_not_there_is_the_authors(place: Place) -> None:
+    with pytest.raises(UserError, match="Kafka has no topic never; create it first"):
+        place.attempt(topic="never")
+
+
+def test_a_record_that_is_too_large_is_the_authors_and_leaves_nothing(place: Place) -> None:
+    sink = place.attempt(options={"message.max.bytes": "2000"})
+    sink.write(rows("x" * 3_000))
+    place.persist(sink, 1)
+    with pytest.raises(DataError, match=r"did not take the rows of checkpoint 1: .*[Mm]essage size too large"):
+        sink.commit(1)
+    assert place.visible() == []
+
+
+def test_at_least_once_shows_records_at_once_and_a_snapshot_waits_for_them(place: Place) -> None:
+    sink = place.direct(linger_ms="60000")
+    assert sink.seal(1) == (), "nothing can have been written yet"
+    sink.prepare(SCHEMA)
+    sink.write(rows("a", "b"))
+    stored = place.persist(sink, 2)
+    assert place.visible() == [b"a", b"b"]
+    sink.commit(2)
+    again = place.direct()
+    again.restore(stored)
+    assert place.visible() == [b"a", b"b"]
+    sink.close()
+
+
+def test_at_least_once_no_snapshot_passes_over_what_kafka_did_not_take(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_direct, "require_topic", lambda *_: None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        gone = f"127.0.0.1:{server.getsockname()[1]}"
+    sink = place.direct(gone, message_timeout_ms="200")
+    sink.prepare(SCHEMA)
+    sink.write(rows("a"))
+    for checkpoint_id in (1, 2):
+        with pytest.raises(Unavailable, match="did not take a record"):
+            place.persist(sink, checkpoint_id)
+    with pytest.raises(Unavailable):
+        sink.write(rows("b"))
+
+
+def test_at_least_once_cannot_take_over_what_waits_for_a_commit(place: Place) -> None:
+    sink = place.attempt()
+    sink.write(rows("a"))
+    stored = place.persist(sink, 1)
+    with pytest.raises(StateUnreadable, match='start it with mode="exactly_once", as it was'):
+        place.direct().restore(stored)

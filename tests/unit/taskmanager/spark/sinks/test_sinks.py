@@ -1,0 +1,579 @@
+"""What is particular to each sink."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import errno
+import json
+import sqlite3
+import sys
+import threading
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lockgate_common import storage as filesystem
+from lockgate_common.storage import Location
+from lockgate_proto.messages import ConsoleSink, FailureCause, FileFormat, FileSink, SinkTransaction, SqlSink
+from lockgate_taskmanager.runtime.failures import cause_of, text_of
+from lockgate_taskmanager.spark.sinks import jsonlines, staged
+from lockgate_taskmanager.spark.sinks.console import ConsoleSink as ConsoleWriter
+from lockgate_taskmanager.spark.sinks.files import FileSink as FileWriter
+from lockgate_taskmanager.spark.sinks.foreach import ForeachBatchSink as ForeachBatchCaller
+from lockgate_taskmanager.spark.sinks.foreach import FunctionFailed
+from lockgate_taskmanager.spark.sinks.sql import SqlSink as SqlWriter
+from lockgate_taskmanager.spark.sinks.sql import last_per_key
+from lockgate_taskmanager.spark.sinks.transaction import SinkContext
+from lockgate_taskmanager.state.backend import FileBackend, InlineBackend
+from lockgate_taskmanager.task.program import DataError, StateUnreadable, Unavailable, UserCodeFailed, UserError
+from pyspark.errors import AnalysisException, PythonException
+
+from tests.unit.taskmanager.spark.object_store import ObjectStore
+
+pytestmark = pytest.mark.usefixtures("processes_apart")
+
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
+
+
+def context(attempt: int = 1, subtask: int = 0) -> SinkContext:
+    return SinkContext("job", "run", attempt, "v", subtask, "op", "operator 'op'")
+
+
+def rows(*pairs: tuple[str | None, int | None]) -> pa.Table:
+    return pa.table([[k for k, _ in pairs], [n for _, n in pairs]], schema=SCHEMA)
+
+
+def writer(path: Path, attempt: int = 1) -> FileWriter:
+    sink = FileWriter(context(attempt), FileSink(str(path), FileFormat.PARQUET))
+    sink.prepare(SCHEMA)
+    return sink
+
+
+def persisted(sink: Any, checkpoint_id: int) -> tuple[SinkTransaction, ...]:
+    return tuple(sealed.persist(InlineBackend(1 << 20).writer(checkpoint_id)) for sealed in sink.seal(checkpoint_id))
+
+
+def test_file_names_and_an_empty_staging_folder_goes_away(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    (tmp_path / "_staging" / "run").mkdir(parents=True)
+    sink.close()
+    assert list(tmp_path.iterdir()) == []
+    sink.write(rows(("a", 1)))
+    (stored,) = persisted(sink, 7)
+    assert stored.files == ("_staging/run/a1-op-0-0.parquet",)
+    assert stored.targets == ("part-run-7-op-0-0.parquet",)
+    assert stored.folder == tmp_path.as_uri()
+    sink.commit(7)
+    sink.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_staging", "part-run-7-op-0-0.parquet"]
+    assert [path.name for path in (tmp_path / "_staging" / "run").iterdir()] == ["committed-op-0"]
+
+
+def test_sealing_writes_no_file(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    sink.seal(1)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_much_output_between_barriers_is_spilled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged, "_SPILL_BYTES", 10)
+    sink = writer(tmp_path)
+    for number in range(3):
+        sink.write(rows(("abcdef", number)))
+    assert len(list(tmp_path.glob("_staging/run/*"))) == 3
+    persisted(sink, 1)
+    sink.commit(1)
+    assert len(list(tmp_path.glob("part-*"))) == 3
+
+
+def test_a_full_disk_is_told_by_the_staged_file_that_did_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+    sink = writer(tmp_path)
+    monkeypatch.setattr(sink, "_kind", dataclasses.replace(sink._kind, write=full))
+    sink.write(rows(("a", 1)))
+    with pytest.raises(OSError, match=r"Error writing bytes to file: '.*/_staging/run/a1-op-0-0\.parquet'"):
+        persisted(sink, 7)
+
+
+def test_close_removes_what_no_barrier_has_sealed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged, "_SPILL_BYTES", 10)
+    sink = writer(tmp_path)
+    sink.write(rows(("abcdef", 1)))
+    stored = persisted(sink, 1)
+    sink.write(rows(("abcdef", 2)))
+    assert len(list(tmp_path.glob("_staging/run/*"))) == 2
+    sink.close()
+    assert [path.name for path in tmp_path.glob("_staging/run/*")] == ["a1-op-0-0.parquet"]
+    writer(tmp_path, attempt=2).restore(stored)  # checkpoint 1 was completed after all
+    assert len(list(tmp_path.glob("part-*"))) == 1
+
+
+def test_a_file_that_is_neither_staged_nor_committed_is_an_error_that_names_it(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    lost = SinkTransaction(1, 0, ("_staging/run/a1-op-0-0.parquet",), None, ("part-run-1-op-0-0.parquet",))
+    with pytest.raises(UserError, match=r"a1-op-0-0\.parquet is gone and .*part-run-1-op-0-0\.parquet does not exist"):
+        sink.restore([lost])
+
+
+def test_a_committed_file_that_a_consumer_has_taken_away_is_no_error(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    stored = persisted(sink, 7)
+    sink.commit(7)
+    (tmp_path / "part-run-7-op-0-0.parquet").unlink()
+    writer(tmp_path, attempt=2).restore(stored)
+    assert not list(tmp_path.glob("part-*"))
+    later = SinkTransaction(8, 0, ("_staging/run/a1-op-0-1.parquet",), None, ("part-run-8-op-0-0.parquet",))
+    with pytest.raises(UserError, match="is gone"):
+        writer(tmp_path, attempt=3).restore([later])
+
+
+def test_a_late_commit_of_a_replaced_attempt_does_not_lower_the_marker(tmp_path: Path) -> None:
+    zombie, fresh = writer(tmp_path), writer(tmp_path, attempt=2)
+    for sink, checkpoint in ((zombie, 1), (fresh, 2)):
+        sink.write(rows(("a", checkpoint)))
+        persisted(sink, checkpoint)
+    fresh.commit(2)
+    zombie.commit(1)
+    assert (tmp_path / "_staging/run/committed-op-0").read_text() == "2"
+
+
+def test_a_replaced_attempt_that_was_frozen_inside_a_commit_does_not_lower_the_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zombie, fresh = writer(tmp_path), writer(tmp_path, attempt=2)
+    zombie.write(rows(("a", 10)))
+    stored = persisted(zombie, 10)
+    publish = zombie._publish
+
+    def after_a_long_sleep(source: Location, target: Location) -> None:  # the marker has been read by now
+        fresh.restore(stored)
+        fresh.write(rows(("a", 11)))
+        persisted(fresh, 11)
+        fresh.commit(11)
+        publish(source, target)
+
+    monkeypatch.setattr(zombie, "_publish", after_a_long_sleep)
+    zombie.commit(10)
+    assert (tmp_path / "_staging/run/committed-op-0").read_text() == "11"
+    assert len(list(tmp_path.glob("part-*"))) == 2
+
+
+def test_who_stands_in_for_several_subtasks_calls_the_function_once_for_an_id(tmp_path: Path) -> None:
+    calls: list[tuple[int, list[str]]] = []
+
+    def called(table: pa.Table, checkpoint_id: int) -> None:
+        calls.append((checkpoint_id, table["k"].to_pylist()))
+
+    staged: list[SinkTransaction] = []
+    for subtask in (0, 1):
+        sink = ForeachBatchCaller(context(subtask=subtask), called, lambda table: table)
+        backend = FileBackend(str(tmp_path), f"a{subtask}")
+        for checkpoint_id in (6, 7):  # 6 was aborted
+            sink.write(rows((f"{subtask}-{checkpoint_id}", 1)))
+            pending = sink.seal(checkpoint_id)
+        staged += [sealed.persist(backend.writer(7)) for sealed in pending]
+    heir = ForeachBatchCaller(context(attempt=2), called, lambda table: table)
+    for _ in range(2):
+        heir.restore(staged)
+    assert calls == [(6, ["0-6", "1-6"]), (7, ["0-7", "1-7"])] * 2
+
+
+def test_a_staged_file_is_durable_with_every_folder_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    sync = filesystem.sync_folder
+    monkeypatch.setattr(filesystem, "sync_folder", lambda path: (synced.append(path), sync(path)))
+    sink = writer(tmp_path / "new" / "out")
+    assert synced == [str(tmp_path), str(tmp_path / "new")], "the sink's folder was made just now"
+    sink.write(rows(("a", 1)))
+    persisted(sink, 7)
+    staging = tmp_path / "new" / "out" / "_staging"
+    assert synced[2:] == [str(staging / "run"), str(staging), str(staging.parent)]
+
+
+def test_an_object_store_that_fails_has_committed_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObjectStore()
+    monkeypatch.setattr(filesystem, "locate", store.locate)
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    stored = persisted(sink, 7)
+    store.trouble = OSError("AWS Error SLOW_DOWN")
+    with pytest.raises(OSError, match="SLOW_DOWN"):
+        sink.commit(7)
+    assert not list(tmp_path.glob("part-*"))
+    writer(tmp_path, attempt=2).restore(stored)
+    (committed,) = tmp_path.glob("part-*")
+    writer(tmp_path, attempt=3).restore(stored)
+    assert list(tmp_path.glob("part-*")) == [committed]
+
+
+def test_output_that_an_object_store_has_lost_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystem, "locate", ObjectStore().locate)
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    (stored,) = persisted(sink, 7)
+    (tmp_path / stored.files[0]).unlink()
+    with pytest.raises(UserError, match="committed output has been removed"):
+        sink.commit(7)
+
+
+def other_run(path: Path) -> FileWriter:
+    where = SinkContext("job", "other", 1, "v", 0, "op", "operator 'op'")
+    return FileWriter(where, FileSink(str(path), FileFormat.PARQUET))
+
+
+def test_another_run_commits_what_the_savepoint_had_staged_and_accepts_what_was_taken_away(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    stored = persisted(sink, 7)
+    other_run(tmp_path).restore(stored)
+    (tmp_path / "part-run-7-op-0-0.parquet").unlink()
+    other_run(tmp_path).restore(stored)
+    assert not list(tmp_path.glob("part-*"))
+
+
+def test_another_run_with_another_path_is_told_which_path_it_needs(tmp_path: Path) -> None:
+    sink = writer(tmp_path / "old")
+    sink.write(rows(("a", 1)))
+    stored = persisted(sink, 7)
+    moved = other_run(tmp_path / "new")
+    with pytest.raises(UserError, match=r"start with the path file://.*/old$"):
+        moved.restore(stored)
+    sink.commit(7)
+    moved.restore(stored)  # all of it is visible where it was staged
+    (tmp_path / "old" / "part-run-7-op-0-0.parquet").unlink()
+    moved.restore(stored)
+
+
+@pytest.mark.parametrize(
+    ("staged", "target"),
+    [
+        ("_staging/run/../../a1-op-0-0.parquet", "part-run-1-op-0-0.parquet"),
+        ("_staging/../a1-op-0-0.parquet", "part-run-1-op-0-0.parquet"),
+        ("/etc/passwd", "part-run-1-op-0-0.parquet"),
+        ("_staging/run/a1-op-0-0.parquet", "../part-run-1-op-0-0.parquet"),
+        ("_staging/run/a1-op-0-0.parquet", "/tmp/part-run-1-op-0-0.parquet"),
+        ("_staging/run/a1-op-0-0.parquet", ""),
+    ],
+)
+def test_a_forged_snapshot_moves_no_file(tmp_path: Path, staged: str, target: str) -> None:
+    forged = SinkTransaction(1, 0, (staged,), None, (target,))
+    with pytest.raises(StateUnreadable, match="names files that no file sink has staged"):
+        writer(tmp_path).restore([forged])
+    with pytest.raises(StateUnreadable):
+        writer(tmp_path).restore([SinkTransaction(1, 0, ("_staging/run/a1-op-0-0.parquet",))])
+
+
+def test_a_new_attempt_removes_what_older_ones_left_and_nothing_else(tmp_path: Path) -> None:
+    staging = tmp_path / "_staging" / "run"
+    staging.mkdir(parents=True)
+    for name in ("a1-op-0-5", "a1-op-1-0", "a2-op-0-0", "a3-op-0-0", "a1-other-0-0"):
+        (staging / f"{name}.parquet").write_text("x")
+    writer(tmp_path, attempt=3).restore([])
+    left = {path.stem for path in staging.iterdir()}
+    assert left == {"a1-op-1-0", "a3-op-0-0", "a1-other-0-0"}
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"operator 'op': cannot write to .*file/out"):
+        writer(tmp_path / "file" / "out")
+
+
+def test_a_file_in_the_place_of_the_folder_and_a_forbidden_folder_are_the_authors_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write to"):
+        writer(tmp_path / "file")
+    monkeypatch.setattr(staged.os, "access", lambda *_: False)
+    with pytest.raises(UserError, match=r"cannot write to .*permission denied"):
+        writer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EIO, "i/o error"), TimeoutError("timed out"), OSError("AWS Error NETWORK_CONNECTION")]
+)
+def test_a_storage_that_fails_at_the_start_is_no_error_of_the_author(tmp_path: Path, error: OSError) -> None:
+    class Broken:
+        def create_dir(self, *_: str, **__: bool) -> None:
+            raise error
+
+    sink = FileWriter(context(), FileSink(str(tmp_path), FileFormat.PARQUET))
+    sink._folder = Location(sink._folder.uri, Broken(), sink._folder.path)
+    with pytest.raises(OSError, match=str(error.args[-1])) as caught:
+        sink.prepare(SCHEMA)
+    assert cause_of(caught.value) == FailureCause.FAULT
+
+
+def test_text_is_no_format_to_write(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not TEXT"):
+        FileWriter(context(), FileSink(str(tmp_path), FileFormat.TEXT))
+
+
+def test_csv_refuses_nested_columns(tmp_path: Path) -> None:
+    sink = FileWriter(context(), FileSink(str(tmp_path), FileFormat.CSV))
+    with pytest.raises(UserError, match="CSV cannot hold column 'x'"):
+        sink.prepare(pa.schema([("x", pa.list_(pa.int64()))]))
+
+
+def test_json_lines_are_exact() -> None:
+    table = pa.table(
+        {
+            "i": pa.array([2**53 + 1, None]),
+            "f": [0.1 + 0.2, float("nan")],
+            "d": pa.array([Decimal("12345678901234567890.10"), None], pa.decimal128(38, 2)),
+            "s": ['quote " back \\ line \n bell \x07 é', None],
+            "t": pa.array([dt.datetime(2020, 1, 2, 3, 4, 5, 6), None], pa.timestamp("us", "UTC")),
+            "b": [True, None],
+            "l": [[1, None], None],
+        }
+    )
+    first, second = jsonlines.to_lines(table).decode().splitlines()
+    found = json.loads(first, parse_float=str)
+    assert found["i"] == 2**53 + 1
+    assert float(found["f"]) == 0.1 + 0.2
+    assert found["d"] == "12345678901234567890.10"
+    assert found["s"] == table["s"][0].as_py()
+    assert found["t"] == "2020-01-02T03:04:05.000006Z"
+    assert (found["b"], found["l"]) == (True, [1, None])
+    assert json.loads(second) == dict.fromkeys("idstbl") | {"f": "NaN"}
+    assert jsonlines.to_lines(table.slice(0, 0)) == b""
+    assert jsonlines.to_lines(pa.concat_tables([table, table]).slice(1, 2)).count(b"\n") == 2
+
+
+def sql(path: Path, table: str = "t", keys: tuple[str, ...] = ("k",), subtask: int = 0) -> SqlWriter:
+    return SqlWriter(context(subtask=subtask), SqlSink(f"sqlite:///{path}/db", table, keys))
+
+
+def test_upsert_keeps_the_last_value_of_a_key(tmp_path: Path) -> None:
+    sink = sql(tmp_path)
+    sink.prepare(SCHEMA)
+    for checkpoint, batches in enumerate([[(("a", 1), ("b", 1)), (("a", 2),)], [(("a", None), ("c", 3))]], 1):
+        for batch in batches:
+            sink.write(rows(*batch))
+        persisted(sink, checkpoint)
+        sink.commit(checkpoint)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert sorted(database.execute("SELECT * FROM t").fetchall()) == [("a", None), ("b", 1), ("c", 3)]
+        assert database.execute("SELECT checkpoint FROM lockgate_commits").fetchall() == [(2,)]
+
+
+def test_rows_and_ledger_are_one_transaction(tmp_path: Path) -> None:
+    sink = sql(tmp_path)
+    sink.prepare(SCHEMA)
+    with sqlite3.connect(tmp_path / "db") as database:
+        database.execute("CREATE TRIGGER no BEFORE INSERT ON t WHEN NEW.n = 13 BEGIN SELECT RAISE(ABORT, 'no 13'); END")
+    sink.write(rows(("a", 1), ("b", 13)))
+    persisted(sink, 1)
+    with pytest.raises(DataError, match="refused the rows: no 13"):
+        sink.commit(1)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert database.execute("SELECT count(*) FROM t").fetchone() == (0,)
+        assert database.execute("SELECT count(*) FROM lockgate_commits").fetchone() == (0,)
+        database.execute("DROP TRIGGER no")
+    sink.commit(1)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert database.execute("SELECT count(*) FROM t").fetchone() == (2,)
+
+
+def test_many_subtasks_write_one_sqlite_file_at_once(tmp_path: Path) -> None:
+    failures: list[BaseException] = []
+
+    def work(subtask: int) -> None:
+        try:
+            sink = sql(tmp_path, subtask=subtask)
+            sink.prepare(SCHEMA)
+            for checkpoint in range(1, 6):
+                sink.write(rows(*[(f"{subtask}-{n}", checkpoint) for n in range(50)]))
+                persisted(sink, checkpoint)
+                sink.commit(checkpoint)
+            sink.close()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,), name=f"sink-{n}") for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert database.execute("SELECT count(*), min(n) FROM t").fetchone() == (200, 5)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message"),
+    [
+        ("CREATE TABLE t (k TEXT PRIMARY KEY)", "no column 'n'; its columns are: k"),
+        ("CREATE TABLE t (k TEXT PRIMARY KEY, n BLOB)", "column 'n' as BLOB, but the rows have BIGINT"),
+        ("CREATE TABLE t (k TEXT, n BIGINT)", r"no primary key or unique constraint on \(k\)"),
+        ("CREATE TABLE t (k TEXT PRIMARY KEY, n BIGINT, z INT NOT NULL)", "requires a value for column 'z'"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_at_the_start(tmp_path: Path, ddl: str, message: str) -> None:
+    with sqlite3.connect(tmp_path / "db") as database:
+        database.execute(ddl)
+    with pytest.raises(UserError, match=message):
+        sql(tmp_path).prepare(SCHEMA)
+
+
+def test_a_table_that_fits_is_used(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "db") as database:
+        database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, k VARCHAR(20) UNIQUE, n INT, note TEXT)")
+    sink = sql(tmp_path)
+    sink.prepare(SCHEMA)
+    sink.write(rows(("a", 1)))
+    persisted(sink, 1)
+    sink.commit(1)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert database.execute("SELECT k, n FROM t").fetchall() == [("a", 1)]
+
+
+def test_types_survive_the_way_into_a_made_table(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "k": pa.array([1], pa.int32()),
+            "f": [1.5],
+            "b": [True],
+            "d": [dt.date(2020, 1, 2)],
+            "t": pa.array([dt.datetime(2020, 1, 2, 3)], pa.timestamp("us")),
+            "x": [b"\x00"],
+        }
+    )
+    sink = sql(tmp_path)
+    sink.prepare(table.schema)
+    sink.write(table)
+    persisted(sink, 1)
+    sink.commit(1)
+    with sqlite3.connect(tmp_path / "db") as database:
+        found = database.execute("SELECT * FROM t").fetchall()
+    assert found == [(1, 1.5, 1, "2020-01-02", "2020-01-02 03:00:00.000000", b"\x00")]
+
+
+def test_a_wrong_key_and_a_null_key_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown key column 'nope'; the columns are: k, n"):
+        sql(tmp_path, keys=("nope",)).prepare(SCHEMA)
+    sink = sql(tmp_path)
+    sink.prepare(SCHEMA)
+    with pytest.raises(DataError, match="NULL in key column 'k'"):
+        sink.write(rows((None, 1)))
+
+
+def test_a_port_that_is_no_number_is_an_error_of_the_job_and_shows_no_password() -> None:
+    with pytest.raises(UserError, match=r"operator 'op': .* its port is not a number") as raised:
+        SqlWriter(context(), SqlSink("postgresql://user:secret@host:54x2/db", "t", ("k",)))
+    assert "secret" not in str(raised.value)
+
+
+def test_a_driver_that_is_missing_is_told_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(UserError, match=r"pip install 'lockgate\[postgresql\]'"):
+        SqlWriter(context(), SqlSink("postgresql://user:secret@host/db", "t", ("k",)))
+
+
+def test_another_driver_is_refused_with_what_to_write() -> None:
+    with pytest.raises(UserError, match=r"postgresql\+psycopg2:// is not supported; write postgresql://"):
+        SqlWriter(context(), SqlSink("postgresql+psycopg2://user:secret@host/db", "t", ("k",)))
+
+
+def test_a_function_that_raises_is_a_fault_that_keeps_its_message() -> None:
+    def failing(_: object, checkpoint_id: int) -> None:
+        raise ConnectionError(f"no route for {checkpoint_id}")
+
+    sink = ForeachBatchCaller(context(), failing, lambda table: table)
+    sink.write(rows(("a", 1)))
+    persisted(sink, 7)
+    with pytest.raises(FunctionFailed, match=r"operator 'op': .* raised ConnectionError: no route for 7") as raised:
+        sink.commit(7)
+    assert cause_of(raised.value) is FailureCause.USER_CODE
+
+
+def test_a_function_whose_task_raises_may_pass_and_what_it_makes_of_the_rows_does_not() -> None:
+    raising: list[Exception] = [
+        PythonException("ConnectionError: no route"),
+        AnalysisException("no such column"),
+        KeyError("no such column"),
+    ]
+
+    def failing(*_: object) -> None:
+        raise raising[0]
+
+    sink = ForeachBatchCaller(context(), failing, lambda table: table)
+    sink.write(rows(("a", 1)))
+    sink.seal(7)
+    with pytest.raises(UserCodeFailed, match="no route"):
+        sink.commit(7)
+    for _ in range(2):
+        raising.pop(0)
+        with pytest.raises(DataError, match="no such column"):
+            sink.commit(7)
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "nosuch://x"])
+def test_a_database_that_cannot_be_used_is_refused(url: str) -> None:
+    with pytest.raises(UserError, match="operator 'op'"):
+        SqlWriter(context(), SqlSink(url, "t", ("k",)))
+
+
+def test_a_database_that_is_not_there_is_a_fault_told_in_one_sentence(tmp_path: Path) -> None:
+    sink = SqlWriter(context(), SqlSink(f"sqlite:///{tmp_path}/no/folder/db", "t", ("k",)))
+    with pytest.raises(Unavailable, match="unable to open") as caught:
+        sink.prepare(SCHEMA)
+    assert cause_of(caught.value) is FailureCause.FAULT
+    assert "\n" not in text_of(caught.value), "no stack trace"
+
+
+def test_a_table_that_only_has_keys(tmp_path: Path) -> None:
+    sink = sql(tmp_path)
+    table = rows(("a", 1), ("b", 2)).select(["k"])
+    sink.prepare(table.schema)
+    for checkpoint in (1, 2):
+        sink.write(table)
+        persisted(sink, checkpoint)
+        sink.commit(checkpoint)
+    with sqlite3.connect(tmp_path / "db") as database:
+        assert database.execute("SELECT count(*) FROM t").fetchone() == (2,)
+
+
+def test_last_per_key_is_sorted_by_key_and_the_last() -> None:
+    found = last_per_key(rows(("c", 1), ("b", 1), ("a", 2), ("b", 3)), ("k",))
+    assert found.to_pydict() == {"k": ["a", "b", "c"], "n": [2, 3, 1]}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [True, False],
+        [2, 1],
+        [b"b", b"a"],
+        [dt.date(2020, 1, 2), dt.date(2020, 1, 1)],
+        [dt.datetime(2020, 1, 2), dt.datetime(2020, 1, 1)],
+        [Decimal("2.5"), Decimal("1.5")],
+        [2.5, 1.5],
+    ],
+    ids=lambda values: type(values[0]).__name__,
+)
+def test_every_type_of_key_can_be_sorted(values: list[Any]) -> None:
+    table = pa.table({"k": [*values, values[0]], "n": [1, 2, 3]})
+    assert last_per_key(table, ("k",)).to_pydict() == {"k": values[::-1], "n": [2, 3]}
+
+
+def test_the_console_shows_the_first_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = ConsoleWriter(context(), ConsoleSink(rows=2))
+    sink.write(rows(("a", 1), ("b", 2), ("c", 3)))
+    printed = capsys.readouterr().out
+    assert "3 rows" in printed
+    assert "b" in printed.split("\n")[3]
+    assert "... 1 more rows" in printed
+    assert sink.seal(1) == ()

@@ -1,0 +1,125 @@
+"""A process function that fails on some records: without Spark, by what its runner puts out."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lockgate_taskmanager.spark.keyed.careful import ERROR, NUMBER, CarefulRunner
+from lockgate_taskmanager.spark.keyed.runner import (
+    INPUT,
+    KEY,
+    LIST,
+    MAP,
+    NEVER,
+    PAYLOAD,
+    UNKNOWN,
+    VALUE,
+    Declared,
+    Runner,
+)
+
+KEYS, RECORDS = ("k",), ("k", "v")
+RESULT = pa.schema([("k", pa.string()), ("n", pa.int64())])
+STATES = (
+    Declared("total", VALUE, pa.int64(), None, 0),
+    Declared("seen", LIST, pa.int64(), None, 0),
+    Declared("by", MAP, pa.int64(), pa.string(), 0),
+)
+
+
+class Everything:
+    """Changes all its state and its timers, and then fails where it is asked to."""
+
+    total: Any
+    seen: Any
+    by: Any
+
+    def process(self, context: Any, row: dict[str, Any]) -> Any:
+        yield row["k"], -1
+        value = row["v"]
+        self.total.set(self.total.get(0) + abs(value))
+        self.seen.append(value)
+        self.by[str(value)] = value
+        context.timers.register_event_time(abs(value))
+        if value == -2:
+            self.seen.clear()
+            context.timers.delete_event_time(1)
+        if value == -7:
+            raise ConnectionError("away")
+        if value < 0:
+            raise ValueError(f"no {value}")
+        yield row["k"], "no number" if value == 99 else self.total.get()
+
+    def on_timer(self, context: Any, timer: Any) -> Any:  # noqa: ARG002
+        raise KeyError("timer")
+
+
+def batch(*records: tuple[int, str, int], payload: bytes | None = None, watermark: int = UNKNOWN) -> pa.RecordBatch:
+    """records: number of the key, key, value."""
+    columns = [
+        [key for _, key, _ in records],
+        [value for _, _, value in records],
+        pa.array([number for number, _, _ in records], pa.int32()),
+        pa.array([payload] + [None] * (len(records) - 1), pa.binary()),
+        [True] * len(records),
+        [watermark] * len(records),
+        [0] * len(records),
+    ]
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=[*RECORDS, *INPUT.names])
+
+
+def outcome(kind: type[Runner], *batches: pa.RecordBatch) -> list[dict[str, Any]]:
+    runner = kind(Everything(), STATES, KEYS, RECORDS, RESULT)
+    return pa.Table.from_batches(list(runner.run(iter(batches)))).to_pylist()
+
+
+def states(rows: list[dict[str, Any]]) -> dict[int, Any]:
+    """Content and timers by key."""
+    return {row[KEY]: pickle.loads(row[PAYLOAD]) for row in rows if row[KEY] is not None}
+
+
+def put_out(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    return [(row["k"], row["n"]) for row in rows if row["k"] is not None]
+
+
+GOOD = batch((0, "a", 1), (0, "a", 3), (1, "b", 4))
+POISONED = batch((0, "a", 1), (0, "a", -2), (0, "a", 99), (0, "a", 3), (1, "b", -5), (1, "b", 4), (2, "c", -6))
+
+
+def test_without_failures_it_does_what_the_other_does() -> None:
+    plain = outcome(Runner, GOOD)
+    assert [{name: row[name] for name in plain[0]} for row in outcome(CarefulRunner, GOOD)] == plain
+
+
+def test_what_fails_is_as_if_it_had_never_been_there() -> None:
+    careful, clean = outcome(CarefulRunner, POISONED), outcome(Runner, GOOD)
+    assert states(careful) == states(clean)
+    assert set(states(clean)) == {0, 1}
+    assert put_out(careful) == put_out(clean)
+
+
+def test_state_from_before_is_kept_where_every_record_fails() -> None:
+    (before,) = [row[PAYLOAD] for row in outcome(Runner, batch((0, "a", 1))) if row[KEY] is not None]
+    assert states(outcome(CarefulRunner, batch((0, "a", -2), (0, "a", -3), payload=before))) == {}  # nothing changed
+
+
+def test_failures_are_told_by_number_with_their_words() -> None:
+    found = [(row[NUMBER], row[ERROR]) for row in outcome(CarefulRunner, POISONED) if row[NUMBER] is not None]
+    assert [number for number, _ in found] == [1, 2, 4, 6]
+    assert found[0][1] == "the Python function raised ValueError: no -2"
+    assert "emitted a value for column 'n' that is not a int64" in found[1][1]
+
+
+def test_numbers_go_on_over_batches() -> None:
+    found = outcome(CarefulRunner, batch((0, "a", 1), (0, "a", 2)), batch((0, "a", -3)))
+    assert [row[NUMBER] for row in found if row[NUMBER] is not None] == [2]
+
+
+def test_what_is_away_and_timers_are_no_records() -> None:
+    with pytest.raises(ConnectionError, match="away"):
+        outcome(CarefulRunner, batch((0, "a", -7)))
+    with pytest.raises(KeyError, match="timer"):
+        outcome(CarefulRunner, batch((0, "a", 1), watermark=NEVER - 1))
