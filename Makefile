@@ -1,9 +1,10 @@
 # Everything a newcomer types. `make` alone lists it.
 VENV := .venv
+VENV_PURE := .venv-pure
 PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo examples docker-image docker-demo test test-fast test-chaos test-soak test-docker lint mutation proto benchmarks clean
+.PHONY: help setup setup-pure demo examples docker-image docker-demo test pure-tests integration-tests chaos-tests test-quick test-fast test-chaos test-soak test-docker lint mutation proto benchmarks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,39 +12,64 @@ help: ## list the targets
 setup: ## make .venv with everything in it (installs Java 17+ where it is missing and it may)
 	@scripts/setup.sh $(VENV)
 
+setup-pure: ## make .venv-pure for test-quick: no Spark, no Java, 100 MB to download
+	@scripts/setup.sh $(VENV_PURE) pure
+
 demo: setup ## word count on a local cluster, the leader killed in the middle (INPUT=FOLDER for your own text)
-	@$(PY) -m lockgate.demo $(if $(INPUT),--input "$(INPUT)")
+	@$(PY) -m lockgate_devtools.demo $(if $(INPUT),--input "$(INPUT)")
 
 docker-image: setup ## the container image for every role; needs a container engine, no registry
 	@PYTHON=$(PY) docker/build.sh
 
 docker-demo: docker-image ## the same demo on a cluster in containers (INPUT=FOLDER for your own text)
-	@$(PY) -m lockgate.demo.containers $(if $(INPUT),--input "$(INPUT)")
+	@$(PY) -m lockgate_devtools.demo.containers $(if $(INPUT),--input "$(INPUT)")
 
 examples: setup ## every runnable example, with the leader and with a task manager killed; each checks its own result
+ifeq ($(ARGS),)
 	@$(PY) -m examples all --kill leader
 	@$(PY) -m examples all --kill taskmanager
+else
+	@$(PY) -m examples all $(ARGS)
+endif
 
-test: setup ## all tests that need no container engine: the pure ones on all cores, then the others one by one
+test: setup ## all tests that need no container engine, and what each part of them cost
 ifeq ($(ARGS),)
-	@$(PY) -m pytest -q -n auto -m "not docker and not integration and not chaos and not soak"
-	@$(PY) -m pytest -m "(integration or chaos) and not docker and not soak"
+	@$(MAKE) pure-tests
+	@$(MAKE) integration-tests
+	@$(MAKE) chaos-tests
 else
 	@$(PY) -m pytest -m "not docker and not soak" $(ARGS)
 endif
 
-test-fast: setup ## the pure tests alone: seconds
+pure-tests: setup
+	@TMPDIR=$$(scripts/memory_folder.sh) LOCKGATE_TEST_SIMULATION_SECONDS=$${LOCKGATE_TEST_SIMULATION_SECONDS:-60} \
+		scripts/part.sh "pure tests" $(PY) -m pytest -q -n auto --dist worksteal \
+		-m "not docker and not integration and not chaos and not soak"
+
+integration-tests: setup
+	@TMPDIR=$$(scripts/memory_folder.sh) scripts/part.sh "integration tests" $(PY) -m pytest -q -n 3 --dist loadfile --durations=10 -m "integration and not soak"
+
+chaos-tests: setup # each process of pytest has a cluster of its own
+	@TMPDIR=$$(scripts/memory_folder.sh) scripts/part.sh "chaos tests" $(PY) -m pytest -q -n 2 --dist worksteal --durations=10 -m "chaos and not docker and not soak"
+
+test-quick: setup-pure ## in a minute, without Spark and Java: every pure test that needs neither, each a little
+	@TMPDIR=$$(scripts/memory_folder.sh) LOCKGATE_TEST_SHARE=$${LOCKGATE_TEST_SHARE:-20} LOCKGATE_TEST_SIMULATION_SECONDS=1 \
+		scripts/part.sh "quick tests" $(VENV_PURE)/bin/python -m pytest -q -n auto --dist worksteal -m "not spark and not slow" $(ARGS)
+	@echo "left out: what needs Spark, Java or a server, and what is marked slow; \`make test\` has it all"
+
+test-fast: setup ## the pure tests alone, one after another
 	@$(PY) -m pytest -m "not docker and not integration and not chaos" $(ARGS)
 
 test-chaos: setup ## the tests that kill real processes
 	@$(PY) -m pytest -m "chaos and not soak" $(ARGS)
 
-test-soak: setup ## the chaos tests again, with more faults and backends, and thousands of jobs against plain Spark
+test-soak: setup ## the chaos tests again, with more faults and backends, every crash point, thousands of jobs against plain Spark
 	@$(PY) -m pytest -m soak $(ARGS)
-	@LOCKGATE_EXAMPLES=20 $(PY) -m pytest tests/integration/taskmanager_spark/test_spark_differential.py $(ARGS)
+	@LOCKGATE_TEST_EVERY_POINT=1 $(PY) -m pytest tests/simulation/test_simulation.py $(ARGS)
+	@LOCKGATE_TEST_EXAMPLES=20 $(PY) -m pytest tests/integration/taskmanager_spark/test_spark_differential.py $(ARGS)
 
 test-docker: docker-image ## the compose cluster under faults; needs a container engine
-	@LOCKGATE_IMAGE=lockgate:latest $(PY) -m pytest -m docker tests/docker $(ARGS)
+	@LOCKGATE_IMAGE=lockgate:latest scripts/part.sh "docker tests" $(PY) -m pytest -q --durations=10 -m docker tests/docker $(ARGS)
 
 lint: setup ## formatting, lint, types, layering, generated code
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check .
@@ -61,4 +87,4 @@ benchmarks: setup ## all benchmarks, one after another
 	@for name in startup failover rescale state process rocksdb joins diffs wordcount abs unaligned; do $(PY) -m benchmarks.$$name || exit 1; done
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV_PURE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from lockgate_devtools.cluster import LocalCluster
+from lockgate_devtools.cluster.work_folder import WorkFolder
 from lockgate_proto.messages import JobGraph
 
 from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
@@ -21,8 +23,6 @@ from benchmarks.job_run import NEVER_MS, JobRun, run_through
 from lockgate import Job, count, sum_
 from lockgate.client import Client
 from lockgate.errors import UserError
-from lockgate.local import LocalCluster
-from lockgate.local.work_folder import WorkFolder
 
 PARTITIONS = 2
 KEYS = 10_000
@@ -71,7 +71,9 @@ def check(database: Path, rows: int) -> None:
 
 def measure(arguments: argparse.Namespace) -> Measurement:
     """Rounds of all settings on one warm cluster; each round begins with another one."""
-    settings = [one for one in SETTINGS if one is NONE or not arguments.only or one.key in arguments.only]
+    settings = [
+        setting for setting in SETTINGS if setting is NONE or not arguments.only or setting.key in arguments.only
+    ]
     runs: dict[Setting, list[JobRun]] = {setting: [] for setting in settings}
     with WorkFolder("lockgate-abs-", say) as kept:
         say("starting a cluster: 2 task managers with 1 slot each ...")
@@ -101,7 +103,8 @@ def _once(client: Client, setting: Setting, key: str, folder: Path, rows: int) -
 def costs(runs: Mapping[Setting, Sequence[JobRun]]) -> dict[Setting, float]:
     """The share of throughput that each setting takes: median over the rounds, each against its own run without."""
     return {
-        setting: 1 - statistics.median(plain.seconds / one.seconds for plain, one in zip(runs[NONE], own, strict=True))
+        setting: 1
+        - statistics.median(plain.seconds / item.seconds for plain, item in zip(runs[NONE], own, strict=True))
         for setting, own in runs.items()
         if setting is not NONE
     }
@@ -116,11 +119,11 @@ def plot(found: Mapping[Setting, float], file: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for mode in MODES:
-        points = [(one.interval_ms / 1000, 100 * cost) for one, cost in found.items() if one.mode == mode]
+        points = [(key.interval_ms / 1000, 100 * cost) for key, cost in found.items() if key.mode == mode]
         axes.plot(*zip(*points, strict=True), marker="o", label=mode.replace("_", " "))
     axes.axhline(100 * GOAL, linestyle=":", color="grey", label="goal at 1 s")
     axes.set(xlabel="checkpoint interval (s)", ylabel="throughput given up (%)", xscale="log")
-    axes.set_xticks([interval / 1000 for interval in INTERVALS_MS], [f"{one / 1000:g}" for one in INTERVALS_MS])
+    axes.set_xticks([interval / 1000 for interval in INTERVALS_MS], [f"{number / 1000:g}" for number in INTERVALS_MS])
     axes.minorticks_off()
     axes.legend()
     figure.savefig(file, dpi=120)
@@ -128,10 +131,10 @@ def plot(found: Mapping[Setting, float], file: Path) -> None:
 
 def _measurement(runs: Mapping[Setting, Sequence[JobRun]], rows: int) -> Measurement:
     found = costs(runs)
-    plain = PARTITIONS * rows / statistics.median(one.seconds for one in runs[NONE])
+    plain = PARTITIONS * rows / statistics.median(run.seconds for run in runs[NONE])
     lines = [Row("without checkpoints", f"{plain:,.0f} rows/s")]
     for setting, cost in found.items():
-        taken = statistics.median(one.checkpoints - 1 for one in runs[setting])  # the last one ends every job
+        taken = statistics.median(run.checkpoints - 1 for run in runs[setting])  # the last one ends every job
         name = f"{setting.mode.replace('_', ' ')}, every {setting.interval_ms / 1000:g} s ({taken:g} taken)"
         is_goal = setting == Setting("exactly_once", 1000)
         lines.append(at_most(name, 100 * cost, 100 * GOAL, "%") if is_goal else Row(name, f"{100 * cost:.3g} %"))
@@ -141,8 +144,8 @@ def _measurement(runs: Mapping[Setting, Sequence[JobRun]], rows: int) -> Measure
             "rows": PARTITIONS * rows,
             "rows_per_s_without_checkpoints": plain,
             "cost": {setting.key: cost for setting, cost in found.items()},
-            "seconds": {setting.key: [one.seconds for one in own] for setting, own in runs.items()},
-            "checkpoints": {setting.key: [one.checkpoints - 1 for one in own] for setting, own in runs.items()},
+            "seconds": {setting.key: [item.seconds for item in own] for setting, own in runs.items()},
+            "checkpoints": {setting.key: [item.checkpoints - 1 for item in own] for setting, own in runs.items()},
         },
     )
 
@@ -154,7 +157,11 @@ def main() -> int:
     options.add_argument("--rounds", type=int, default=3, help="measured runs of each setting; the median counts")
     options.add_argument("--warm-up", type=int, default=3, help="runs before them")
     options.add_argument(
-        "--only", nargs="+", metavar="SETTING", choices=[one.key for one in SETTINGS], help="against none; see --json"
+        "--only",
+        nargs="+",
+        metavar="SETTING",
+        choices=[setting.key for setting in SETTINGS],
+        help="against none; see --json",
     )
     options.add_argument("--plot", metavar="FILE", default="", help="a picture, too: .png or .svg; needs matplotlib")
     return run(options.parse_args(), measure)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lockgate_devtools.cluster.foreground import Stopped, stopped_by_signals
 
 from lockgate.errors import UserError
-from lockgate.local.foreground import Stopped, stopped_by_signals
 
 
 class WrongResult(Exception):

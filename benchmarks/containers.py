@@ -8,13 +8,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from lockgate_devtools.drill import DrillOptions, Report, Target
+from lockgate_devtools.drill.containers import Blow, ContainerArena
+from lockgate_devtools.drill.run import drill_in
+from lockgate_devtools.equipment.compose import ComposeCluster
+
 from benchmarks.common import Measurement, Row, at_most, parser, run, say
 from benchmarks.failover import exact, summary
 from lockgate.client import Client
-from lockgate.drill import DrillOptions, Report, Target
-from lockgate.drill.containers import Blow, ContainerArena
-from lockgate.drill.run import drill_in
-from lockgate.local.compose import ComposeCluster
 
 _COMPOSE_FILE = Path(__file__).resolve().parents[1] / "docker" / "compose.yaml"
 _TASK_MANAGERS = 3

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from lockgate_proto.messages import FilesystemBackend, OperatorState, StateBackend
+from lockgate_taskmanager.state.backend import make_backend
+from lockgate_taskmanager.state.factory import StoreFactory
+from lockgate_taskmanager.state.heap.snapshots import handles_of
+from lockgate_taskmanager.state.rows.row_store import NEVER, Keys, Rows, RowSpec
+from lockgate_taskmanager.state.scratch import ScratchFolder
+from lockgate_taskmanager.task.program import SnapshotOrder
 
 from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, rss_mib, run, say
-from taskmanager.state.backend import make_backend
-from taskmanager.state.heap import handles_of
-from taskmanager.state.row_store import NEVER, Keys, Rows, RowSpec
-from taskmanager.state.row_stores import RowStores
-from taskmanager.state.scratch import ScratchFolder
-from taskmanager.task.program import SnapshotOrder
 
 _GROUPS = 128
 _MIB = 1 << 20
@@ -36,7 +36,7 @@ _RECORDS = pa.schema([("key", pa.int64()), ("__hash", pa.int64())])
 
 @dataclass
 class Costs:
-    """What was measured. Lists: one value for each snapshot behind the first."""
+    """What was measured. Lists: one value for each snapshot after the first."""
 
     put_ms: list[float] = field(default_factory=list)
     sync_ms: list[float] = field(default_factory=list)
@@ -68,7 +68,7 @@ class _Bench:
         self._folder, self._arguments, self._changed = folder, arguments, arguments.keys * percent // 100
         self._random = np.random.default_rng(7)
         self._choice = StateBackend(FilesystemBackend(), arguments.full_every, binary_diff)
-        self._stores = RowStores(self._choice, ScratchFolder(folder / "work", "state-"))
+        self._stores = StoreFactory(self._choice, ScratchFolder(folder / "work", "state-"))
         self._store = self._stores.fresh(_SPEC, _RECORDS)
         self._values = [self._random.bytes(arguments.size) for _ in range(arguments.keys)]
 
@@ -77,7 +77,7 @@ class _Bench:
         everything = np.arange(len(self._values))
         self._put(everything)
         state, _, _ = self._snapshot(1)
-        costs.full_bytes = sum(one.size_bytes for one in handles_of(state))
+        costs.full_bytes = sum(handle.size_bytes for handle in handles_of(state))
         for number in range(2, self._arguments.snapshots + 2):
             rows = self._random.choice(len(self._values), self._changed, replace=False)
             for row in rows.tolist():
@@ -89,7 +89,7 @@ class _Bench:
             costs.sync_ms.append(sync_ms)
             costs.upload_ms.append(upload_ms)
             costs.written_bytes.append(
-                sum(one.size_bytes for one in handles_of(state) if one.checkpoint_id in (0, number))
+                sum(handle.size_bytes for handle in handles_of(state) if handle.checkpoint_id in (0, number))
             )
         costs.rss_mib = rss_mib()
         self._store.close()
@@ -173,7 +173,7 @@ def main() -> int:
     options.add_argument("--size", type=int, default=100_000, help="bytes of each value")
     options.add_argument("--changed", type=int, default=10, help="percent of the keys changed between snapshots")
     options.add_argument("--edits", type=int, default=20, help="bytes of a value that change each time")
-    options.add_argument("--snapshots", type=int, default=20, help="measured snapshots, behind the first")
+    options.add_argument("--snapshots", type=int, default=20, help="measured snapshots, after the first")
     options.add_argument("--full-every", type=int, default=10, help="snapshots from a full one to the next")
     options.add_argument("--folder", default="", help="where to work; a temporary folder when left out")
     return run(options.parse_args(), measure)

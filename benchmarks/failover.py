@@ -7,8 +7,9 @@ import statistics
 import sys
 from typing import Any
 
+from lockgate_devtools.drill import DrillOptions, Report, Target, drill
+
 from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
-from lockgate.drill import DrillOptions, Report, Target, drill
 
 _STEPS = ("detected_ms", "granted_ms", "deployed_ms", "first_record_ms", "first_checkpoint_ms")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from lockgate_devtools.drill.observer import JobObserver
+from lockgate_devtools.drill.timeline import checkpoint_counts
 from lockgate_proto.messages import JobGraph, JobState
 
 from benchmarks.common import say
 from lockgate.client import Client
-from lockgate.drill.observer import JobObserver
-from lockgate.drill.timeline import checkpoint_counts
 from lockgate.errors import UserError
 
 NEVER_MS = 3_600_000  # as a checkpoint interval: only the last checkpoint is taken, with which the job ends

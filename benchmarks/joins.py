@@ -20,13 +20,14 @@ import numpy as np
 import pyarrow as pa
 from lockgate_proto.messages import FilesystemBackend, IntervalJoin, JoinSide, OperatorState, RocksdbBackend
 from lockgate_proto.messages import StateBackend as Choice
+from lockgate_taskmanager.state.backend import make_backend
+from lockgate_taskmanager.state.factory import StoreFactory
+from lockgate_taskmanager.state.join.interval_join import JoinStore
+from lockgate_taskmanager.state.join.join_spec import JoinSpec
+from lockgate_taskmanager.state.scratch import ScratchFolder
+from lockgate_taskmanager.task.program import SnapshotOrder
 
 from benchmarks.common import Measurement, Row, WrongResult, mixed, parser, rss_mib, run, say
-from taskmanager.state.backend import make_backend
-from taskmanager.state.join_home import JoinSpec
-from taskmanager.state.join_store import JoinStore, JoinStores
-from taskmanager.state.scratch import ScratchFolder
-from taskmanager.task.program import SnapshotOrder
 
 _GROUPS = 128
 _MIB = 1 << 20
@@ -51,7 +52,7 @@ class Costs:
 
 
 def measure(arguments: argparse.Namespace) -> Measurement:
-    """Fills, goes on with snapshots, restores, checks."""
+    """Fills, then takes snapshots, restores, checks."""
     with tempfile.TemporaryDirectory(prefix="lockgate-joins-", dir=arguments.folder or None) as name:
         bench = _Bench(Path(name).resolve(), arguments)
         try:
@@ -85,9 +86,9 @@ class _Bench:
         self._scratch.close()
 
     def fill(self) -> None:
-        """Until the first rows are over: from then on as many go as come."""
+        """Until the first rows expire: from then on as many expire as arrive."""
         rows = self._arguments.rows
-        say(f"{rows:,} rows of both sides come ...")
+        say(f"{rows:,} rows of both sides arrive ...")
         batches = rows // self._arguments.batch
         for number in range(batches):
             took = self._batch(number)
@@ -95,14 +96,14 @@ class _Bench:
                 self.costs.first_ms.append(took)
 
     def snapshots(self) -> None:
-        """The first holds everything; between two of them some rows come, and as many are over."""
+        """The first holds everything; between two of them some rows arrive, and as many expire."""
         arguments = self._arguments
-        each = _between(arguments)
-        say(f"{arguments.snapshots} snapshots, {each * arguments.batch:,} rows before each ...")
+        per_batch = _between(arguments)
+        say(f"{arguments.snapshots} snapshots, {per_batch * arguments.batch:,} rows before each ...")
         for number in range(1, arguments.snapshots + 2):
             self._snapshot(number)
             if number <= arguments.snapshots:
-                self.costs.full_ms += [self._batch(one) for one in range(each)]
+                self.costs.full_ms += [self._batch(number) for number in range(per_batch)]
             self.costs.rss_mib = max(self.costs.rss_mib, rss_mib())
 
     def restore(self) -> None:
@@ -124,7 +125,7 @@ class _Bench:
             raise WrongResult(f"{self._pairs:,} pairs, and there are {int((last - first).sum()):,}")
 
     def _fresh(self) -> JoinStore:
-        return JoinStores(self._choice, self._scratch).fresh(self._spec)
+        return StoreFactory(self._choice, self._scratch).join(self._spec)
 
     def _batch(self, number: int) -> float:
         """The next rows of a side; milliseconds."""
@@ -135,7 +136,7 @@ class _Bench:
         self._came[side].append(ids * (1 << 40) + times)
         table = self._table(side, ids, times)
         started = time.perf_counter()
-        self._pairs += sum(one.num_rows for one in self._store.merge(side, table).pairs)
+        self._pairs += sum(pair.num_rows for pair in self._store.merge(side, table).pairs)
         self._store.advance(int(self._now) - 2 * _OUT_OF_ORDER_MS)
         return (time.perf_counter() - started) * 1000
 
@@ -150,13 +151,15 @@ class _Bench:
         frozen = self._store.snapshot(SnapshotOrder(number - 1))
         self.costs.sync_ms.append((time.perf_counter() - started) * 1000)
         writer = make_backend(self._choice, str(self._folder / "storage"), "a1-join-0").writer(number)
-        self._last = tuple(one.persist(number, writer) for one in frozen)
-        for one in frozen:
-            one.release()
-        parts = [part for one in self._last for part in (one.handle, *one.increments, *one.files)]
-        handles = [one for one in parts if one is not None]
-        self.costs.size_bytes.append(sum(one.size_bytes for one in handles))
-        self.costs.written_bytes.append(sum(one.size_bytes for one in handles if one.checkpoint_id in (0, number)))
+        self._last = tuple(column.persist(number, writer) for column in frozen)
+        for column in frozen:
+            column.release()
+        parts = [part for state in self._last for part in (state.handle, *state.increments, *state.files)]
+        handles = [part for part in parts if part is not None]
+        self.costs.size_bytes.append(sum(handle.size_bytes for handle in handles))
+        self.costs.written_bytes.append(
+            sum(handle.size_bytes for handle in handles if handle.checkpoint_id in (0, number))
+        )
 
 
 def _reach() -> tuple[tuple[int, Any], tuple[int, Any]]:
@@ -181,7 +184,7 @@ def _measurement(arguments: argparse.Namespace, costs: Costs) -> Measurement:
     rows = (
         Row(f"resident memory at most, {arguments.rows:,} rows", f"{costs.rss_mib:,.0f} MiB"),
         Row("of it before the first row", f"{costs.base_mib:.0f} MiB"),
-        Row(f"{batch}, median, while the first tenth comes", f"{statistics.median(costs.first_ms):.0f} ms"),
+        Row(f"{batch}, median, while the first tenth arrives", f"{statistics.median(costs.first_ms):.0f} ms"),
         Row(f"{batch}, median, when all wait", f"{statistics.median(costs.full_ms):.0f} ms"),
         Row("full size of a snapshot", f"{costs.size_bytes[-1] / _MIB:.0f} MiB"),
         Row(f"snapshot after {came} written, median", f"{statistics.median(shares):.1f} % of the full size"),

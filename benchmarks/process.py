@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from lockgate_proto.messages import AttemptId, JobGraph, SubtaskId
+from lockgate_taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext
 from pyarrow import csv
 
 from benchmarks.common import Measurement, Row, WrongResult, parser, run, say
 from lockgate import Job, ProcessFunction, ValueState, count, sum_
 from lockgate.errors import UserError
 from lockgate.pipeline.stream import KeyedStream, Stream
-from taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext
 
 _TARGET_MS = 60_000  # the size of a batch is bounded by bytes alone
 _LINE_BYTES = 12  # 1234567,123\n
@@ -40,7 +40,6 @@ class RunningSum(ProcessFunction):
     total = ValueState("BIGINT")
 
     def process(self, context: Any, row: dict[str, Any]) -> dict[str, Any]:
-        """See ProcessFunction."""
         total = self.total.get(0) + row["value"]
         self.total.set(total)
         return {"key": context.key, "total": total}
@@ -88,7 +87,7 @@ def graph(folder: Path, add: Callable[[KeyedStream], Stream]) -> JobGraph:
 
 def measure(arguments: argparse.Namespace) -> Measurement:
     """The three side by side in one engine, batch by batch in turn, so that load and warmth are the same."""
-    from taskmanager.spark.engine import SparkEngine
+    from lockgate_taskmanager.spark.engine import SparkEngine
 
     with tempfile.TemporaryDirectory(prefix="lockgate-process-") as name:
         work = Path(name).resolve()
@@ -116,7 +115,7 @@ class _Stage:
         say(f"preparing: {name}")
         job = graph(work / "input", OPERATORS[name])
         self._name = name
-        self._source, self._keyed = (engine.build(_context(work / name, job, one)) for one in (_SOURCE, _KEYED))
+        self._source, self._keyed = (engine.build(_context(work / name, job, item)) for item in (_SOURCE, _KEYED))
         self._out: list[pa.Table] = []
         self._forward(self._source.open())
         self._keyed.open()
@@ -158,7 +157,7 @@ class _Stage:
     def _forward(self, batch: Batch) -> None:
         for emission in batch.emissions:
             told = self._keyed.process(_SOURCE, emission.table)
-            self._out += [one.table for one in told.emissions if one.table.num_rows]
+            self._out += [emission.table for emission in told.emissions if emission.table.num_rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +170,7 @@ class Records:
 
 def _context(work: Path, job: JobGraph, vertex: str) -> ProgramContext:
     where = SubtaskId(AttemptId("process-benchmark", work.name, 1), vertex, 0)
-    widths = {one.id: one.parallelism for one in job.vertices}
+    widths = {vertex.id: vertex.parallelism for vertex in job.vertices}
     return ProgramContext(where, job, (work / "checkpoints").as_uri(), parallelism=widths)
 
 
@@ -197,8 +196,8 @@ def _measurement(arguments: argparse.Namespace, speeds: dict[str, Speed]) -> Mea
         if speed.per_second != plain:
             rows.append(Row("  of the aggregate's speed", f"{speed.per_second / plain:.2f}"))
     values = {
-        name: {"per_second": one.per_second, "records": one.records, "seconds": one.seconds}
-        for name, one in speeds.items()
+        name: {"per_second": speed.per_second, "records": speed.records, "seconds": speed.seconds}
+        for name, speed in speeds.items()
     }
     return Measurement(tuple(rows), {"keys": arguments.keys, "batch": arguments.batch, "operators": values})
 

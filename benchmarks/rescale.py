@@ -11,14 +11,14 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from lockgate_devtools.cluster import LocalCluster
+from lockgate_devtools.drill.observer import JobObserver
 from lockgate_proto.messages import JobEventKind
 
 from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
 from lockgate import Job, count
 from lockgate.client import Client
 from lockgate.client.rescale import rescale
-from lockgate.drill.observer import JobObserver
-from lockgate.local import LocalCluster
 
 GOAL_MS = 2_000.0
 _PARTITIONS = 2
@@ -74,7 +74,9 @@ def _rescale_all(client: Client, arguments: argparse.Namespace) -> tuple[list[fl
             client.rescale(_KEY, {"counts": wanted})
             durable.append((time.time_ns() // 1000 - started_us) / 1000)
             times.append((_first_record_us(observer, status.attempt) - started_us) / 1000)
-            found = Counter(one.vertex_id for one in rescale(client, _KEY, {"counts": wanted}).subtasks)["counts"]
+            found = Counter(subtask.vertex_id for subtask in rescale(client, _KEY, {"counts": wanted}).subtasks)[
+                "counts"
+            ]
             if found != wanted:
                 raise WrongResult(f"{found} counting subtasks run, {wanted} were wanted")
             say(f"to {wanted} subtasks: {times[-1]:.0f} ms; durable after {durable[-1]:.0f} ms")
@@ -85,13 +87,13 @@ def _rescale_all(client: Client, arguments: argparse.Namespace) -> tuple[list[fl
 
 def _read(observer: JobObserver) -> int:
     operators = observer.status.operators if observer.status is not None else ()
-    return sum(one.records_out for one in operators if one.operator_id == "rows")
+    return sum(operator.records_out for operator in operators if operator.operator_id == "rows")
 
 
 def _first_record_us(observer: JobObserver, before: int) -> int:
     def found() -> list[int]:
         first = JobEventKind.FIRST_RECORD
-        return [one.unix_us for one in observer.events if one.kind is first and one.attempt > before]
+        return [event.unix_us for event in observer.events if event.kind is first and event.attempt > before]
 
     _until(observer, lambda: bool(found()), "the first record after the rescale")
     return min(found())
@@ -109,7 +111,7 @@ def _check(folder: Path) -> None:
     for path in folder.glob("part-*.parquet"):
         for row in pq.read_table(path).to_pylist():
             if row["n"] in seen.setdefault(row["k"], set()):
-                raise WrongResult(f"key {row['k']} has come to count {row['n']} twice")
+                raise WrongResult(f"key {row['k']} has reached count {row['n']} twice")
             seen[row["k"]].add(row["n"])
     if not seen:
         raise WrongResult("the job has written nothing")

@@ -36,13 +36,14 @@ from lockgate_proto.messages import (
     Window,
 )
 from lockgate_proto.messages import StateBackend as Choice
+from lockgate_taskmanager.state.backend import make_backend
+from lockgate_taskmanager.state.factory import StoreFactory
+from lockgate_taskmanager.state.scratch import ScratchFolder
+from lockgate_taskmanager.state.spec import StoreSpec
+from lockgate_taskmanager.state.store import Fires, FrozenStore, KeyedStore
+from lockgate_taskmanager.task.program import SnapshotOrder
 
 from benchmarks.common import Measurement, Row, WrongResult, at_most, mixed, parser, rss_mib, run, say
-from taskmanager.state.backend import make_backend
-from taskmanager.state.scratch import ScratchFolder
-from taskmanager.state.store import Fires, FrozenStore, KeyedStore, StoreSpec
-from taskmanager.state.stores import StoreMaker
-from taskmanager.task.program import SnapshotOrder
 
 _GROUPS = 128
 _FILL_ROWS = 100_000
@@ -94,7 +95,7 @@ class _Bench:
         self._random = np.random.default_rng(7)
         self._choice = _choice(arguments)
         self._scratch = ScratchFolder(folder / "work", "state-")
-        self._maker = StoreMaker(self._choice, self._scratch)
+        self._maker = StoreFactory(self._choice, self._scratch)
         window = Window(_WINDOWS[arguments.windows], "at") if arguments.windows else None
         self._spec = StoreSpec("count", replace(_COUNTED, window=window), _GROUPS, range(_GROUPS))
         self._store: KeyedStore = self._maker.fresh(self._spec, self._partial(np.zeros(0, np.int64)).schema)
@@ -202,9 +203,11 @@ class _Bench:
         frozen.release()
         self.costs.upload_ms.append((time.perf_counter() - synced) * 1000)
         parts = (self._last.handle, *self._last.increments, *self._last.files)
-        handles = [one for one in parts if one is not None]
-        self.costs.size_bytes.append(sum(one.size_bytes for one in handles))
-        self.costs.written_bytes.append(sum(one.size_bytes for one in handles if one.checkpoint_id in (0, number)))
+        handles = [part for part in parts if part is not None]
+        self.costs.size_bytes.append(sum(handle.size_bytes for handle in handles))
+        self.costs.written_bytes.append(
+            sum(handle.size_bytes for handle in handles if handle.checkpoint_id in (0, number))
+        )
 
 
 class _PeakWatch:
@@ -261,7 +264,7 @@ def _without_goal(name: str, value: float, _goal: float, unit: str) -> Row:
 def _measurement(arguments: argparse.Namespace, costs: Costs) -> Measurement:
     shares = [100 * w / s for w, s in zip(costs.written_bytes[1:], costs.size_bytes[1:], strict=True)]
     sync_ms = costs.sync_ms[1:]
-    held_ms = [max(0.0, one - statistics.median(costs.batch_ms)) for one in costs.slowest_ms]
+    held_ms = [max(0.0, number - statistics.median(costs.batch_ms)) for number in costs.slowest_ms]
     changed = f"{arguments.changed:g} % of {arguments.keys:,} keys"
     judged = at_most if arguments.backend == "rocksdb" and not arguments.windows else _without_goal
     rows = (

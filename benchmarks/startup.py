@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from lockgate_devtools.cluster.work_folder import WorkFolder
+from lockgate_devtools.drill.observer import JobObserver
 from lockgate_proto.messages import (
     CheckpointOptions,
     FileFormat,
@@ -22,9 +24,7 @@ from lockgate_proto.messages import (
 
 from benchmarks.common import Measurement, Row, at_most, parser, run, say
 from lockgate.client import Client
-from lockgate.drill.observer import JobObserver
 from lockgate.errors import UserError
-from lockgate.local.work_folder import WorkFolder
 
 _LIMIT_S = 120.0
 
@@ -91,7 +91,7 @@ def _first_record_s(client: Client, folder: Path, started_us: int) -> float:
             return bool(found)
 
         if not observer.wait_for(has_come, _LIMIT_S):
-            raise UserError(f"no record came within {_LIMIT_S:g} s: {observer.status}")
+            raise UserError(f"no record arrived within {_LIMIT_S:g} s: {observer.status}")
         return (found[0] - started_us) / 1e6
     finally:
         observer.close()

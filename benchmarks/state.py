@@ -32,9 +32,9 @@ from lockgate_proto.messages import (
     SubtaskState,
     Vertex,
 )
+from lockgate_taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext, SubtaskProgram
 
 from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
-from taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext, SubtaskProgram
 
 _LINE = "k%07d\n"
 _LINE_BYTES = 9
@@ -85,7 +85,7 @@ def graph(folder: Path, name: str) -> JobGraph:
 
 def measure(arguments: argparse.Namespace) -> Measurement:
     """Both state sizes side by side in one engine, batch by batch in turn, so that load and warmth are the same."""
-    from taskmanager.spark.engine import SparkEngine
+    from lockgate_taskmanager.spark.engine import SparkEngine
 
     with tempfile.TemporaryDirectory(prefix="lockgate-state-") as name:
         work = Path(name).resolve()
@@ -152,7 +152,7 @@ class _Stage:
         try:
             program.open()
             elapsed = _ms_since(started)
-            if not sum(one.records_in for one in program.counters()):
+            if not sum(counter.records_in for counter in program.counters()):
                 raise WrongResult("the restored program knows nothing of the records before the snapshot")
             return elapsed
         finally:

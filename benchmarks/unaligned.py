@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.dataset as pads
+from lockgate_devtools.cluster import LocalCluster
+from lockgate_devtools.cluster.work_folder import WorkFolder
 from lockgate_proto.messages import CheckpointKind, CompletedCheckpoint, JobGraph, JobState
 
 from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
 from lockgate import Job
 from lockgate.client import TERMINAL, Client
 from lockgate.errors import UserError
-from lockgate.local import LocalCluster
-from lockgate.local.work_folder import WorkFolder
 
 PARTITIONS = 2
 PAD_BYTES = 1000
@@ -53,7 +53,7 @@ def graph(mode: Mode, folder: Path, rows: int | None, rate: float, row_us: float
 
 
 def wrong_rows(folder: Path, rows: Sequence[int]) -> tuple[int, int]:
-    """How many rows are missing in the committed files of a finished job, and how many are there too often.
+    """How many rows are missing from the committed files of a finished job, and how many are duplicates.
 
     rows: of each partition.
     """
@@ -70,12 +70,16 @@ def watch(client: Client, key: str) -> list[CompletedCheckpoint]:
     while (status := client.job(key)).state not in TERMINAL:
         if time.monotonic() > deadline:
             raise UserError(f"the job {key} is {status.state.name} after {_LIMIT_S:g} s: {status.message}")
-        seen |= {one.checkpoint_id: one for one in client.checkpoints(key) if one.kind is CheckpointKind.CHECKPOINT}
+        seen |= {
+            checkpoint.checkpoint_id: checkpoint
+            for checkpoint in client.checkpoints(key)
+            if checkpoint.kind is CheckpointKind.CHECKPOINT
+        }
         time.sleep(_LOOK_EVERY_S)
     if status.state is not JobState.FINISHED:
         raise UserError(f"the job {key} has ended as {status.state.name}: {status.error}")
     last = status.last_checkpoint.checkpoint_id if status.last_checkpoint is not None else 0
-    return [one for number, one in sorted(seen.items()) if number != last]
+    return [checkpoint for number, checkpoint in sorted(seen.items()) if number != last]
 
 
 def measure(arguments: argparse.Namespace) -> Measurement:
@@ -94,23 +98,27 @@ def measure(arguments: argparse.Namespace) -> Measurement:
                 found[mode] = _under_load(watch(client, mode), arguments.from_s, arguments.to_s)
                 missing, extra = wrong_rows(folder, [arguments.rows] * PARTITIONS)
                 if missing or extra:
-                    raise WrongResult(f"{mode}: {missing} rows are missing, {extra} are there too often")
-                say(f"  {mode}: {', '.join(f'{one.duration_ms} ms' for one in found[mode])}")
+                    raise WrongResult(f"{mode}: {missing} rows are missing, {extra} are duplicates")
+                say(f"  {mode}: {', '.join(f'{checkpoint.duration_ms} ms' for checkpoint in found[mode])}")
     return _measurement(found["exactly_once"], found["unaligned"])
 
 
 def _under_load(checkpoints: list[CompletedCheckpoint], from_s: float, to_s: float) -> list[CompletedCheckpoint]:
     """Those triggered while every queue is full: not at the beginning, and not when the sources are done."""
     first_ms = checkpoints[0].triggered_unix_ms if checkpoints else 0
-    chosen = [one for one in checkpoints if from_s * 1000 <= one.triggered_unix_ms - first_ms <= to_s * 1000]
+    chosen = [
+        checkpoint
+        for checkpoint in checkpoints
+        if from_s * 1000 <= checkpoint.triggered_unix_ms - first_ms <= to_s * 1000
+    ]
     if not chosen:
         raise UserError("no checkpoint completed while the pipeline was overloaded; give it more --rows")
     return chosen
 
 
 def _measurement(aligned: list[CompletedCheckpoint], unaligned: list[CompletedCheckpoint]) -> Measurement:
-    aligned_ms, unaligned_ms = (statistics.median(one.duration_ms for one in found) for found in (aligned, unaligned))
-    in_flight = statistics.median(one.channel_state_bytes for one in unaligned)
+    aligned_ms, unaligned_ms = (statistics.median(mode.duration_ms for mode in found) for found in (aligned, unaligned))
+    in_flight = statistics.median(checkpoint.channel_state_bytes for checkpoint in unaligned)
     return Measurement(
         (
             Row("checkpoint, aligned", f"{aligned_ms:,.0f} ms"),
@@ -119,10 +127,10 @@ def _measurement(aligned: list[CompletedCheckpoint], unaligned: list[CompletedCh
             Row("in flight, in an unaligned checkpoint", f"{in_flight / 2**20:,.1f} MiB"),
         ),
         {
-            "aligned_ms": [one.duration_ms for one in aligned],
-            "unaligned_ms": [one.duration_ms for one in unaligned],
+            "aligned_ms": [checkpoint.duration_ms for checkpoint in aligned],
+            "unaligned_ms": [checkpoint.duration_ms for checkpoint in unaligned],
             "ratio": unaligned_ms / aligned_ms,
-            "channel_state_bytes": [one.channel_state_bytes for one in unaligned],
+            "channel_state_bytes": [checkpoint.channel_state_bytes for checkpoint in unaligned],
         },
     )
 
@@ -133,8 +141,8 @@ def main() -> int:
     options.add_argument("--rows", type=int, default=120_000, help="of each of the 2 sources")
     options.add_argument("--rate", type=float, default=15_000, help="rows a second that each source would make")
     options.add_argument("--row-us", type=float, default=250, help="microseconds that a row takes")
-    options.add_argument("--from-s", type=float, default=4, help="checkpoints count from so long after the first one")
-    options.add_argument("--to-s", type=float, default=14, help="and up to so long")
+    options.add_argument("--from-s", type=float, default=4, help="checkpoints count from this long after the first one")
+    options.add_argument("--to-s", type=float, default=14, help="and up to this long")
     return run(options.parse_args(), measure)
 
 

@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from lockgate_devtools.cluster import LocalCluster
+from lockgate_devtools.cluster.work_folder import WorkFolder
+from lockgate_devtools.demo.wordcount import compare, read_counts
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
@@ -31,10 +34,7 @@ from benchmarks.common import Measurement, Row, WrongResult, at_least, cache_fol
 from benchmarks.job_run import NEVER_MS, run_through
 from benchmarks.spark_batch import QUERY
 from lockgate.client import Client
-from lockgate.demo.wordcount import compare, read_counts
 from lockgate.errors import UserError
-from lockgate.local import LocalCluster
-from lockgate.local.work_folder import WorkFolder
 
 
 def graph(folder: Path, database: Path, interval_ms: int) -> JobGraph:

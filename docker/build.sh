@@ -32,7 +32,7 @@ check_engine() {
         || fail "the container engine does not answer (${said##*$'\n'}); start it, or set DOCKER_API_VERSION when the client is newer than it"
 }
 
-# A base that was pulled is the engine's to keep up to date. One that was made here is replaced when it has become old.
+# The engine keeps a pulled base up to date. One that was built here is replaced once it is old.
 ensure_base() {
     local made days
     if docker image inspect "$base" >/dev/null 2>&1; then
@@ -40,8 +40,8 @@ ensure_base() {
         [ -n "$made" ] || return 0
         days=$((($(date +%s) - made) / 86400))
         [ "$days" -ge "$base_days" ] || return 0
-        echo "$base was made here $days days ago: making it anew ..."
-        pull_base || (make_base) || echo "warning: $base stays as it was $days days ago" >&2
+        echo "$base was built here $days days ago: rebuilding it ..."
+        pull_base || (make_base) || echo "warning: still using the $base of $days days ago" >&2
         return 0
     fi
     pull_base || make_base
@@ -148,7 +148,7 @@ gather_dependencies() {
 
 build_wheel() {
     local sources wanted
-    mapfile -t sources < <(find lockgate coordinator taskmanager ha lockgate_process proto/lockgate_proto -name __pycache__ -prune -o -type f -print | LC_ALL=C sort)
+    mapfile -t sources < <(find lockgate proto/lockgate_proto common ha coordinator taskmanager devtools -name __pycache__ -prune -o -type f -print | LC_ALL=C sort)
     wanted=$(sha256sum pyproject.toml README.md "${sources[@]}" | checksum)
     if [ "$(cat "$context/wheel.stamp" 2>/dev/null)" != "$wanted" ]; then
         echo "building Lockgate's wheel ..."
@@ -166,7 +166,7 @@ build_image() {
     cp -p docker/slim.sh "$context/slim.sh"
     local log=$context/build.log
     echo "building $tag (log: $log) ..."
-    # --network=host: apt inside a build reaches the mirrors of this host. The legacy builder will do, BuildKit may miss.
+    # --network=host: apt inside a build reaches the mirrors of this host. The legacy builder is enough, BuildKit may be missing.
     docker build --network=host --tag "$tag" --file docker/Dockerfile "$context" >"$log" 2>&1 \
         || { tail -n 15 "$log" >&2; fail "the image could not be built; the lines above are the end of $log"; }
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Takes out of the environment $1 what no Lockgate process loads: examples, the packages' own tests, headers, and native
+# Removes from the environment $1 what no Lockgate process loads: examples, the packages' own tests, headers, and native
 # libraries for other systems. Nothing that Spark SQL, a standalone master, Spark Connect or ZooKeeper uses.
 set -eu
 packages=$(echo "$1"/lib/python3*/site-packages)

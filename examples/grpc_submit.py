@@ -56,7 +56,7 @@ def leader_in(error):
 
 
 def submit(address, request):
-    """Submits at the leader, wherever we knocked. Safe to repeat: the job key makes it one job."""
+    """Submits at the leader, whichever coordinator was asked. Safe to repeat: the job key makes it one job."""
     jobs = Jobs(address)
     try:
         return jobs, jobs.call("Submit", request)

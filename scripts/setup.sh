@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
 # Makes the virtual environment named by $1 with Lockgate and everything it needs; does nothing when it is up to date.
+# With `pure` as $2 it gets only what the pure tests need: no Spark, and no Java on this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
+what=${2:-all}
 stamp="$venv/.lockgate-setup"
-wanted=$(cksum <pyproject.toml)
-needed_mb=2500
+wanted=$(cat pyproject.toml scripts/pure_requirements.py | cksum)
+case $what in
+    all) needed_mb=2500 download_mb=500 ;;
+    pure) needed_mb=600 download_mb=100 ;;
+    *) echo "usage: $0 [VENV [pure]]" >&2; exit 2 ;;
+esac
 
 fail() {
     echo "error: $*" >&2
@@ -48,7 +54,12 @@ find_python() {
     return 1
 }
 
-ensure_java
+pip_install() {
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" \
+        || fail "pip could not install the dependencies; the message above says which"
+}
+
+[ "$what" = pure ] || ensure_java
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then exit 0; fi
 
 python=$(find_python) || fail "Python 3.11 or newer is needed; install it or name it with PYTHON=/path/to/python3.11 make setup"
@@ -59,10 +70,15 @@ if [ ! -x "$venv/bin/pip" ]; then
     "$python" -m venv "$venv" 2>/dev/null || { rm -rf "$venv"; apt_install python3-venv && "$python" -m venv "$venv"; } \
         || fail "cannot make a virtual environment; install Debian's python3-venv package and run this again"
 fi
-echo "setting up $venv (the first time this downloads about 500 MB) ..."
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]' \
-    || fail "pip could not install the dependencies; the message above says which"
-"$venv/bin/lockgate" prepare 2>/dev/null \
-    || echo "warning: task managers will start slowly; \`$venv/bin/lockgate prepare\` says why" >&2
+echo "setting up $venv (the first time this downloads about $download_mb MB) ..."
+if [ "$what" = pure ]; then
+    "$venv/bin/python" scripts/pure_requirements.py >"$venv/requirements.txt"
+    pip_install -r "$venv/requirements.txt"
+    pip_install --no-deps -e .
+else
+    pip_install -e '.[dev]'
+    "$venv/bin/lockgate" prepare 2>/dev/null \
+        || echo "warning: task managers will start slowly; \`$venv/bin/lockgate prepare\` says why" >&2
+fi
 echo "$wanted" >"$stamp"
 echo "$venv is ready"

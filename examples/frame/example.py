@@ -1,4 +1,4 @@
-"""What a runnable example says of itself. Pure."""
+"""How a runnable example describes itself."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that is done to the job while it runs.
+    """A step that is performed while the job runs.
 
     at: share of the input that is read by then, 0 to 1; text: one line for the screen; do: runs on a thread of its own,
     and returns the key of another job when that one goes on with the work from here, with sources of the same ids. It
@@ -75,7 +75,7 @@ class Example:
     told: a line on the result for the screen, beside the verdict; empty for none.
     beside: what has to run beside the cluster, entered before `make_input` and left after `check`, such as a database.
     Raises NotHere where that cannot be.
-    cluster: fields of lockgate.local.ClusterOptions that differ from the defaults.
+    cluster: fields of lockgate_devtools.cluster.ClusterOptions that differ from the defaults.
     """
 
     line: str
@@ -95,7 +95,7 @@ def json_rows(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
 
 
 def compare(found: Mapping[Any, Any], wanted: Mapping[Any, Any], what: str, most: int = 5) -> list[str]:
-    """Sentences on the entries that differ, in both directions; at most `most`, and how many more there are."""
+    """One sentence for each differing entry, in both directions; at most `most`, and the number of others."""
     if not wanted:
         return [f"there is no {what} to compare with"]
     wrong = [key for key in sorted(found.keys() | wanted.keys(), key=repr) if found.get(key) != wanted.get(key)]

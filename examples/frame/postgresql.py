@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from lockgate_devtools.cluster.ports import choose
 
 from examples.frame.example import NotHere
 from lockgate.errors import UserError
-from lockgate.local.ports import choose
 
 USER, PASSWORD = "lockgate", "not-a-secret"
 _UNPRIVILEGED = ("postgres", "nobody")
@@ -147,7 +147,7 @@ def _binaries() -> Path:
 
 
 def _unprivileged() -> pwd.struct_passwd:
-    known = {one.pw_name: one for one in pwd.getpwall()}
+    known = {user.pw_name: user for user in pwd.getpwall()}
     found = next((known[name] for name in _UNPRIVILEGED if name in known), None)
     if found is None:
         raise NotHere(f"no PostgreSQL server: root may not run one, and no user is {' or '.join(_UNPRIVILEGED)}")

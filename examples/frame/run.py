@@ -1,59 +1,49 @@
-"""Runs one example on a cluster of its own, hurts it in the middle, and checks what came out."""
+"""Runs one example on a cluster, injects failures, and checks the result."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from lockgate_devtools.drill.model import Target
+from lockgate_devtools.drill.observer import JobObserver
+from lockgate_devtools.drill.processes import ProcessArena
+from lockgate_devtools.drill.text import describe_kill
+from lockgate_devtools.drill.timeline import Before, assemble, checkpoint_counts, is_survived
 from lockgate_proto.messages import JobGraph, JobState, JobStatus
 
 from examples.frame.example import Example, Place, Scene, Step, Wrong
-from lockgate.client import Client, ClientError
-from lockgate.drill.model import Target
-from lockgate.drill.observer import JobObserver
-from lockgate.drill.processes import ProcessArena
-from lockgate.drill.text import describe_kill
-from lockgate.drill.timeline import Before, assemble, checkpoint_counts, is_survived
+from examples.frame.stage import Say, Stage
+from lockgate.client import ClientError
 from lockgate.errors import UserError
-from lockgate.local import LocalCluster
-
-Say = Callable[[str], None]
 
 _LIMIT_S = 240.0
 _SURVIVAL_LIMIT_S = 60.0
 _EARLIEST, _LATEST = 0.25, 0.5  # share of the input that is read when a kill strikes
 _STEP_IS_UNDER_WAY_S = 0.5  # a kill beside a step strikes within so long after the step's start
-_BATCH_BYTES = 64 * 1024
 
 
-def run(name: str, example: Example, folder: Path, kill: Target | None, seed: int, say: Say) -> list[str]:
-    """Runs it in `folder`. Returns sentences on what is wrong: none on success. Raises UserError when it cannot run."""
+def run(name: str, example: Example, stage: Stage, kill: Target | None, seed: int, say: Say) -> list[str]:
+    """Runs it there. Returns sentences on what is wrong: none on success. Raises UserError when it cannot run."""
+    key, folder = stage.enter(name, example)
     place = Place(folder / "input", folder / "output", seed)
-    for one in (place.input, place.output):
-        one.mkdir(parents=True)
+    for item in (place.input, place.output):
+        item.mkdir(parents=True)
     with example.beside():
-        return _perform(name, example, place, kill, say) or _judge(example, place, say)
+        return _perform(key, example, place, stage, kill, say) or _judge(example, place, say)
 
 
-def _perform(name: str, example: Example, place: Place, kill: Target | None, say: Say) -> list[str]:
-    folder, records = place.input.parent, example.make_input(place)
-    say(f"{name}: {example.line}")
-    say(f"seed {place.seed}, {records:,} records; starting a cluster ...")
-    options = {"taskmanager": {"max_batch_bytes": _BATCH_BYTES, "heartbeat_ms": 100}, **example.cluster}
-    with (
-        LocalCluster(folder / "cluster", **options) as cluster,
-        Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
-    ):
-        arena = ProcessArena(client, cluster, folder)
-        arena.survey(kill or Target.TASKMANAGER)
-        graph = example.pipeline(place).graph()
-        performance = _Performance(name, graph, records, arena, place, random.Random(place.seed), say)
-        performance.play(example.steps, kill)
+def _perform(key: str, example: Example, place: Place, stage: Stage, kill: Target | None, say: Say) -> list[str]:
+    records = example.make_input(place)
+    say(f"{key}: {example.line}")
+    say(f"seed {place.seed}, {records:,} records")
+    arena = stage.arena()
+    graph = example.pipeline(place).graph()
+    performance = _Performance(key, graph, records, arena, place, random.Random(place.seed), say)
+    performance.play(example.steps, kill)
     return performance.problems
 
 
@@ -71,7 +61,7 @@ def _judge(example: Example, place: Place, say: Say) -> list[str]:
 
 @dataclass
 class _Performance:
-    """One run of one job, and of those that go on with its work: from the first submission to the last end."""
+    """One run of a job, and of the jobs that continue its work: from the first submission to the last end."""
 
     key: str
     graph: JobGraph
@@ -111,7 +101,7 @@ class _Performance:
         return JobObserver(self.arena.client, successor)
 
     def _wait_for(self, observer: JobObserver, share: float, what: str) -> None:
-        """Until so much is read and a snapshot is there. Raises UserError when the job was over before that."""
+        """Waits until this much is read and there is a snapshot. Raises UserError when the job ended before that."""
 
         def ready() -> bool:
             snapshots = checkpoint_counts(observer.events)[0]
@@ -122,10 +112,12 @@ class _Performance:
 
     def _read(self, status: JobStatus | None) -> float:
         operators = status.operators if status is not None else ()
-        return sum(one.records_out for one in operators if one.operator_id in self._sources) / max(1, self.records)
+        return sum(operator.records_out for operator in operators if operator.operator_id in self._sources) / max(
+            1, self.records
+        )
 
     def _carry_out(self, step: Step, observer: JobObserver, kill: Target | None) -> str | None:
-        """Returns the key of the job that goes on from here, when that is another one."""
+        """Returns the key of the job that continues from here, if that is another one."""
         before = _last_status(observer)
         self.say(f"{self._read(before):.0%} read: {step.text}")
         started = time.monotonic()
@@ -146,7 +138,7 @@ class _Performance:
         return successor
 
     def _strike(self, observer: JobObserver, target: Target, status: JobStatus) -> None:
-        """Kills, and waits until the job has gone on, or has ended as a step wanted. status: says who runs subtasks."""
+        """Kills, and waits until the job has recovered, or has ended as a step intended. status: who runs subtasks."""
         victim = self.arena.victim(target, status, self.choice)
         share = self._read(observer.status)
         before = Before(self.arena.kill(victim), status.token, status.attempt)
@@ -155,7 +147,7 @@ class _Performance:
         found = assemble(target, victim.pid, before, observer.events)
         self.say("  " + describe_kill(found))
         if found.deployed_ms is None and not observer.has_ended:
-            self.problems.append(f"nothing came of the kill: {_story(observer)}")
+            self.problems.append(f"the kill had no effect: {_story(observer)}")
 
     def _wait_for_end(self, observer: JobObserver) -> None:
         observer.wait_for(lambda: observer.has_ended, _LIMIT_S)

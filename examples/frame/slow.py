@@ -13,7 +13,7 @@ _STOPPED_S, _RUNS_S = 0.16, 0.04
 
 @contextlib.contextmanager
 def slowed(pid: int) -> Iterator[None]:
-    """Everything in the process group `pid` gets a fifth of the time, until the block is left or the group is gone."""
+    """Everything in the process group `pid` is slowed down to a fifth, until the block is left or the group is gone."""
     done = threading.Event()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""No channel waits for a barrier: nothing is lost, and what came from behind one may count twice after a failure."""
+"""No channel waits for a barrier: nothing is lost, and records that followed one may count twice after a failure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _check(place: Place) -> list[str]:
 
 def _told(place: Place) -> str:
     again = sum(n - 1 for n in _times(place).values())
-    return f"no id is missing; {again:,} counted once more than they are there"
+    return f"no id is missing; {again:,} counts are duplicates"
 
 
 EXAMPLE = Example(

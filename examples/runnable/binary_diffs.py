@@ -22,7 +22,6 @@ class VisitsOfPages(ProcessFunction):
     visits = ValueState("BINARY")
 
     def process(self, context: Any, row: dict[str, Any]) -> dict[str, Any]:
-        """See ProcessFunction."""
         del context
         visits = bytearray(self.visits.get(bytes(_PAGES)))
         visits[row["page"]] += 1
@@ -59,12 +58,12 @@ def _pipeline(place: Place) -> Job:
 def _see_differences(scene: Scene) -> None:
     never, deadline = threading.Event(), time.monotonic() + _PATIENCE_S
     while True:
-        for one in scene.client.checkpoints(scene.key):
-            if one.diff_values:
-                whole = one.written_bytes + one.diff_saved_bytes
+        for checkpoint in scene.client.checkpoints(scene.key):
+            if checkpoint.diff_values:
+                whole = checkpoint.written_bytes + checkpoint.diff_saved_bytes
                 scene.say(
-                    f"  checkpoint {one.checkpoint_id}: {one.diff_values} values as differences,"
-                    f" {one.written_bytes:,} bytes written instead of {whole:,}"
+                    f"  checkpoint {checkpoint.checkpoint_id}: {checkpoint.diff_values} values as differences,"
+                    f" {checkpoint.written_bytes:,} bytes written instead of {whole:,}"
                 )
                 return
         if time.monotonic() > deadline:
@@ -75,12 +74,12 @@ def _see_differences(scene: Scene) -> None:
 def _check(place: Place) -> list[str]:
     wanted: Counter[tuple[int, int, int]] = Counter()
     visits: Counter[tuple[int, int]] = Counter()
-    for one in json_rows(place.input.iterdir()):
-        visits[one["reader"], one["page"]] += 1
-        wanted[one["reader"], one["page"], visits[one["reader"], one["page"]]] = 1
+    for json_row in json_rows(place.input.iterdir()):
+        visits[json_row["reader"], json_row["page"]] += 1
+        wanted[json_row["reader"], json_row["page"], visits[json_row["reader"], json_row["page"]]] = 1
     found: Counter[tuple[int, int, int]] = Counter()
-    for one in json_rows((place.output / "visits").glob("part-*")):
-        found[one["reader"], one["page"], one["visit"]] += 1
+    for json_row in json_rows((place.output / "visits").glob("part-*")):
+        found[json_row["reader"], json_row["page"], json_row["visit"]] += 1
     return compare(found, wanted, "number of times that")
 
 

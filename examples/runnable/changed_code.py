@@ -1,4 +1,4 @@
-"""A job is stopped with a savepoint, and a changed pipeline goes on from there: equal ids keep their state."""
+"""A job is stopped with a savepoint, and a changed pipeline continues from it: equal ids keep their state."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _replace(scene: Scene) -> str:
     else:
         raise Wrong("the changed job was taken although the savepoint has state that none of its operators takes")
     scene.client.submit(successor, graph, savepoint.pointer, allow_unmatched_state=True)
-    scene.say("  allowed: the state of 'last-digits' is left behind")
+    scene.say("  allowed: the state of 'last-digits' is dropped")
     return successor
 
 

@@ -1,4 +1,4 @@
-"""Orders that were sent several times: the first of each id passes, whatever file and moment it comes in."""
+"""Orders that were sent several times: the first of each id passes, whichever file it arrives in, and whenever."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def _pipeline(place: Place) -> Job:
 
 def _check(place: Place) -> list[str]:
     wanted: Counter[tuple[int, int]] = Counter()
-    for one in json_rows(place.input.iterdir()):
-        wanted[one["id"], one["cents"]] = 1
+    for json_row in json_rows(place.input.iterdir()):
+        wanted[json_row["id"], json_row["cents"]] = 1
     found: Counter[tuple[int, int]] = Counter()
-    for one in json_rows((place.output / "orders").glob("part-*")):
-        found[one["id"], one["cents"]] += 1
+    for json_row in json_rows((place.output / "orders").glob("part-*")):
+        found[json_row["id"], json_row["cents"]] += 1
     return compare(found, wanted, "number of orders")
 
 

@@ -20,7 +20,6 @@ class EmitIfGreater(ProcessFunction):
     last = ValueState("BIGINT")
 
     def process(self, context: Any, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """See ProcessFunction."""
         del context
         if row["value"] > self.last.get(-1):
             self.last.set(row["value"])
@@ -49,13 +48,13 @@ def _pipeline(place: Place) -> Job:
 def _check(place: Place) -> list[str]:
     wanted: Counter[tuple[str, int]] = Counter()
     last: dict[str, int] = {}
-    for one in json_rows(place.input.iterdir()):
-        if one["value"] > last.get(one["sensor"], -1):
-            last[one["sensor"]] = one["value"]
-            wanted[one["sensor"], one["value"]] += 1
+    for json_row in json_rows(place.input.iterdir()):
+        if json_row["value"] > last.get(json_row["sensor"], -1):
+            last[json_row["sensor"]] = json_row["value"]
+            wanted[json_row["sensor"], json_row["value"]] += 1
     found: Counter[tuple[str, int]] = Counter()
-    for one in json_rows((place.output / "greater").glob("part-*")):
-        found[one["sensor"], one["value"]] += 1
+    for json_row in json_rows((place.output / "greater").glob("part-*")):
+        found[json_row["sensor"], json_row["value"]] += 1
     return compare(found, wanted, "number of times that")
 
 

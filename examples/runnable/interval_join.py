@@ -34,7 +34,7 @@ def _make_input(place: Place) -> int:
             if choice.random() < 0.9:
                 paid = at + choice.randrange(-_BEFORE_MS, _AFTER_MS + 5_000)
                 payments.append((paid + choice.randrange(_DISORDER_MS), {"at": paid, "payer": customer, "cents": row}))
-        ordered = [payment for _, payment in sorted(payments, key=lambda one: one[0])]
+        ordered = [payment for _, payment in sorted(payments, key=lambda payment: payment[0])]
         for name, lines in (("orders", orders), ("payments", ordered)):
             text = "\n".join(map(json.dumps, lines)) + "\n"
             (place.input / name / f"{number}.json").write_text(text, encoding="utf-8")
@@ -58,8 +58,8 @@ def _pipeline(place: Place) -> Job:
 def _read(folder: Path, key: str) -> dict[str, list[tuple[int, int]]]:
     """Time and number by customer."""
     found = defaultdict(list)
-    for one in json_rows(folder.iterdir()):
-        found[one[key]].append((one["at"], one["order" if key == "customer" else "cents"]))
+    for json_row in json_rows(folder.iterdir()):
+        found[json_row[key]].append((json_row["at"], json_row["order" if key == "customer" else "cents"]))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Measurements summed in windows; some come far too late, and go to a folder of their own instead of getting lost."""
+"""Measurements summed in windows; some arrive far too late, and go to a separate folder instead of getting lost."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def _pipeline(place: Place) -> Job:
 
 def _check(place: Place) -> list[str]:
     wanted: dict[tuple[int, int], tuple[int, int]] = {}
-    for one in json_rows(place.input.iterdir()):
-        name = (one["sensor"], one["at"] - one["at"] % 5000)
+    for json_row in json_rows(place.input.iterdir()):
+        name = (json_row["sensor"], json_row["at"] - json_row["at"] % 5000)
         rows, total = wanted.get(name, (0, 0))
-        wanted[name] = (rows + 1, total + one["value"])
+        wanted[name] = (rows + 1, total + json_row["value"])
     found: dict[tuple[int, int], tuple[int, int]] = {}
     shown: Counter[str] = Counter()
     for folder in ("results", "late"):
-        for one in json_rows((place.output / folder).glob("part-*")):
-            name = (one["sensor"], one["start_ms"])
+        for json_row in json_rows((place.output / folder).glob("part-*")):
+            name = (json_row["sensor"], json_row["start_ms"])
             rows, total = found.get(name, (0, 0))
-            found[name] = (rows + one["n"], total + one["total"])
+            found[name] = (rows + json_row["n"], total + json_row["total"])
             shown[folder] += 1
-    problems = [] if shown["late"] else ["no record came too late"]
+    problems = [] if shown["late"] else ["no record arrived too late"]
     problems += [] if shown["results"] <= len(wanted) else ["a window has fired more than once"]
     return problems + compare(found, wanted, "results and late records together of")
 
 
-EXAMPLE = Example("what comes too late for its window, in a side output", _make_input, _pipeline, _check)
+EXAMPLE = Example("records too late for their window, in a side output", _make_input, _pipeline, _check)

@@ -1,4 +1,4 @@
-"""A job that is behind, whose checkpoints take longer than their interval: the next ones begin meanwhile."""
+"""A job that lags, whose checkpoints take longer than their interval: the next ones begin before they end."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _see_two_at_a_time(scene: Scene) -> None:
         never.wait(_LOOK_EVERY_S)
 
 
-def _completed_unix_ms(one: CompletedCheckpoint) -> int:
-    return one.triggered_unix_ms + one.duration_ms
+def _completed_unix_ms(checkpoint: CompletedCheckpoint) -> int:
+    return checkpoint.triggered_unix_ms + checkpoint.duration_ms
 
 
 EXAMPLE = Example(

@@ -28,11 +28,9 @@ class Tables(CustomSource):
         self.database = database
 
     def open(self) -> None:
-        """See CustomSource."""
         self._connection = sqlite3.connect(self.database, check_same_thread=False)
 
     def splits(self) -> Mapping[str, int | None]:
-        """See CustomSource."""
         return {shop: self._connection.execute(f"SELECT max(rowid) FROM {shop}").fetchone()[0] for shop in _SHOPS}
 
     def read(self, split: str, start: int, end: int) -> pa.Table:
@@ -44,7 +42,6 @@ class Tables(CustomSource):
         )
 
     def close(self) -> None:
-        """See CustomSource."""
         self._connection.close()
 
 
@@ -55,7 +52,6 @@ class Folder(CustomSink):
         self.folder = folder
 
     def open(self) -> None:
-        """See CustomSink."""
         (self.folder / "staged").mkdir(parents=True, exist_ok=True)
 
     def stage(self, transaction: Transaction, rows: pa.Table) -> None:
@@ -66,16 +62,13 @@ class Folder(CustomSink):
             os.fsync(file.fileno())
 
     def commit(self, transaction: Transaction) -> None:
-        """See CustomSink."""
         if self._staged(transaction).exists():  # else it was committed before
             os.replace(self._staged(transaction), self.folder / f"{transaction.name}.jsonl")
 
     def abort(self, transaction: Transaction) -> None:
-        """See CustomSink."""
         self._staged(transaction).unlink(missing_ok=True)
 
     def staged(self) -> Iterator[str]:
-        """See CustomSink."""
         return (path.name for path in (self.folder / "staged").iterdir())
 
     def _staged(self, transaction: Transaction) -> Path:

@@ -42,12 +42,12 @@ def _pipeline(place: Place) -> Job:
 def _check(place: Place) -> list[str]:
     calls: dict[int, tuple[int, bool]] = {}
     load: Counter[str] = Counter()
-    for one in json_rows(place.input.iterdir()):
-        tries = min(one["needs"], _MOST)
-        calls[one["id"]] = (tries, tries == one["needs"])
-        load[one["host"]] += tries
+    for json_row in json_rows(place.input.iterdir()):
+        tries = min(json_row["needs"], _MOST)
+        calls[json_row["id"]] = (tries, tries == json_row["needs"])
+        load[json_row["host"]] += tries
     rows = list(json_rows((place.output / "calls").glob("part-*")))
-    found = {one["id"]: (one["tries"], one["answered"]) for one in rows}
+    found = {row["id"]: (row["tries"], row["answered"]) for row in rows}
     problems = [] if len(rows) == len(found) else [f"{len(rows) - len(found)} calls have ended twice"]
     with sqlite3.connect(place.output / "load.db") as database:
         tried = dict(database.execute("SELECT host, tries FROM load").fetchall())

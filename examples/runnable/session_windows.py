@@ -27,8 +27,8 @@ def _pipeline(place: Place) -> Job:
 
 def _check(place: Place) -> list[str]:
     clicks: dict[int, list[tuple[int, int]]] = {}
-    for one in json_rows(place.input.iterdir()):
-        clicks.setdefault(one["user"], []).append((one["at"], one["page"]))
+    for json_row in json_rows(place.input.iterdir()):
+        clicks.setdefault(json_row["user"], []).append((json_row["at"], json_row["page"]))
     wanted: dict[tuple[int, int], tuple[int, int, int]] = {}
     for user, made in clicks.items():
         start = last = None
@@ -40,10 +40,10 @@ def _check(place: Place) -> list[str]:
             wanted[user, start] = (at + _GAP_MS, number + 1, max(highest, page))
     found: dict[tuple[int, int], tuple[int, int, int]] = {}
     rows = 0
-    for one in json_rows((place.output / "visits").glob("part-*")):
-        found[one["user"], one["start_ms"]] = (one["end_ms"], one["clicks"], one["last_page"])
+    for json_row in json_rows((place.output / "visits").glob("part-*")):
+        found[json_row["user"], json_row["start_ms"]] = (json_row["end_ms"], json_row["clicks"], json_row["last_page"])
         rows += 1
-    return ([] if rows == len(found) else ["a visit is there twice"]) + compare(found, wanted, "visit")
+    return ([] if rows == len(found) else ["a visit is duplicated"]) + compare(found, wanted, "visit")
 
 
 EXAMPLE = Example("visits as session windows that grow and join, 10 s gap", _make_input, _pipeline, _check)

@@ -26,7 +26,7 @@ def _pipeline(place: Place) -> Job:
 
 
 def _clicks(folder: Path) -> list[tuple[int, int]]:
-    return [(one["user"], one["at"]) for one in json_rows(folder.iterdir())]
+    return [(json_row["user"], json_row["at"]) for json_row in json_rows(folder.iterdir())]
 
 
 def _check(place: Place) -> list[str]:

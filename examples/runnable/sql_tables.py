@@ -45,10 +45,10 @@ def check(place: Place, url: str) -> list[str]:
     rows: Counter[tuple[int, str, int]] = Counter()
     orders: Counter[str] = Counter()
     cents: Counter[str] = Counter()
-    for one in json_rows(place.input.iterdir()):
-        rows[one["id"], one["city"], one["cents"]] += 1
-        orders[one["city"]] += 1
-        cents[one["city"]] += one["cents"]
+    for json_row in json_rows(place.input.iterdir()):
+        rows[json_row["id"], json_row["city"], json_row["cents"]] += 1
+        orders[json_row["city"]] += 1
+        cents[json_row["city"]] += json_row["cents"]
     engine = sa.create_engine(url)
     with engine.connect() as database:
         appended = Counter(tuple(row) for row in database.exec_driver_sql("SELECT id, city, cents FROM orders"))

@@ -31,10 +31,14 @@ def _pipeline(place: Place) -> Job:
 
 
 def _slow_down(scene: Scene) -> None:
-    """Until no subtask runs there any more: because it was moved, or because this very process was killed meanwhile."""
-    slow = next(one.task_manager_id for one in scene.client.job(scene.key).subtasks if one.subtask == 1)
-    (pid,) = (one.pid for one in scene.client.cluster().task_managers if one.task_manager_id == slow)
-    scene.say(f"  {slow} gets a fifth of the time")
+    """Waits until no subtask runs there: it was moved, or this very process was killed."""
+    slow = next(subtask.task_manager_id for subtask in scene.client.job(scene.key).subtasks if subtask.subtask == 1)
+    (pid,) = (
+        task_manager.pid
+        for task_manager in scene.client.cluster().task_managers
+        if task_manager.task_manager_id == slow
+    )
+    scene.say(f"  {slow} is slowed down to a fifth")
     never, deadline = threading.Event(), time.monotonic() + _PATIENCE_S
     with slowed(pid):
         while not _has_left(scene.client.job(scene.key), slow):
@@ -45,19 +49,19 @@ def _slow_down(scene: Scene) -> None:
 
 
 def _has_left(job: JobStatus, slow: str) -> bool:
-    return job.state is JobState.RUNNING and all(one.task_manager_id != slow for one in job.subtasks)
+    return job.state is JobState.RUNNING and all(subtask.task_manager_id != slow for subtask in job.subtasks)
 
 
 def _drain(scene: Scene) -> None:
     """Everything that was read flows out; how much that is, is the input."""
     scene.client.stop(scene.key, drain=True)
     operators = JobHandle(scene.client, scene.key).wait(_PATIENCE_S).operators
-    (read,) = (one.records_out for one in operators if one.operator_id.startswith("generate"))
+    (read,) = (operator.records_out for operator in operators if operator.operator_id.startswith("generate"))
     (scene.place.input / "generated").write_text(str(read), encoding="utf-8")
 
 
 def _check(place: Place) -> list[str]:
-    """Each of the two generators has counted from 0 on, so how many rows it gave says what every key has to hold."""
+    """Each of the two generators counts from 0, so the number of its rows determines what every key must hold."""
     with sqlite3.connect(place.output / "sums.db") as database:
         found = {key: (n, total) for key, n, total in database.execute("SELECT k, n, total FROM sums")}
     generated = int((place.input / "generated").read_text(encoding="utf-8"))
@@ -73,7 +77,7 @@ def _check(place: Place) -> list[str]:
 
 
 EXAMPLE = Example(
-    "a subtask leaves a task manager that has become slow",
+    "a subtask is moved away from a slow task manager",
     lambda _: _RECORDS,
     _pipeline,
     _check,

@@ -1,4 +1,4 @@
-"""A job that is behind: barriers overtake what is queued, and what they overtook is restored before anything new."""
+"""A job that lags: barriers overtake queued records, which are restored before anything new."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _slow(df: Any) -> Any:
 
 
 def slow_ids(job: Job, place: Place) -> Stream:
-    """Adds the reading of the ids to a job, faster than they go on from there."""
+    """Adds the reading of the ids to a job, faster than they are processed."""
     read = job.read_json(place.input, schema="id STRING, pad STRING, n DOUBLE")
     return read.rebalance().transform(_slow)
 
@@ -51,15 +51,15 @@ def _pipeline(place: Place) -> Job:
 
 
 def wanted() -> dict[str, int]:
-    """Every id of the input, and that it is there once."""
+    """Every id of the input, exactly once."""
     return {f"{number}-{line}": 1 for number in range(_FILES) for line in range(_LINES)}
 
 
 def check(place: Place) -> list[str]:
     """The ids that were written against those that were read."""
     found: Counter[str] = Counter()
-    found.update(one["id"] for one in json_rows((place.output / "ids").glob("part-*")))
+    found.update(json_row["id"] for json_row in json_rows((place.output / "ids").glob("part-*")))
     return compare(found, wanted(), "number of times that")
 
 
-EXAMPLE = Example("a job that is behind, with unaligned checkpoints", make_input, _pipeline, check)
+EXAMPLE = Example("a lagging job, with unaligned checkpoints", make_input, _pipeline, check)

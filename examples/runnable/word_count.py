@@ -31,7 +31,7 @@ def count_words(job: Job, place: Place) -> Job:
 
 
 def counted(place: Place) -> Counter[str]:
-    """Every word of the input and how often it is there, by plain Python."""
+    """Every word of the input with its count, by plain Python."""
     found: Counter[str] = Counter()
     for path in place.input.iterdir():
         found.update(path.read_text(encoding="utf-8").split())
