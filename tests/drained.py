@@ -40,18 +40,19 @@ def patient(graph: JobGraph) -> JobGraph:
 
 
 def drain(client: Client, key: str) -> CompletedCheckpoint:
-    """Stops the sources, and returns the savepoint of all that they have read, when it is complete.
+    """Stops the sources once they have read something, and returns the savepoint of all that they have read.
 
     A job that restarts just then takes no orders, and is asked again. Raises AssertionError.
     """
-    deadline, never, last = time.monotonic() + PATIENCE_S, threading.Event(), ""
+    deadline, never, last = time.monotonic() + PATIENCE_S, threading.Event(), "it has read nothing"
     while time.monotonic() < deadline:
-        try:
-            return client.stop(key, drain=True)
-        except ClientError as error:
-            last = str(error)
         with contextlib.suppress(ClientError):
             status = client.job(key)
+            if any(operator.records_out for operator in status.operators):
+                try:
+                    return client.stop(key, drain=True)
+                except ClientError as error:
+                    last = str(error)
             assert status.state not in TERMINAL, f"{key} has ended as {status.state.name}: {status.error}"
         never.wait(_LOOK_EVERY_S)
     raise AssertionError(f"{key} cannot be stopped: {last}")

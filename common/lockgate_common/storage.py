@@ -193,15 +193,35 @@ def sync_folder(path: str) -> None:
 
 def read_all(location: Location) -> pa.Buffer:
     """The whole content. Raises OSError (FileNotFoundError when it is missing)."""
-    with location.fs.open_input_file(location.path) as file:
+    with _missing(location), location.fs.open_input_file(location.path) as file:
         return file.read_buffer()
 
 
 def pieces(location: Location) -> Iterator[bytes]:
     """The whole content, a megabyte at a time. Raises OSError (FileNotFoundError when it is missing)."""
-    with location.fs.open_input_stream(location.path) as stream:
+    with _missing(location), location.fs.open_input_stream(location.path) as stream:
         while piece := stream.read(1 << 20):
             yield piece
+
+
+@contextlib.contextmanager
+def _missing(location: Location) -> Iterator[None]:
+    """Raises FileNotFoundError, too, for an object that is deleted after it was opened, which is an OSError only."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if _is_deleted(location):
+            raise FileNotFoundError(f"{location.shown} was deleted while it was read") from error
+        raise
+
+
+def _is_deleted(location: Location) -> bool:
+    try:
+        return not exists(location)
+    except OSError:
+        return False  # the storage does not answer: what it said first counts
 
 
 def remove(location: Location) -> None:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.frame.example import json_rows
+from lockgate.client import JobState
 from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import drain, generated, path_of, rows_read
 
@@ -105,6 +106,7 @@ def test_the_ledger_when_its_leader_dies(testing: TestingCluster, tmp_path: Path
     reached = testing.client.job(found[0]).checkpoints_completed
     testing.wait_until(lambda: testing.client.job(found[0]).checkpoints_completed > reached, "a checkpoint after that")
     (read,) = rows_read(path_of(drain(testing.client, found[0]))).values()
+    testing.wait_until(lambda: testing.client.job(found[0]).state is JobState.FINISHED, "the end of the ledger")
     ends = dict(enumerate(generated(read, 4)))
     rows = pq.read_table(tmp_path / "ledger", columns=["partition", "sequence"]).to_pylist()
     assert Counter((row["partition"], row["sequence"]) for row in rows) == Counter(

@@ -8,12 +8,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
-from lockgate_common.storage import locate
+from lockgate_common.storage import locate, read_all
 
 from lockgate import Job
 from lockgate.client import JobFailed, JobHandle
@@ -64,7 +64,8 @@ def left(testing: TestingCluster, storage: str) -> dict[str, bytes]:
         if not info.is_file:
             continue
         with contextlib.suppress(FileNotFoundError):  # a checkpoint that was subsumed in between
-            found[f"storage: {info.path}"] = bucket.fs.open_input_file(info.path).read()
+            found[f"storage: {info.path}"] = read_all(replace(bucket, path=info.path)).to_pybytes()
+    assert any(name.startswith("storage: ") for name in found), "the storage is empty"
     found["states"] = repr(testing.client.jobs()).encode()
     found["cluster"] = repr(testing.client.cluster()).encode()
     return found | {f"process {number}": line for number, line in enumerate(lines_of_processes())}

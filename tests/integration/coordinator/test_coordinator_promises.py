@@ -217,7 +217,9 @@ def test_a_write_that_hangs_from_an_earlier_term_holds_up_no_job_of_the_next(
     monkeypatch.setattr(MetadataFiles, "write", hang_once)
     try:
         assert hangs.wait(WAIT_S)
+        term = leader.dispatcher.wait_leading(WAIT_S)
         leader.elector.step_down("the test wants it")
+        assert term.fence.over.wait(WAIT_S)
         leading(leader)
         task_manager.connect(leader.address)
         api.until("job", lambda status: status.attempt == 2 and status.state is JobState.RUNNING)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -97,3 +99,29 @@ def test_a_bucket_that_is_missing_is_refused_in_one_sentence(s3: S3Server) -> No
         MetadataFiles(uri, "c")
     assert "\n" not in str(caught.value)
     assert not any(secret in str(caught.value) for secret in CREDENTIALS.values())
+
+
+@pytest.mark.parametrize("opener", ["open_input_file", "open_input_stream"])
+def test_an_object_that_is_deleted_while_it_is_read_is_missing(s3: S3Server, opener: str) -> None:
+    location = storage.locate(s3.uri("base")).child("object")
+    storage.write_durably(location, b"x" * 4_000_000)
+
+    class Deletes:
+        """The file system of the location, on which another process deletes what was just opened."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(location.fs, name)
+
+        def open_input_file(self, path: str) -> Any:
+            return self._opened(location.fs.open_input_file(path))
+
+        def open_input_stream(self, path: str) -> Any:
+            return self._opened(location.fs.open_input_stream(path))
+
+        def _opened(self, file: Any) -> Any:
+            location.fs.delete_file(location.path)
+            return file
+
+    deleted = replace(location, fs=Deletes())
+    with pytest.raises(FileNotFoundError, match=r"s3://.*object was deleted while it was read"):
+        storage.read_all(deleted) if opener == "open_input_file" else list(storage.pieces(deleted))
