@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from lockgate_proto.messages import JobState
 
 from examples.frame.example import json_rows
-from lockgate.client import JobState
 from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import drain, generated, path_of, rows_read
 
