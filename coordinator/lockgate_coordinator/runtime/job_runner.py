@@ -158,6 +158,7 @@ class JobRunner:
             pause_ms = self._backoff.failed(now_ms)
             self.trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
             log.warning("job %s: %s", self.key, self.trouble)
+            self._shown.changed(at_once=True)
             self._wake = self._services.actor.at(now_ms + pause_ms, lambda: self.load(fresh=fresh))
             return
         self.quarantine(f"The job cannot be recovered: {error}")

@@ -465,16 +465,21 @@ def test_a_graph_that_cannot_be_read_for_a_while_is_read_again(
         api.until(key, lambda status: status.checkpoints_completed >= 1)
     leader.stop()
     kept = task_manager.bodies(m.Deploy)
-    whole = MetadataFiles.read_graph
+    whole, watched = MetadataFiles.read_graph, threading.Event()
 
     def away(*_: object) -> bytes:
+        watched.wait(WAIT_S)
         raise StorageError("the storage is away", retryable=True)
+
+    def has_next_try(status: m.JobStatus) -> bool:
+        watched.set()  # so an open watch must report it, not only a new one
+        return "next try" in status.message
 
     monkeypatch.setattr(MetadataFiles, "read_graph", away)
     successor = leading(new_coordinator())
     task_manager.connect(successor.address)
     after = caller(successor)
-    status = after.until("job", lambda status: "next try" in status.message)
+    status = after.until("job", has_next_try)
     assert "the storage is away" in status.message
     after.until("unwanted", lambda status: "next try" in status.message)
     assert after("Cancel", m.CancelRequest("unwanted")).state is JobState.CANCELED  # no caller has to wait for it
