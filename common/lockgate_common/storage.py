@@ -224,6 +224,15 @@ def _is_deleted(location: Location) -> bool:
         return False  # the storage does not answer: what it said first counts
 
 
+def was_away(root: Location, location: Location) -> bool:
+    """Whether a file that has just been missed may not be lost: the storage is not mounted, or was not at that moment.
+
+    root: the folder of everything that is stored. Raises OSError. Object stores are never away in this sense.
+    """
+    # the folder once more: the file may be missed here, too, just before the storage is back
+    return root.is_local and (not exists(root) or exists(location) or not exists(root))
+
+
 def remove(location: Location) -> None:
     """Deletes a file; a missing one is ignored."""
     with contextlib.suppress(FileNotFoundError):

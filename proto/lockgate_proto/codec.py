@@ -59,6 +59,20 @@ def decode(kind: type[M], data: bytes, most: int | None = None) -> M:
     return from_pb(kind, pb, None if most is None else _Elements(most))
 
 
+def element_count(message: Any) -> int:
+    """Elements of repeated fields of a frozen message, at all depths together: what `most` of `decode` bounds."""
+    count = 0
+    for item in _fields(type(message)):
+        value = getattr(message, item.name)
+        if item.is_map or item.is_repeated:
+            count += len(value)
+        if item.is_repeated and item.is_message:
+            count += sum(map(element_count, value))
+        elif (item.is_message or item.members) and value is not None:
+            count += element_count(value)
+    return count
+
+
 def serializer(message: Any) -> bytes:
     """For gRPC handlers and stubs: frozen message to bytes."""
     return encode(message)

@@ -17,6 +17,7 @@ READY = "lockgate.ready"
 LEADER = "lockgate.leader"
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+MAX_MESSAGE_ELEMENTS = 1_000_000  # of repeated fields of a message to the leader, at all depths together
 
 # 4 kB can be compressed 4 MB. Both sides refuse a message that is compressed, before they look into it.
 _UNCOMPRESSED: tuple[tuple[str, int], ...] = (

@@ -123,8 +123,8 @@ class MetadataFiles:
             return _read(file, checksum)
         except FileNotFoundError as error:
             base = self._base("")
-            if base.is_local and file.path.startswith(f"{base.path}/") and not storages.exists(base):
-                text = f"cannot read {file.shown}: the folder of the whole cluster is not there"
+            if file.path.startswith(f"{base.path}/") and storages.was_away(base, file):
+                text = f"cannot read {file.shown} for now: the storage is away or has just come back"
                 raise StorageError(text, retryable=True) from error
             raise StorageError(f"{file.shown} does not exist") from error
 

@@ -28,7 +28,7 @@ from lockgate_common.settings import SettingsError
 from lockgate_common.token import authorization_of
 from lockgate_common.token_book import TokenBook
 from lockgate_proto.codec import decode, encode
-from lockgate_proto.rpc import SERVER_OPTIONS, SERVICES, Method, full_name
+from lockgate_proto.rpc import MAX_MESSAGE_ELEMENTS, SERVER_OPTIONS, SERVICES, Method, full_name
 
 from lockgate_coordinator.runtime.access import refusal
 from lockgate_coordinator.runtime.admission import Places
@@ -51,7 +51,6 @@ _FREE_REQUEST_WAIT_S = 5.0
 _REFUSAL_S = 0.3  # before a caller hears that its secret or token is wrong
 _REFUSALS = 1_000  # that wait so at a time
 _MOST_ELEMENTS = 100_000  # of a client's request, in all its repeated fields: some 500 ms to decode
-_MOST_STREAMED_ELEMENTS = 1_000_000  # of a task manager's message, which may list that many files or handles
 
 Behaviour = Callable[[Call], Awaitable[None]]
 
@@ -98,9 +97,9 @@ class Stream:
         if data is None:
             return None
         if len(data) <= _SMALL_BYTES:
-            return decode(self._method.request, data, _MOST_STREAMED_ELEMENTS)
+            return decode(self._method.request, data, MAX_MESSAGE_ELEMENTS)
         return await self.thread.loop.run_in_executor(
-            self._coding, decode, self._method.request, data, _MOST_STREAMED_ELEMENTS
+            self._coding, decode, self._method.request, data, MAX_MESSAGE_ELEMENTS
         )
 
     async def work(self, call: Callable[[], T]) -> T:

@@ -23,7 +23,7 @@ from lockgate_common.proof import Peer, UnprovenPeer
 from lockgate_common.security import Credentials
 from lockgate_common.session import Session
 from lockgate_proto import rpc
-from lockgate_proto.codec import encode
+from lockgate_proto.codec import element_count, encode
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
     CoordinatorMessage,
@@ -354,7 +354,11 @@ def _unsendable(body: Any) -> str:
     except (TypeError, ValueError) as error:  # text that is not valid Unicode, such as a file name in another encoding
         return f"{type(error).__name__}: {error}"
     limit = rpc.MAX_MESSAGE_BYTES - ENVELOPE_BYTES
-    return f"it has {size:,} bytes, and {limit:,} fit into a message" if size > limit else ""
+    if size > limit:
+        return f"it has {size:,} bytes, and {limit:,} fit into a message"
+    limit = rpc.MAX_MESSAGE_ELEMENTS
+    count = element_count(body) if size > limit else 0  # an element takes at least a byte
+    return f"it has {count:,} elements, and {limit:,} fit into a message" if count > limit else ""
 
 
 def _sentence(body: Any, problem: str) -> Any:

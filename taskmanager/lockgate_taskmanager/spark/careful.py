@@ -58,7 +58,7 @@ class Outcome:
 
 
 def may_be_a_record(error: ProgramError) -> bool:
-    """Whether leaving out a record may help. An OSError of the author's code points to its environment instead."""
+    """Whether leaving out a record may help. It does not when the author's code met an outage."""
     if isinstance(error, UserCodeFailed):
         return not error.is_environmental
     return isinstance(error, DataError) and not is_malformed(error)

@@ -22,6 +22,7 @@ from lockgate_taskmanager.spark import connect, event_time
 from lockgate_taskmanager.spark.actions import refused
 from lockgate_taskmanager.spark.errors import explained, lost_session, sentence
 from lockgate_taskmanager.spark.leaf import DataFrame
+from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.passable import key_refusal
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.user_code import may_be_ended
@@ -195,11 +196,11 @@ def _python(frame: DataFrame, function: Callable[..., Any], where: str) -> DataF
             if lost_session(error):
                 raise
             raise UserError(f"{where}: {sentence(error, frame.columns)}") from error
-        except OSError as error:  # a system that it uses is unavailable for now
-            raised = f"{where}: the Python function raised {type(error).__name__}: {error}"
-            raise UserCodeFailed(raised, is_environmental=True) from error
         except Exception as error:  # the author's code
-            raise UserError(f"{where}: the Python function raised {type(error).__name__}: {error}") from error
+            raised = f"{where}: the Python function raised {type(error).__name__}: {error}"
+            if is_outage(error):
+                raise UserCodeFailed(raised, is_environmental=True) from error
+            raise UserError(raised) from error
         if not hasattr(result, "toArrow"):
             raise UserError(f"{where}: the Python function returned a {type(result).__name__}, not a DataFrame")
         result.columns  # noqa: B018

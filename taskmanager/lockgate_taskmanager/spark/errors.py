@@ -26,6 +26,7 @@ from pyspark.errors import (
 )
 from pyspark.errors.exceptions.captured import convert_exception
 
+from lockgate_taskmanager.spark.outages import names_outage
 from lockgate_taskmanager.task.program import DataError, Defect, ProgramError, UserCodeFailed, UserError
 
 _USER = (
@@ -152,16 +153,10 @@ def on_data(where: str, text: str, error: Exception) -> ProgramError:
         name = _RAISED.match(text)
         kind = getattr(builtins, name[1], None) if name else None
         if not (isinstance(kind, type) and lasts(kind)):
-            return UserCodeFailed(f"{where}: {text}", is_environmental=_is_environmental(name[1] if name else ""))
+            return UserCodeFailed(f"{where}: {text}", is_environmental=names_outage(name[1] if name else ""))
     found = _SQL_CONTEXT.search(str(error))
     line, marks = (found["line"], found["marks"]) if found else ("", "")
     return DataError(text, where=where, query=line, fragment=line[marks.find("^") : len(marks)])
-
-
-def _is_environmental(name: str) -> bool:
-    """By the name of a type; for a library's type, whose class is not available here, by the last part."""
-    kind = getattr(builtins, name.rpartition(".")[2], None)
-    return isinstance(kind, type) and issubclass(kind, OSError | MemoryError)
 
 
 def lasts(kind: type) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from lockgate_common.clock import unix_ms
 from lockgate_proto.event_times import ANY_TIME_AHEAD, DEFAULT_MAX_AHEAD_MS
 from lockgate_proto.messages import EventTime, Operator
+from pyspark.sql import functions as sf
 from pyspark.sql.functions import expr
 
 from lockgate_taskmanager.spark.errors import explained
@@ -24,6 +25,7 @@ from lockgate_taskmanager.task.program import UserError
 
 _METRIC = "lockgate_event_time"
 _HIGHEST = "highest"
+_MOST_TIMESTAMP_MS = (2**63 - 1) // 1000  # TIMESTAMP has microseconds in 64 bits
 _WHOLE = ("bigint", "int", "smallint", "tinyint")
 
 
@@ -96,9 +98,15 @@ def observes(operators: Sequence[Operator]) -> bool:
 
 
 def with_panes(frame: DataFrame, expression: str, shape: WindowShape, where: str) -> DataFrame:
-    """Adds the pane of each row, NULL for rows without a time."""
+    """Adds the pane of each row, NULL for rows without a time.
+
+    A time is none if a bound of its window exceeds TIMESTAMP: whole numbers go further, for example nanoseconds that
+    are taken for milliseconds.
+    """
+    most = _MOST_TIMESTAMP_MS - shape.extent_ms
     with explained(where, frame.columns):
-        timed = frame.withColumn(EVENT_TIME, expr(millis_sql(frame, expression, where)))
+        millis = expr(millis_sql(frame, expression, where))
+        timed = frame.withColumn(EVENT_TIME, sf.when(millis.between(-most, most), millis))
         return timed.withColumn(PANE, expr(f"{EVENT_TIME} - pmod({EVENT_TIME} - {shape.offset_ms}L, {shape.pane_ms}L)"))
 
 

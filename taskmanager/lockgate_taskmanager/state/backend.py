@@ -149,8 +149,8 @@ def _explained(handle: StateHandle) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        if _is_storage_missing(handle):
-            text = f"the state file {where} cannot be read for now: the folder of the whole cluster is not there"
+        if _was_away(handle):
+            text = f"the state file {where} cannot be read for now: the storage is away or has just come back"
             raise StorageUnavailable(text) from error
         raise StateUnreadable(f"the state file {where} is missing; restore from another checkpoint") from error
     except ValueError as error:  # the recorded path is none; ArrowInvalid is a ValueError too
@@ -159,12 +159,11 @@ def _explained(handle: StateHandle) -> Iterator[None]:
         raise StorageUnavailable(f"the state file {where} cannot be read for now: {error}") from error
 
 
-def _is_storage_missing(handle: StateHandle) -> bool:
-    """True when not only the file is gone but all that the cluster has stored: what it lies on is not mounted."""
-    folder = filesystem.locate(handle.path)
+def _was_away(handle: StateHandle) -> bool:
+    file = folder = filesystem.locate(handle.path)
     for _ in range(_BELOW_CLUSTER):
         folder = folder.parent()
-    return folder.is_local and not filesystem.exists(folder)
+    return filesystem.was_away(folder, file)
 
 
 def _verify(handle: StateHandle, size: int, found: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from lockgate_common import storage
 from lockgate_common.clock import monotonic_ms
 from lockgate_common.settings import SettingsError
 from lockgate_coordinator.runtime import link as links
@@ -278,13 +279,32 @@ def test_a_file_that_is_missing_with_the_whole_storage_is_asked_for_again(tmp_pa
     files = MetadataFiles(str(tmp_path / "mounted"), "c")
     pointer, checksum = write(files)
     (tmp_path / "mounted").rename(tmp_path / "away")
-    with pytest.raises(StorageError, match="the folder of the whole cluster is not there") as caught:
+    with pytest.raises(StorageError, match="the storage is away or has just come back") as caught:
         files.read(pointer, checksum)
     assert caught.value.retryable
     with pytest.raises(StorageError, match="does not exist") as caught:  # no part of this storage: a mistyped pointer
         files.read(str(tmp_path / "elsewhere" / "c" / "job" / "run" / "chk-3"))
     assert not caught.value.retryable
     (tmp_path / "away").rename(tmp_path / "mounted")
+    assert files.read(pointer, checksum).checkpoint_id == 3
+
+
+def test_a_file_missed_while_the_storage_comes_back_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = MetadataFiles(str(tmp_path / "mounted"), "c")
+    pointer, checksum = write(files)
+    (tmp_path / "mounted").rename(tmp_path / "away")
+
+    def exists(location: storage.Location) -> bool:
+        if (tmp_path / "away").exists():
+            (tmp_path / "away").rename(tmp_path / "mounted")
+        return Path(location.path).exists()
+
+    monkeypatch.setattr(storage, "exists", exists)
+    with pytest.raises(StorageError, match="the storage is away or has just come back") as caught:
+        files.read(pointer, checksum)
+    assert caught.value.retryable
     assert files.read(pointer, checksum).checkpoint_id == 3
 
 

@@ -29,6 +29,7 @@ from lockgate_proto.messages import (
     SubtaskReport,
     SubtaskState,
 )
+from lockgate_proto.rpc import MAX_MESSAGE_ELEMENTS
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.runtime.control_client import ControlClient
 
@@ -180,8 +181,9 @@ UNSENDABLE = "r\udce9sum\u00e9.csv"  # a file's name that is no Unicode, as Pyth
         (SplitsDiscovered(ATTEMPT, "read", (SplitState(UNSENDABLE, 0, 1),), round=3), "error"),
         (DeclineCheckpoint(ACK.subtask, 3, UNSENDABLE), "reason"),
         (SplitsDiscovered(ATTEMPT, "read", (SplitState("a" * 64 * 1024 * 1024, 0, 1),), round=3), "error"),
+        (SplitsDiscovered(ATTEMPT, "read", (SplitState(),) * (MAX_MESSAGE_ELEMENTS + 1), round=3), "error"),
     ],
-    ids=["report", "splits", "decline", "too large"],
+    ids=["report", "splits", "decline", "too large", "too many"],
 )
 def test_a_message_that_cannot_be_sent_holds_up_no_other(
     guest: Guest, new_coordinator: Callable[..., ScriptedCoordinator], body: Any, instead: str

@@ -339,9 +339,16 @@ def test_late_records_go_to_the_side_output_or_update_a_window(
     run.close()
 
 
-def test_records_without_a_time_are_counted_and_in_no_window(job: Job, tmp_path: Path) -> None:
-    source = vertex("source", GeneratorSource(1, 100), EventTime("IF(sequence < 90, sequence, NULL)", "at", 0, 0))
-    counts = KeyedAggregate(("partition",), count_by("partition").aggregates, Window(TumblingWindow(100), "at"))
+@pytest.mark.parametrize("kind", [TumblingWindow(100), SessionWindow(100)], ids=["tumbling", "sessions"])
+@pytest.mark.parametrize("time_sql", ["NULL", "1793000000000000000L", "-9223372036854775L"])
+def test_records_without_a_time_that_a_timestamp_can_tell_are_in_no_window(
+    job: Job, tmp_path: Path, time_sql: str, kind: Any
+) -> None:
+    """The second of the times is in nanoseconds, the third is the first of TIMESTAMP: its window begins earlier."""
+    source = vertex(
+        "source", GeneratorSource(1, 100), EventTime(f"IF(sequence < 90, sequence, {time_sql})", "at", 0, 0)
+    )
+    counts = KeyedAggregate(("partition",), count_by("partition").aggregates, Window(kind, "at"))
     sink = FileSink(str(tmp_path / "out"), FileFormat.PARQUET)
     run = job(graph(source, vertex("w", counts, sink), edges=(Edge("source", "w", HASH, ("partition",)),)))
     run.to_end()

@@ -56,6 +56,20 @@ def test_every_message_survives_the_round_trip(kind: type[Any]) -> None:
     round_trip()
 
 
+@pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
+def test_elements_are_counted_alike_before_sending_and_while_decoding(kind: type[Any]) -> None:
+    @settings(max_examples=10, deadline=None)
+    @given(a_message(kind))
+    def counted(message: Any) -> None:
+        count, data = codec.element_count(message), codec.encode(message)
+        assert codec.decode(kind, data, count) == message
+        if count:
+            with pytest.raises(codec.MalformedMessage):
+                codec.decode(kind, data, count - 1)
+
+    counted()
+
+
 def test_an_optional_scalar_that_is_left_out_is_not_its_zero() -> None:
     left_out, zero = messages.ExponentialRestart(), messages.ExponentialRestart(jitter=0.0)
     assert codec.encode(left_out) == b""

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from lockgate_taskmanager.spark.keyed.runner import OUTPUT, Declared, Runner, array_of
+from lockgate_taskmanager.spark.outages import is_outage
 
 NUMBER, ERROR = "__lockgate_failed", "__lockgate_error"
 FAILED = pa.schema([(NUMBER, pa.int64()), (ERROR, pa.string())])
-_OF_SURROUNDINGS = (OSError, MemoryError)
 
 
 class CarefulRunner(Runner):
@@ -38,9 +38,9 @@ class CarefulRunner(Runner):
             self._emit(self._careless.process(context, row))
             for column, field, start in zip(self._out, self._result, undo[0], strict=True):
                 array_of(column[start:], field)
-        except _OF_SURROUNDINGS:
-            raise
         except Exception as error:  # the author's code
+            if is_outage(error):
+                raise
             self._undo(*undo)
             self._failed.append((number, f"the Python function raised {type(error).__name__}: {error}"))
 

@@ -35,6 +35,11 @@ class WindowShape:
         """Length of a pane."""
         return math.gcd(self.size_ms, self.slide_ms)
 
+    @property
+    def extent_ms(self) -> int:
+        """No bound of a window is further from a time inside it, and no state is kept for longer after it."""
+        return self.size_ms + self.slide_ms + abs(self.offset_ms) + self.lateness_ms
+
     def last_end(self, pane: Times) -> Times:
         """End of the last window that holds the pane starting at `pane`."""
         return pane - (pane - self.offset_ms) % self.slide_ms + self.size_ms

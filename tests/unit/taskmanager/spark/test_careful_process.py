@@ -30,6 +30,21 @@ STATES = (
 )
 
 
+class OperationalError(Exception):
+    """As drivers of databases name it."""
+
+
+class ReadTimeout(OperationalError):
+    pass
+
+
+class DerivedError(ReadTimeout):
+    """Its name says nothing, that of its base does."""
+
+
+OUTAGES = {-7: ConnectionError, -8: OperationalError, -9: DerivedError}
+
+
 class Everything:
     """Changes all its state and its timers, and then fails where it is asked to."""
 
@@ -47,8 +62,8 @@ class Everything:
         if value == -2:
             self.seen.clear()
             context.timers.delete_event_time(1)
-        if value == -7:
-            raise ConnectionError("away")
+        if value in OUTAGES:
+            raise OUTAGES[value]("away")
         if value < 0:
             raise ValueError(f"no {value}")
         yield row["k"], "no number" if value == 99 else self.total.get()
@@ -118,8 +133,9 @@ def test_numbers_go_on_over_batches() -> None:
     assert [row[NUMBER] for row in found if row[NUMBER] is not None] == [2]
 
 
-def test_what_is_away_and_timers_are_no_records() -> None:
-    with pytest.raises(ConnectionError, match="away"):
-        outcome(CarefulRunner, batch((0, "a", -7)))
+def test_outages_and_timers_are_no_records() -> None:
+    for value, kind in OUTAGES.items():
+        with pytest.raises(kind, match="away"):
+            outcome(CarefulRunner, batch((0, "a", value)))
     with pytest.raises(KeyError, match="timer"):
         outcome(CarefulRunner, batch((0, "a", 1), watermark=NEVER - 1))

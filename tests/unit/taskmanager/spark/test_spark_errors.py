@@ -10,6 +10,7 @@ import grpc
 import pytest
 from lockgate_proto.messages import FailureCause
 from lockgate_taskmanager.runtime.failures import cause_of
+from lockgate_taskmanager.spark.careful import may_be_a_record
 from lockgate_taskmanager.spark.chain import _python
 from lockgate_taskmanager.spark.connect import clone_session
 from lockgate_taskmanager.spark.errors import EngineDefect, EngineError, explained, lost_session, sentence
@@ -85,6 +86,42 @@ def test_code_of_the_authors_that_raises_what_may_pass_is_told_apart() -> None:
         error = raised(stage_failure("org.apache.spark.api.python.PythonException", f"{TRACEBACK}\n{raised_there}"))
         assert isinstance(error, UserCodeFailed), raised_there
         assert cause_of(error) == FailureCause.USER_CODE
+
+
+@pytest.mark.parametrize(
+    ("name", "is_outage"),
+    [
+        ("ConnectionResetError", True),
+        ("requests.exceptions.ReadTimeout", True),
+        ("httpx.ConnectTimeout", True),
+        ("psycopg2.errors.OperationalError", True),
+        ("sqlalchemy.exc.OperationalError", True),
+        ("botocore.exceptions.EndpointConnectionError", True),
+        ("google.api_core.exceptions.ServiceUnavailable", True),
+        ("urllib3.exceptions.MaxRetryError", True),
+        ("redis.exceptions.ConnectionError", True),
+        ("psycopg2.errors.DataError", False),
+        ("psycopg2.errors.UniqueViolation", False),
+        ("json.decoder.JSONDecodeError", False),
+        ("my.BadRecord", False),
+    ],
+)
+def test_an_outage_is_no_fault_of_a_record(name: str, is_outage: bool) -> None:
+    error = raised(stage_failure("org.apache.spark.api.python.PythonException", f"{TRACEBACK}\n{name}: no answer"))
+    assert may_be_a_record(error) is not is_outage
+
+
+def test_a_planning_function_that_meets_an_outage_may_be_tried_again() -> None:
+    class OperationalError(Exception):
+        """As drivers of databases name it."""
+
+    def function(_frame: Any) -> Any:
+        raise OperationalError("the server closed the connection")
+
+    frame = cast(Any, SimpleNamespace(columns=["a"]))
+    with pytest.raises(UserCodeFailed, match="OperationalError: the server closed") as caught:
+        _python(frame, function, "operator 'x'")
+    assert caught.value.is_environmental
 
 
 def test_a_query_that_is_wrong_without_any_record_stays_the_authors_error_while_records_run() -> None:

@@ -129,13 +129,38 @@ def test_a_missing_file_is_unreadable_unless_the_whole_storage_is_missing(tmp_pa
     run = tmp_path / "mounted" / "cluster" / "job" / "run"
     handle = FileBackend(str(run), "a").writer(1).store("op", pa.py_buffer(b"some state"))
     (tmp_path / "mounted").rename(tmp_path / "away")
-    with pytest.raises(StorageUnavailable, match="the folder of the whole cluster is not there"):
+    with pytest.raises(StorageUnavailable, match="the storage is away or has just come back"):
         load(handle)
     (tmp_path / "away").rename(tmp_path / "mounted")
     assert load(handle).to_pybytes() == b"some state"
     shutil.rmtree(run.parent)  # whoever deletes a job's files has not unmounted the storage
     with pytest.raises(StateUnreadable, match="is missing; restore from another checkpoint"):
         load(handle)
+
+
+@pytest.mark.parametrize("returns_at", [1, 2, 3])
+def test_a_file_missed_while_the_storage_comes_back_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returns_at: int
+) -> None:
+    """returns_at: before which look at the storage it is mounted again."""
+    run = tmp_path / "mounted" / "cluster" / "job" / "run"
+    handle = FileBackend(str(run), "a").writer(1).store("op", pa.py_buffer(b"some state"))
+    (tmp_path / "mounted").rename(tmp_path / "away")
+    looks = []
+
+    def exists(location: filesystem.Location) -> bool:
+        looks.append(location)
+        if len(looks) == returns_at:
+            (tmp_path / "away").rename(tmp_path / "mounted")
+        return Path(location.path).exists()
+
+    monkeypatch.setattr(filesystem, "exists", exists)
+    with pytest.raises(StorageUnavailable, match="the storage is away or has just come back"):
+        load(handle)
+    monkeypatch.undo()
+    if returns_at > len(looks):
+        (tmp_path / "away").rename(tmp_path / "mounted")
+    assert load(handle).to_pybytes() == b"some state"
 
 
 def test_a_full_disk_of_this_machine_is_not_the_storage_s(tmp_path: Path) -> None:
