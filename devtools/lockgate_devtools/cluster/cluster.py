@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -47,7 +47,16 @@ class LocalCluster:
     Processes are numbered from 0 in each role; role is "zookeeper", "coordinator" or "taskmanager".
     """
 
-    def __init__(self, directory: str | Path, options: ClusterOptions | None = None, **changes: Any) -> None:
+    def __init__(
+        self,
+        directory: str | Path,
+        options: ClusterOptions | None = None,
+        *,
+        notice: Callable[[str], None] = lambda _line: None,
+        **changes: Any,
+    ) -> None:
+        """notice: gets a line for each process that is ready or has ended, from several threads."""
+        self._notice = notice
         self.options = replace(options or ClusterOptions(), **changes)
         self.options.check()
         self.directory = Path(directory).absolute()
@@ -295,6 +304,9 @@ class LocalCluster:
         with self._condition:
             self._announced.add(child.pid)
             self._condition.notify_all()
+        took_s = time.monotonic() - child.started_at
+        again = " again" if self._starts[child.name] > 1 else ""
+        self._notice(f"{child.name} is ready{again} after {took_s:.1f} s")
         if child.name.startswith("zookeeper-") and self._all_ready("zookeeper") and "coordinator-0" not in self._starts:
             self._start_role("coordinator")
         if all(self._all_ready(role) for role in ROLES):
@@ -318,7 +330,8 @@ class LocalCluster:
                 policy = self._backoffs.get(child.name) or self._backoff(role)
                 self._backoffs[child.name], wait_ms = policy.died(int((time.monotonic() - child.started_at) * 1000))
                 self._respawn_at[child.name] = time.monotonic() + wait_ms / 1000
-                log.info("restarting %s in %d ms", child.name, wait_ms)
+                end = f"{child.name} (pid {child.main_pid}) {child.end_text()}"
+                self._notice(f"{end}; starting it again in {wait_ms / 1000:g} s")
             self._condition.notify_all()
         self._write_description()
 
@@ -348,6 +361,7 @@ class LocalCluster:
         with self._condition:
             self._is_stopping = True
             children = list(self._children.values())
+        self._notice(f"stopping {sum(child.is_running for child in children)} processes")
         for roles in (("coordinator", "taskmanager"), ("zookeeper",)):  # the first ones deregister from ZooKeeper
             deadline = time.monotonic() + self.options.stop_timeout_ms / 1000
             some = [child for child in children if child.name.rpartition("-")[0] in roles]
@@ -378,6 +392,7 @@ class LocalCluster:
 
     def _await_registration(self) -> None:
         """Waits until a job that needs every slot would be accepted."""
+        self._notice("every process is ready; the task managers register with the leader")
         wanted, credentials = self.options.taskmanagers, self.credentials()
         deadline = time.monotonic() + _REGISTRATION_LIMIT_S
         while inquiry.registered_task_managers(self.coordinators, credentials, 2.0) < wanted:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,16 +29,19 @@ class Stopped(BaseException):
 def run_cluster(directory: str | Path, options: ClusterOptions | None = None, **changes: Any) -> int:
     """Starts a cluster in `directory`, prints one line when it is ready, and stops all of it on SIGTERM or SIGINT.
 
+    Progress goes to stderr: a line for each process that is ready, has ended, or is started again.
+
     Keyword arguments replace single fields of ClusterOptions. Returns the exit code: 0 after a clean stop, 2 when it
     cannot start (one line `error: ...` on stderr), 1 when it fails later. Without `secret_file` it uses the user's own
     (LOCKGATE_SECRET_FILE, or the default), which clients use by default.
     """
     was_ready, asked = False, threading.Event()
     try:
-        cluster = LocalCluster(directory, options, **changes)
+        cluster = LocalCluster(directory, options, notice=_note, **changes)
         if not cluster.options.secret_file:
             shared = os.environ.get("LOCKGATE_SECRET_FILE") or str(default_secret_file())
-            cluster = LocalCluster(directory, cluster.options, secret_file=shared)
+            cluster = LocalCluster(directory, cluster.options, notice=_note, secret_file=shared)
+        _note(f"starting {_processes(cluster.options)} in {cluster.directory}; Ctrl-C ends them")
 
         def stop(_number: int) -> None:
             asked.set()
@@ -75,6 +79,16 @@ def stopped_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _note(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+def _processes(options: ClusterOptions) -> str:
+    names = {"zookeeper": "ZooKeeper server", "coordinator": "coordinator", "taskmanager": "task manager"}
+    counts = [(options.count(role), name) for role, name in names.items() if options.count(role)]
+    return ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts)
 
 
 def _ready_line(cluster: LocalCluster) -> str:

@@ -124,6 +124,11 @@ class ChildProcess:
                 thread.join(timeout=5)
         self._file.close()
 
+    def end_text(self) -> str:
+        """How it ended, for people."""
+        code = self.exit_code or 0
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
     def failure_text(self) -> str:
         """Why it ended or is not ready: its own `error:` line, otherwise the last lines of its log."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:

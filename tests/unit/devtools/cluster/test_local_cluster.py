@@ -247,6 +247,20 @@ def _signalled(folder: Path, number: int, is_time: Callable[[dict[str, int]], bo
     return thread
 
 
+def test_a_process_that_dies_is_reported_with_its_end_and_its_new_start(make: Make) -> None:
+    lines: list[str] = []
+    cluster = make(notice=lines.append)
+    cluster.start()
+    pid = cluster.kill("coordinator", 0)
+    cluster.wait_ready("coordinator", 0, other_than=pid)
+    killed = [
+        line for line in lines if line.startswith(f"coordinator-0 (pid {pid}) was killed by SIGKILL; starting it")
+    ]
+    assert len(killed) == 1
+    cluster.stop()  # by then everything is noted
+    assert [line for line in lines if line.startswith("coordinator-0 is ready again after ")]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_a_cluster_in_the_foreground(
     make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
@@ -262,7 +276,14 @@ def test_a_signal_stops_a_cluster_in_the_foreground(
     monkeypatch.setattr(LocalCluster, "wait", wait)
     folder = make().directory
     assert run_cluster(folder, taskmanagers=1, secret_file=str(folder / "secret")) == 0
-    assert "lockgate cluster ready: " in capsys.readouterr().out
+    out, progress = capsys.readouterr()
+    assert out.startswith("lockgate cluster ready: ")
+    assert out.count("\n") == 1
+    lines = [line.partition(" ")[2] for line in progress.splitlines()]
+    assert lines[0] == f"starting 1 ZooKeeper server, 2 coordinators, 1 task manager in {folder}; Ctrl-C ends them"
+    ready = [line for line in lines if " is ready after " in line]
+    assert sorted(line.partition(" ")[0] for line in ready) == sorted(pids)
+    assert lines[-1] == "stopping 4 processes"
     assert len(pids) == 4
     assert all(map(_is_gone, pids.values()))
 
@@ -279,6 +300,8 @@ def test_a_signal_stops_a_cluster_that_is_starting(make: Make, capsys: pytest.Ca
     limit_ms, secret = WAIT_S * 1000, str(folder / "secret")
     assert run_cluster(folder, first_environment=hanging, start_timeout_ms=limit_ms, secret_file=secret) == 0
     thread.join()
-    assert capsys.readouterr() == ("", "")
+    out, progress = capsys.readouterr()
+    assert out == ""
+    assert "error" not in progress
     assert pids
     assert all(map(_is_gone, pids))
