@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cancel": ("lockgate.commands.jobs:cancel", "End a job."),
     "release": ("lockgate.commands.jobs:release", "Retry a job that is held back."),
     "leader": ("lockgate.commands.jobs:leader", "Show which coordinator leads."),
+    "status": ("lockgate.commands.status:status", "Show coordinators, task managers and slots."),
     "drill": ("lockgate.commands.drill:drill", "Kill parts of a cluster under load and check the result."),
     "demo": ("lockgate.commands.drill:demo", "Count words, kill the leader, compare with Spark."),
     "zookeeper": ("lockgate.commands.zookeeper:zookeeper", "Run a ZooKeeper server."),
@@ -47,6 +48,7 @@ SECTIONS = {
         "cancel",
         "release",
         "leader",
+        "status",
     ),
     "Processes of a real cluster": ("zookeeper", "coordinator", "taskmanager", "health", "tokens", "prepare"),
 }

@@ -6,8 +6,11 @@ import json
 from typing import Any
 
 import click
+from lockgate_proto.messages import JobState
 
 from lockgate.commands.options import connect, json_option, target_options
+
+_STATES = [state.name for state in JobState if state is not JobState.JOB_STATE_UNSPECIFIED]
 
 
 def _print_json(value: Any) -> None:
@@ -15,20 +18,33 @@ def _print_json(value: Any) -> None:
 
 
 @click.command()
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only jobs in this state; repeat it for several.",
+)
 @json_option
 @target_options
-def jobs(as_json: bool, **target: str | None) -> None:
-    """List running jobs, and ended ones that are still remembered.
+def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
+    """List running jobs, and ended ones that are still remembered, newest first.
 
     \b
     Examples:
       lockgate jobs
+      lockgate jobs --state running --state restarting
       lockgate jobs --json | jq -r '.[] | select(.state == "RUNNING") | .key'
     """
     from lockgate.commands import views
 
     with connect(target) as client:
-        found = client.jobs()
+        listed = sorted(client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
+    found = [job for job in listed if not states or job.state.name in states]
+    if listed and not found and not as_json:
+        click.echo(f"none of the {len(listed)} jobs is {' or '.join(states)}")
+        return
     if as_json:
         _print_json([views.summary_json(job) for job in found])
     else:

@@ -28,6 +28,7 @@ class Cluster:
     jobs: dict[str, tuple[m.JobGraph, m.JobStatus]] = field(default_factory=dict)
     submissions: list[m.SubmitRequest] = field(default_factory=list)
     warnings: tuple[str, ...] = ()  # of every submission
+    task_managers: tuple[m.TaskManagerStatus, ...] = ()
     savepoints: list[str] = field(default_factory=list)  # request ids
     first_state: m.JobState = m.JobState.RUNNING
 
@@ -106,7 +107,11 @@ class FakeCoordinator:
 
     def GetCluster(self, request: m.GetClusterRequest, context: grpc.ServicerContext) -> m.ClusterStatus:
         del request, context
-        return m.ClusterStatus(self.record())
+        coordinators = tuple(
+            m.CoordinatorStatus(f"c-{number}", coordinator.address, 4242 + number, coordinator is self.cluster.leader)
+            for number, coordinator in enumerate(self.cluster.coordinators, start=1)
+        )
+        return m.ClusterStatus(self.record(), self.cluster.task_managers, coordinators)
 
     def Submit(self, request: m.SubmitRequest, context: grpc.ServicerContext) -> m.SubmitResponse:
         self._enter("Submit", context)

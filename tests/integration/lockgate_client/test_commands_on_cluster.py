@@ -34,6 +34,52 @@ def test_leader(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"{cluster.addresses[0]}  pid 4242  token 1  session 0x1f\n"
 
 
+def test_status_shows_every_process_its_slots_and_the_jobs(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader, standby = cluster.addresses
+    cluster.task_managers = (m.TaskManagerStatus("tm-0", "h:1", 7, 4, 1),)
+    for key, state in (("a", m.JobState.RUNNING), ("b", m.JobState.FAILED), ("c", m.JobState.RUNNING)):
+        cluster.jobs[key] = (m.JobGraph(), status(key, state))
+    assert run(["status"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
+    assert lines == [
+        ["COORDINATOR", "ADDRESS", "PID", "ROLE"],
+        ["c-1", leader, "4243", "leader"],
+        ["c-2", standby, "4244", "standby"],
+        ["TASK", "MANAGER", "ADDRESS", "PID", "SLOTS", "FREE"],
+        ["tm-0", "h:1", "7", "4", "1"],
+        ["jobs:", "1", "FAILED,", "2", "RUNNING"],
+    ]
+    assert run(["status", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["leader"]["address"] == leader
+    assert [coordinator["leader"] for coordinator in found["coordinators"]] == [True, False]
+    assert found["task_managers"] == [{"id": "tm-0", "address": "h:1", "pid": 7, "slots": 4, "free_slots": 1}]
+    assert found["jobs"] == {"RUNNING": 2, "FAILED": 1}
+
+
+def test_status_names_what_a_cluster_lacks(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    del cluster.coordinators[1:]
+    assert run(["status"]) == 0
+    shown = capsys.readouterr().out
+    assert "There is no standby" in shown
+    assert "There is no task manager" in shown
+    assert "jobs: none" in shown
+
+
+def test_jobs_are_listed_newest_first_and_by_state(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, state in enumerate((m.JobState.RUNNING, m.JobState.FAILED, m.JobState.RUNNING)):
+        cluster.jobs[f"k{number}"] = (m.JobGraph(), status(f"k{number}", state, submitted_unix_ms=1000 + number))
+    assert run(["jobs"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["KEY", "k2", "k1", "k0"]
+    assert run(["jobs", "--state", "running", "--json"]) == 0
+    assert [job["key"] for job in json.loads(capsys.readouterr().out)] == ["k2", "k0"]
+    assert run(["jobs", "--state", "finished"]) == 0
+    assert capsys.readouterr().out == "none of the 3 jobs is FINISHED\n"
+    assert run(["jobs", "--state", "gone"]) == 2
+
+
 def test_the_story_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["job", "k", "--story"]) == 0
     shown = capsys.readouterr().out.splitlines()

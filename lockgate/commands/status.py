@@ -1,0 +1,94 @@
+"""`lockgate status`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from lockgate_proto.messages import ClusterStatus, JobStatus
+
+from lockgate.commands.options import connect, json_option, target_options
+
+
+@click.command()
+@json_option
+@target_options
+def status(as_json: bool, **target: str | None) -> None:
+    """Show the cluster: coordinators and the leader, task managers with their slots, jobs by state.
+
+    \b
+    Examples:
+      lockgate status
+      lockgate status --json | jq '[.task_managers[].free_slots] | add'
+    """
+    with connect(target) as client:
+        cluster, jobs = client.cluster(), client.jobs()
+    click.echo(json.dumps(status_json(cluster, jobs), indent=2) if as_json else status_text(cluster, jobs))
+
+
+def status_json(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> dict[str, Any]:
+    """`lockgate status --json`. jobs: how many are in each state."""
+    from lockgate.commands.views import leader_json
+
+    return {
+        "leader": leader_json(cluster.leader) if cluster.leader is not None else None,
+        "coordinators": [
+            {
+                "id": coordinator.coordinator_id,
+                "address": coordinator.address,
+                "pid": coordinator.pid,
+                "leader": coordinator.leader,
+            }
+            for coordinator in cluster.coordinators
+        ],
+        "task_managers": [
+            {
+                "id": task_manager.task_manager_id,
+                "address": task_manager.address,
+                "pid": task_manager.pid,
+                "slots": task_manager.slots,
+                "free_slots": task_manager.free_slots,
+            }
+            for task_manager in cluster.task_managers
+        ],
+        "jobs": dict(Counter(job.state.name for job in jobs)),
+    }
+
+
+def status_text(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> str:
+    """`lockgate status`."""
+    from lockgate.commands.views import table
+
+    coordinators = [
+        (
+            coordinator.coordinator_id,
+            coordinator.address,
+            str(coordinator.pid),
+            "leader" if coordinator.leader else "standby",
+        )
+        for coordinator in cluster.coordinators
+    ]
+    task_managers = [
+        (
+            task_manager.task_manager_id,
+            task_manager.address,
+            str(task_manager.pid),
+            str(task_manager.slots),
+            str(task_manager.free_slots),
+        )
+        for task_manager in cluster.task_managers
+    ]
+    states = sorted(Counter(job.state.name for job in jobs).items())
+    parts = [
+        table(("COORDINATOR", "ADDRESS", "PID", "ROLE"), coordinators, right=(2,)),
+        table(("TASK MANAGER", "ADDRESS", "PID", "SLOTS", "FREE"), task_managers, right=(2, 3, 4)),
+        "jobs: " + (", ".join(f"{count} {state}" for state, count in states) or "none"),
+    ]
+    if len(coordinators) == 1:
+        parts.append("There is no standby: when the leader dies, jobs wait until it is started again.")
+    if not task_managers:
+        parts.append("There is no task manager: jobs wait for slots.")
+    return "\n\n".join(parts)
