@@ -24,6 +24,7 @@ from lockgate_taskmanager.spark.errors import explained, lost_session, sentence
 from lockgate_taskmanager.spark.leaf import DataFrame
 from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.passable import key_refusal
+from lockgate_taskmanager.spark.raised import raised
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.user_code import may_be_ended
 from lockgate_taskmanager.state.layout import EVENT_MICROS, EVENT_TIME, HASH
@@ -197,10 +198,10 @@ def _python(frame: DataFrame, function: Callable[..., Any], where: str) -> DataF
                 raise
             raise UserError(f"{where}: {sentence(error, frame.columns)}") from error
         except Exception as error:  # the author's code
-            raised = f"{where}: the Python function raised {type(error).__name__}: {error}"
+            text = f"{where}: {raised(error)}"
             if is_outage(error):
-                raise UserCodeFailed(raised, is_environmental=True) from error
-            raise UserError(raised) from error
+                raise UserCodeFailed(text, is_environmental=True) from error
+            raise UserError(text) from error
         if not hasattr(result, "toArrow"):
             raise UserError(f"{where}: the Python function returned a {type(result).__name__}, not a DataFrame")
         result.columns  # noqa: B018

@@ -27,6 +27,7 @@ from pyspark.errors import (
 from pyspark.errors.exceptions.captured import convert_exception
 
 from lockgate_taskmanager.spark.outages import names_outage
+from lockgate_taskmanager.spark.raised import raised_in
 from lockgate_taskmanager.task.program import DataError, Defect, ProgramError, UserCodeFailed, UserError
 
 _USER = (
@@ -223,7 +224,7 @@ def sentence(error: PySparkException, columns: Sequence[str] = ()) -> str:
     if isinstance(error, PythonException) or _TRACEBACK in text:
         found = _PYTHON_ERROR.findall(text) or _PYTHON_OTHER.findall(text.rpartition(_TRACEBACK)[2])[:1]
         if found:
-            return f"the Python function raised {found[-1].strip()}"
+            return raised_in(text, found[-1].strip())
     details = _GRPC_DETAILS.search(text)
     if details:
         return details[1]

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lockgate_taskmanager.spark.keyed.runner import OUTPUT, Declared, Runner, array_of
 from lockgate_taskmanager.spark.outages import is_outage
+from lockgate_taskmanager.spark.raised import raised
 
 NUMBER, ERROR = "__lockgate_failed", "__lockgate_error"
 FAILED = pa.schema([(NUMBER, pa.int64()), (ERROR, pa.string())])
@@ -42,7 +43,7 @@ class CarefulRunner(Runner):
             if is_outage(error):
                 raise
             self._undo(*undo)
-            self._failed.append((number, f"the Python function raised {type(error).__name__}: {error}"))
+            self._failed.append((number, raised(error)))
 
     def on_timer(self, context: Any, timer: Any) -> Any:
         """Not a record: an error fails the batch."""

@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from lockgate_taskmanager.spark.errors import explained, lasts, lost_session, on_data, sentence
+from lockgate_taskmanager.spark.raised import raised
 from lockgate_taskmanager.spark.sinks.transaction import Pending, RowsPending, Sink, SinkContext, restored_rows
 from lockgate_taskmanager.spark.sinks.turns import TURNS
 from lockgate_taskmanager.spark.user_code import may_be_ended
@@ -93,7 +94,7 @@ class ForeachBatchSink(Sink):
                     raise
                 raise on_data(where, sentence(error), error) from error
             except Exception as error:  # the author's code
-                text = f"the Python function raised {type(error).__name__}: {error}"
+                text = raised(error)
                 if lasts(type(error)):
                     raise DataError(text, where=where) from error
                 raise FunctionFailed(f"{where}: {text}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from typing import Any
 
@@ -124,7 +125,11 @@ def test_state_from_before_is_kept_where_every_record_fails() -> None:
 def test_failures_are_told_by_number_with_their_words() -> None:
     found = [(row[NUMBER], row[ERROR]) for row in outcome(CarefulRunner, POISONED) if row[NUMBER] is not None]
     assert [number for number, _ in found] == [1, 2, 4, 6]
-    assert found[0][1] == "the Python function raised ValueError: no -2"
+    line = inspect.getsourcelines(Everything.process)[1] + inspect.getsource(Everything.process).split("\n").index(
+        '            raise ValueError(f"no {value}")'
+    )
+    place = f"line {line} of test_careful_process.py, in process"
+    assert found[0][1] == f"the Python function raised ValueError: no -2 ({place})"
     assert "emitted a value for column 'n' that is not a int64" in found[1][1]
 
 

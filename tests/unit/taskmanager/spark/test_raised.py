@@ -1,0 +1,48 @@
+"""Which line of the author's code an error is blamed on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from lockgate_taskmanager.spark.raised import raised, raised_in
+
+WORKER = """Traceback (most recent call last):
+  File "/opt/venv/lib/python3.12/site-packages/pyspark/worker.py", line 1982, in main
+    process()
+  File "/home/ada/jobs/words.py", line 12, in split
+    return parse(row)
+  File "/home/ada/jobs/words.py", line 7, in parse
+    return json.loads(row)
+  File "/usr/lib/python3.12/json/__init__.py", line 346, in loads
+    return _default_decoder.decode(s)
+json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
+"""
+
+
+def test_the_last_line_of_the_authors_is_named_where_a_library_raised() -> None:
+    text = raised_in(WORKER, "JSONDecodeError: Expecting value")
+    assert text == "the Python function raised JSONDecodeError: Expecting value (line 7 of words.py, in parse)"
+
+
+def test_a_function_without_a_name_is_named_by_its_line_and_no_frame_by_nothing() -> None:
+    text = 'Traceback (most recent call last):\n  File "words.py", line 3, in <lambda>\nKeyError: 1'
+    assert raised_in(text, "KeyError: 1") == "the Python function raised KeyError: 1 (line 3 of words.py)"
+    inner = 'Traceback (most recent call last):\n  File "/opt/lockgate_taskmanager/x.py", line 3, in f\nKeyError: 1'
+    assert raised_in(inner, "KeyError: 1") == "the Python function raised KeyError: 1"
+    assert raised(ValueError("never raised")) == "the Python function raised ValueError: never raised"
+
+
+def test_of_a_chain_of_errors_the_last_counts() -> None:
+    first = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nKeyError: 1\n'
+    second = 'Traceback (most recent call last):\n  File "b.py", line 2, in g\nValueError: 2'
+    text = f"{first}\nDuring handling of the above exception, another exception occurred:\n\n{second}"
+    assert raised_in(text, "ValueError: 2").endswith("(line 2 of b.py, in g)")
+
+
+def test_an_exception_is_blamed_on_this_file() -> None:
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        json.loads("")
+    assert raised(caught.value).endswith(" of test_raised.py, in test_an_exception_is_blamed_on_this_file)")
