@@ -123,7 +123,7 @@ class _Follower:
     def __init__(self, handle: JobHandle, say: Callable[[str], None]) -> None:
         self._handle = handle
         self._say = say
-        self._told = ""
+        self._reported = ""
         self._status: JobStatus | None = None
         self._proven = False
 
@@ -153,8 +153,8 @@ class _Follower:
             self._proven = self._proven or update.last_checkpoint is not None
         elif self._status is not None and self._status.state not in _STARTED:
             trouble = self._status.error or self._status.message
-            if trouble and trouble != self._told:
-                self._told = trouble
+            if trouble and trouble != self._reported:
+                self._reported = trouble
                 self._say(f"job {self._handle.key} is {words(self._status.state)}: {trouble}")
 
     def _sentence(self) -> str:

@@ -32,7 +32,7 @@ class _SinkCheck:
         self._visible = visible
         self._pieces = [rows.slice(n, 1) for n in range(3)] + [rows.slice(3)]
         self._name = type(make()).__name__
-        self._shown: list[pa.Table] = []
+        self._committed: list[pa.Table] = []
 
     def run(self) -> None:
         """Each step continues with the result of the one before."""
@@ -129,11 +129,11 @@ class _SinkCheck:
 
     def _commit(self, transaction: Transaction, piece: int) -> None:
         self._call("commit", transaction)
-        self._shown.append(self._pieces[piece])
+        self._committed.append(self._pieces[piece])
 
     def _expect(self, when: str) -> None:
         found = Counter(_frozen(row) for row in self._visible())
-        wanted = Counter(_frozen(row) for table in self._shown for row in table.to_pylist())
+        wanted = Counter(_frozen(row) for table in self._committed for row in table.to_pylist())
         many, few = list((found - wanted).elements()), list((wanted - found).elements())
         differences = [f"{len(many)} row(s) too many, such as {dict(many[0])}"] if many else []
         differences += [f"{len(few)} row(s) too few, such as {dict(few[0])}"] if few else []

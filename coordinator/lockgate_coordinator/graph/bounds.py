@@ -127,13 +127,13 @@ def bound_problems(graph: m.JobGraph) -> tuple[str, ...]:
 def text_problem(value: str, most: int) -> str:
     """What is wrong with a text, as the rest of a sentence about it; "" when nothing is."""
     if "\0" in value:
-        return f"with a NUL character in it: {shown(value)}"
+        return f"with a NUL character in it: {quoted(value)}"
     return f"of {len(value)} characters: the limit is {most}" if len(value) > most else ""
 
 
-def shown(text: str) -> str:
-    """A text in a sentence, cut where it is long."""
-    return repr(text if len(text) <= 100 else f"{text[:100]}...")
+def quoted(text: str, most: int = 100) -> str:
+    """The text in quotes for a sentence, cut after `most` characters."""
+    return repr(text if len(text) <= most else f"{text[:most]}...")
 
 
 def _walk(message: Any, owner: str) -> Iterator[str]:
@@ -169,9 +169,9 @@ def _value(kind: type[Any], name: str, value: Any, owner: str) -> Iterator[str]:
 
 def _owner(message: Any, owner: str) -> str:
     if isinstance(message, m.Vertex):
-        return f"Vertex {shown(message.id)} has"
+        return f"Vertex {quoted(message.id)} has"
     if isinstance(message, m.Operator):
-        return f"Operator {shown(message.id)} has"
+        return f"Operator {quoted(message.id)} has"
     if isinstance(message, m.Edge):
-        return f"The edge {shown(message.source)} -> {shown(message.target)} has"
+        return f"The edge {quoted(message.source)} -> {quoted(message.target)} has"
     return _OWNERS.get(type(message), owner)

@@ -60,10 +60,10 @@ def _destination(operator: Operator) -> Destination | None:
     match operator.kind:
         case FileSink(path=path, shared=shared):
             place = _folder(path)
-            return Destination(operator.id, f"folder {place}", f"the folder {_shown(place)}", shared)
+            return Destination(operator.id, f"folder {place}", f"the folder {_without_secrets(place)}", shared)
         case DeltaSink(uri=uri, shared=shared):
             place = _folder(uri)
-            return Destination(operator.id, f"folder {place}", f"the Delta table {_shown(place)}", shared)
+            return Destination(operator.id, f"folder {place}", f"the Delta table {_without_secrets(place)}", shared)
         case SqlSink(url=url, table=table, shared=shared):
             database, name = _database(url), table
             if not database.startswith("sqlite"):
@@ -85,7 +85,7 @@ def _folder(path: str) -> str:
     return f"{scheme}://{store}{slash if name else ''}{name.lstrip('/')}{mark}{options}"
 
 
-def _shown(place: str) -> str:
+def _without_secrets(place: str) -> str:
     """Without user, password and options: keys may be in them."""
     scheme, mark, rest = place.partition("://")
     if not mark:

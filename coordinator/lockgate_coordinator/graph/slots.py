@@ -114,7 +114,7 @@ class SlotCount:
 class _Waiting:
     request: SlotsRequested
     grace_until_ms: int
-    told: tuple[int, int] | None = None
+    reported: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -197,8 +197,8 @@ class SlotPool:
             free = self.free_slots if request.preferred else max(0, self.free_slots - kept)
             if free < request.count:
                 numbers = (free, len(self._task_managers))
-                if waiting.told != numbers:
-                    waiting.told = numbers
+                if waiting.reported != numbers:
+                    waiting.reported = numbers
                     effects.append(SlotsShort(job_key, request.request, *numbers))
             elif now_ms >= waiting.grace_until_ms or self._registered(request.preferred):
                 del self._waiting[job_key]

@@ -145,7 +145,11 @@ def _has_several_channels(graph: JobGraph) -> bool:
 
 
 def _written_secrets(graph: JobGraph) -> tuple[str, ...]:
-    holders = [operator.id for operator in _operators(graph) if any(masked(text) != text for text in _told(operator))]
+    holders = [
+        operator.id
+        for operator in _operators(graph)
+        if any(masked(text) != text for text in _connection_settings(operator))
+    ]
     if not holders:
         return ()
     return (
@@ -155,7 +159,7 @@ def _written_secrets(graph: JobGraph) -> tuple[str, ...]:
     )
 
 
-def _told(operator: Operator) -> list[str]:
+def _connection_settings(operator: Operator) -> list[str]:
     """Where to connect, and with which options."""
     kind = operator.kind
     options = getattr(kind, "options", None) or {}

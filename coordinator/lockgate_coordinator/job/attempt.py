@@ -151,7 +151,7 @@ class Attempt:
         """True for a snapshot of this very attempt."""
         return (snapshot.run_id, snapshot.attempt) == (self.id.run_id, self.id.attempt)
 
-    def not_shown(self, newest: CheckpointMetadata) -> tuple[SubtaskKey, ...]:
+    def uncommitted(self, newest: CheckpointMetadata) -> tuple[SubtaskKey, ...]:
         """Sinks that are not known to have shown the newest checkpoint: one of its own, or what it is restored from.
 
         One that has started has shown what it was restored from.

@@ -36,16 +36,16 @@ from lockgate_coordinator.job.events import (
     Gone,
     Report,
     Reported,
-    Said,
     SlotsMissing,
     SlotsOffered,
     SplitsFound,
     StillRunning,
     TaskManagerLost,
+    TaskManagerReport,
     Tick,
 )
 from lockgate_coordinator.job.in_flight import InFlightMisfit
-from lockgate_coordinator.job.provenance import attempt_of, believed
+from lockgate_coordinator.job.provenance import accepted, attempt_of
 from lockgate_coordinator.job.redistribute import SourceStateUnreadable, counted
 from lockgate_coordinator.job.splits import TooManyPartitions
 from lockgate_coordinator.job.stragglers import MoveRejected, Relocation, Stragglers
@@ -65,7 +65,7 @@ class Attempts:
         self.restarts = 0
         self.is_counted = True  # the next one, as a restart
         self.places: tuple[str, ...] = ()  # task manager of slot i in the newest
-        self.shown_id = 0  # the newest checkpoint that every sink of an attempt before is known to have shown
+        self.committed_id = 0  # the newest checkpoint that every sink of an attempt before is known to have shown
         self.counters = JobCounters(graph)
         self.stragglers = Stragglers(graph.straggler_replacement)
         self.is_ending = False  # the job ends: none follows, and how the current one fails does not matter
@@ -161,15 +161,15 @@ class Attempts:
                 assert_never(event)
         return [*self.current.handle(event, now_ms)] if self.current is not None and not self.is_ending else []
 
-    def believed(self, said: Said) -> Report | None:
+    def accepted(self, report: TaskManagerReport) -> Report | None:
         """What counts of it: what comes from where it happens; of an attempt that was torn down, only its end."""
         if self.current is None:
-            return said.report if isinstance(said.report, Gone) else None
-        return believed(said.report, said.task_manager_id, self.current.execution)
+            return report.report if isinstance(report.report, Gone) else None
+        return accepted(report.report, report.task_manager_id, self.current.execution)
 
-    def is_current(self, said: Said) -> bool:
+    def is_current(self, report: TaskManagerReport) -> bool:
         """It names the attempt that lives."""
-        return self.current is not None and attempt_of(said.report) == self.current.id
+        return self.current is not None and attempt_of(report.report) == self.current.id
 
     def _heartbeat(self, event: CountersReported, now_ms: int) -> list[AttemptEffect | Relocation]:
         """What its subtasks have done, and whether one of them should run elsewhere."""
@@ -206,8 +206,8 @@ class Attempts:
         attempt, self.current = self.current, None
         if attempt is None:
             return []
-        if newest is not None and not attempt.not_shown(newest):
-            self.shown_id = newest.checkpoint_id
+        if newest is not None and not attempt.uncommitted(newest):
+            self.committed_id = newest.checkpoint_id
         return attempt.cancel(reason, lost)
 
     def drain_sources(self) -> list[Send]:

@@ -77,10 +77,10 @@ class Ending:
         """The cancellation reason for the task managers."""
         return self.error or "the job is cancelled"
 
-    def show_last(self, attempt: Attempt, failed: AttemptFailed | None, shown_id: int, now_ms: int) -> None:
+    def commit_last(self, attempt: Attempt, failed: AttemptFailed | None, committed_id: int, now_ms: int) -> None:
         """The attempt was deployed: before it is torn down, its sinks show what is complete. See LastCommit."""
         self._attempt = attempt
-        self._last_commit = LastCommit(attempt, failed, shown_id, now_ms)
+        self._last_commit = LastCommit(attempt, failed, committed_id, now_ms)
         self._lost = failed.lost if failed is not None else ""
 
     def handle(self, event: TaskManagerEvent, now_ms: int) -> list[Emit]:
@@ -147,7 +147,7 @@ class Ending:
         """The record for /results/<key>. failure: of the last attempt that has failed."""
         if self.outcome is Outcome.FINISHED:  # exact: what the terminal checkpoint holds
             attempts.count_from(completed.restore_point)
-        elif complaint := self._left_unshown(record, attempts, completed):
+        elif complaint := self._uncommitted(record, attempts, completed):
             self._complain(complaint)
         if self._is_late and self._busy:
             self._complain(self._busy)
@@ -179,7 +179,7 @@ class Ending:
         self._has_complaint = True
         self.error = f"{self.error}\n{complaint}".strip()
 
-    def _left_unshown(self, record: JobRecord, attempts: Attempts, completed: CompletedCheckpoints) -> str:
+    def _uncommitted(self, record: JobRecord, attempts: Attempts, completed: CompletedCheckpoints) -> str:
         """What may not be shown of a job that ends between two attempts, as a sentence; else "".
 
         It owes nothing of the snapshot of another job that it was to start from.
@@ -187,8 +187,8 @@ class Ending:
         restored, newest = completed.restore_point, completed.newest
         is_foreign = newest is None and restored is not None and restored.run_id != record.run_id
         newest_id = max((known.checkpoint_id for known in (restored, newest) if known is not None), default=0)
-        is_shown = newest_id == attempts.shown_id or not committers(attempts.graph)
-        if is_foreign or is_shown or self._has_complaint or not attempts.number:
+        is_committed = newest_id == attempts.committed_id or not committers(attempts.graph)
+        if is_foreign or is_committed or self._has_complaint or not attempts.number:
             return ""
         return (
             f"Checkpoint {newest_id} may be only partially committed: the job ended before another attempt "

@@ -242,7 +242,7 @@ Report = Reported | Acknowledged | Declined | Committed | FirstRecordSeen | Spli
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TaskManagerReport:
     """A task manager has said this. It counts only where what it is about is placed there: see provenance.py."""
 
     task_manager_id: str
@@ -270,7 +270,7 @@ Event = (
     | Committed
     | Gone
     | CountersReported
-    | Said
+    | TaskManagerReport
     | CancelRequested
     | Acknowledged
     | Declined
@@ -314,7 +314,6 @@ __all__ = [
     "RescaleRequested",
     "ResultPersisted",
     "Resumed",
-    "Said",
     "SavepointDisposed",
     "SavepointRequested",
     "SlotOffer",
@@ -326,5 +325,6 @@ __all__ = [
     "StopRequested",
     "Suspended",
     "TaskManagerLost",
+    "TaskManagerReport",
     "Tick",
 ]

@@ -106,8 +106,8 @@ class JobMaster:
     def _on(self, event: events.Event, now_ms: int) -> None:  # noqa: C901  one case a kind
         """Gives an event to the part that it is for."""
         match event:  # the frequent ones first
-            case events.Said():
-                self._on_said(event, now_ms)
+            case events.TaskManagerReport():
+                self._on_task_manager_report(event, now_ms)
             case events.Acknowledged() | events.Declined():
                 self._to_snapshots(event, now_ms)
             case events.CountersReported() | events.Committed() | events.Reported() | events.FirstRecordSeen():
@@ -281,9 +281,9 @@ class JobMaster:
 
     # what task managers report
 
-    def _on_said(self, event: events.Said, now_ms: int) -> None:
+    def _on_task_manager_report(self, event: events.TaskManagerReport, now_ms: int) -> None:
         """Only what comes from where it happens counts; of an attempt that was torn down, only its end."""
-        counts = self._attempts.believed(event)
+        counts = self._attempts.accepted(event)
         if counts is not None:
             self._on(counts, now_ms)
         elif self._attempts.is_current(event):
@@ -459,7 +459,7 @@ class JobMaster:
         if attempt is not None and attempt.deployed_ms is not None:
             self._writer.drop(now_ms)
             self._to_snapshots(ce.AttemptEnded(ending.reason), now_ms)
-            ending.show_last(attempt, failed, self._attempts.shown_id, now_ms)
+            ending.commit_last(attempt, failed, self._attempts.committed_id, now_ms)
         else:
             self._tear_down(ending.reason, now_ms)
         self._out += self._attempts.cancel_stale(ending.reason)

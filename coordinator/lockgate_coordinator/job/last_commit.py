@@ -23,13 +23,13 @@ COMMIT_TIMEOUT_MS = 5_000
 class LastCommit:
     """Of one attempt that was deployed."""
 
-    def __init__(self, attempt: Attempt, failed: AttemptFailed | None, shown_id: int, now_ms: int) -> None:
+    def __init__(self, attempt: Attempt, failed: AttemptFailed | None, committed_id: int, now_ms: int) -> None:
         """failed: what the job ends by, None for a cancel; its subtask or task manager can show nothing more.
 
         shown_id: the checkpoint that every sink has shown in attempts before, 0 for none.
         """
         self._attempt = attempt
-        self._shown_id = shown_id
+        self._committed_id = committed_id
         self._unable: set[SubtaskKey] = set()
         self._snapshot: CheckpointMetadata | None = None
         self._is_settled = False
@@ -40,20 +40,20 @@ class LastCommit:
 
     def handle(self, event: AttemptEvent, now_ms: int) -> list[Emit]:
         """Takes what the attempt's task managers say; all that counts is what is shown, and who cannot any more."""
-        told: list[Emit] = []
+        effects: list[Emit] = []
         for effect in self._attempt.handle(event, now_ms):
             match effect:
                 case AttemptFailed():
                     self._drop(effect)
                 case Emit():
-                    told.append(effect)
+                    effects.append(effect)
                 case Send():
                     pass
                 case _:
                     assert_never(effect)
         if isinstance(event, TaskManagerLost | Gone):
             self._unable.update(key for key in self._attempt.sinks if self._place(key) == event.task_manager_id)
-        return told
+        return effects
 
     def settled(self, newest: CheckpointMetadata | None) -> list[Send]:
         """No checkpoint is in doubt any more, and this is the newest completed one. The first call announces it."""
@@ -93,9 +93,9 @@ class LastCommit:
     def _missing(self) -> tuple[SubtaskKey, ...]:
         """Sinks that are not known to have shown the snapshot."""
         newest = self._snapshot
-        if newest is None or newest.checkpoint_id == self._shown_id:
+        if newest is None or newest.checkpoint_id == self._committed_id:
             return ()
-        return self._attempt.not_shown(newest)
+        return self._attempt.uncommitted(newest)
 
     def _awaited(self) -> tuple[SubtaskKey, ...]:
         """Of those, the ones that may show it yet. Where a restore fails, the others need not be waited for."""

@@ -37,10 +37,10 @@ _MAX_NAME = 1_000
 def bounded(report: Report) -> Report:
     """The report with its texts and lists cut where they are too long."""
     match report:
-        case Reported(said) if len(said.error) > MAX_TEXT or said.place is not None:
-            return Reported(replace(said, error=_cut(said.error), place=_place(said.place)))
-        case Declined(said) if len(said.reason) > MAX_TEXT:
-            return Declined(replace(said, reason=_cut(said.reason)))
+        case Reported(body) if len(body.error) > MAX_TEXT or body.place is not None:
+            return Reported(replace(body, error=_cut(body.error), place=_place(body.place)))
+        case Declined(body) if len(body.reason) > MAX_TEXT:
+            return Declined(replace(body, reason=_cut(body.reason)))
         case SplitsFound(found) if len(found.error) > MAX_TEXT:
             return SplitsFound(replace(found, error=_cut(found.error)))
         case CountersReported(counters) if any(len(counter.at_work) > _MAX_NAME for counter in counters):
@@ -63,17 +63,17 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} ... ({len(text)} characters)"
 
 
-def believed(report: Report, task_manager_id: str, execution: ExecutionGraph) -> Report | None:
+def accepted(report: Report, task_manager_id: str, execution: ExecutionGraph) -> Report | None:
     """What of the report counts when this task manager has said it; None when nothing does.
 
     execution: of the attempt that runs now. What belongs to another attempt counts for nothing either.
     """
     report = bounded(report)
     match report:
-        case Reported(said) | Declined(said) | Committed(said) | FirstRecordSeen(said):
-            return report if execution.runs_on(said.subtask, task_manager_id) else None
-        case Acknowledged(said):
-            return report if execution.runs_on(said.subtask, task_manager_id) and _is_its_own(said) else None
+        case Reported(body) | Declined(body) | Committed(body) | FirstRecordSeen(body):
+            return report if execution.runs_on(body.subtask, task_manager_id) else None
+        case Acknowledged(body):
+            return report if execution.runs_on(body.subtask, task_manager_id) and _is_its_own(body) else None
         case SplitsFound(found):
             lister = SubtaskId(attempt=found.attempt, vertex_id=found.vertex_id, subtask=0)
             return report if execution.runs_on(lister, task_manager_id) else None
@@ -95,8 +95,8 @@ def attempt_of(report: Report) -> AttemptId | None:
             return gone.attempt
         case CountersReported(counters):
             subtask = counters[0].subtask if counters else None
-        case Reported(said) | Declined(said) | Committed(said) | FirstRecordSeen(said) | Acknowledged(said):
-            subtask = said.subtask
+        case Reported(body) | Declined(body) | Committed(body) | FirstRecordSeen(body) | Acknowledged(body):
+            subtask = body.subtask
         case _:
             assert_never(report)
     return subtask.attempt if subtask is not None else None

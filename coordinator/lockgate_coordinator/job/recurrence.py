@@ -27,7 +27,7 @@ STORED = 8
 """So many of them stand in the record of the next attempt, where a new leader finds them."""
 _OF_RECORDS = frozenset({FailureCause.DATA_ERROR, FailureCause.INTERNAL_ERROR})
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
-_RANGES_SHOWN = 3
+_MAX_RANGES = 3
 _RANGES_STORED, _LONGEST_SPLIT, _LONGEST_WORDS = 4, 1_000, 200
 
 
@@ -105,8 +105,8 @@ def whereabouts(place: FailurePlace | None) -> str:
         return ""
     found = [f"operator '{place.operator_id}'"] if place.operator_id else []
     found += [f"column '{place.column}'"] if place.column else []
-    found += [f"{range_.split} from offset {range_.start} to {range_.end}" for range_ in place.ranges[:_RANGES_SHOWN]]
-    if len(place.ranges) > _RANGES_SHOWN:
+    found += [f"{range_.split} from offset {range_.start} to {range_.end}" for range_ in place.ranges[:_MAX_RANGES]]
+    if len(place.ranges) > _MAX_RANGES:
         found.append("and others")
     return ", ".join(found)
 

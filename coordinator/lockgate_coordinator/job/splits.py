@@ -99,7 +99,7 @@ class SplitAssigner:
         self._known: set[str] = set()
         self._files: list[StateHandle] = []
         self._closed: set[int] = set()
-        self._told: set[int] = set()  # have splits, or know that there is none for them yet
+        self._informed: set[int] = set()  # have splits, or know that there is none for them yet
         self._load = dict.fromkeys(range(vertex.parallelism), 0)
         self._count = dict.fromkeys(range(vertex.parallelism), 0)  # the final length of a watched file is unknown
         self._story = Story(f"splits of {vertex.id}, attempt {attempt.attempt} of job {attempt.job_key}")
@@ -113,7 +113,7 @@ class SplitAssigner:
         self._load[index] = sum(rest(split) for split in state.splits)
         self._count[index] = len(state.splits)
         if state.splits or files:
-            self._told.add(index)
+            self._informed.add(index)
         if state.complete:
             self._closed.add(index)
 
@@ -205,9 +205,9 @@ class SplitAssigner:
         is_any = bool(self._known or self._files) or any(shares.values())
         for index, share in shares.items():
             self._known.update(split.split for split in share)
-            if not share and not complete and (index in self._told or not is_any):
+            if not share and not complete and (index in self._informed or not is_any):
                 continue
-            self._told.add(index)
+            self._informed.add(index)
             if complete:
                 self._closed.add(index)
             subtask = SubtaskId(attempt=self._attempt, vertex_id=self.vertex_id, subtask=index)

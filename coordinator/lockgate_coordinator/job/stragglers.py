@@ -97,7 +97,7 @@ class Stragglers:
         self._given_up: set[int] = set()
         self._avoided: dict[str, int] = {}  # task manager id to the end of it
         self._not_before_ms = 0
-        self._told: set[int] = set()  # slots whose lack of a place was said in this attempt
+        self._reported: set[int] = set()  # slots whose lack of a place was said in this attempt
 
     @property
     def moves(self) -> tuple[StragglerMove, ...]:
@@ -133,7 +133,7 @@ class Stragglers:
             self._on_trial.clear()
         self._place = dict(place)
         self._watched = {key: _Watched(mark_ms=now_ms) for key in place}
-        self._told = set()
+        self._reported = set()
         for slot, move in list(self._on_trial.items()):
             if all(offer.task_manager_id != move.to_task_manager for key, offer in place.items() if key[1] == slot):
                 del self._on_trial[slot]  # it came elsewhere by another failure
@@ -276,9 +276,9 @@ class Stragglers:
         return min(open_to, key=rank)
 
     def _no_place(self, worst: SubtaskKey) -> MoveRejected | None:
-        if worst[1] in self._told:
+        if worst[1] in self._reported:
             return None
-        self._told.add(worst[1])
+        self._reported.add(worst[1])
         return self._rejected(
             f"{_subtasks(worst[0], [worst[1]])} {self._takes(worst)} on {_named(self._place[worst])}, and stays: there "
             "is no free slot for it elsewhere"

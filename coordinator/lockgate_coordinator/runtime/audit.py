@@ -21,5 +21,5 @@ class AuditedCall:
     def end(self, outcome: str) -> None:
         """outcome: `OK`, or the name of another status code. Nothing is written of a call that changes nothing."""
         if changes(self._method):
-            name, shown = self._method.rpartition("/")[2], (ascii(self.job_key), ascii(self._caller), self._peer)
-            audit.info("%s job=%s by=%s from=%s: %s", name, *shown, outcome)
+            name, logged = self._method.rpartition("/")[2], (ascii(self.job_key), ascii(self._caller), self._peer)
+            audit.info("%s job=%s by=%s from=%s: %s", name, *logged, outcome)

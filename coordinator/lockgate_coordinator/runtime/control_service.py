@@ -81,14 +81,14 @@ class ControlService:
 
     def _register(self, term: LeaderTerm, link: TaskManagerLink, message: TaskManagerMessage) -> str:
         self._check(term, message)
-        said = message.body
-        if not isinstance(said, Register) or not message.task_manager_id:
+        register = message.body
+        if not isinstance(register, Register) or not message.task_manager_id:
             raise Refused(
                 StatusCode.INVALID_ARGUMENT, "the first message of a task manager has to be a Register with its id"
             )
-        if problem := register_problem(message.task_manager_id, said):
+        if problem := register_problem(message.task_manager_id, register):
             raise Refused(StatusCode.INVALID_ARGUMENT, problem)
-        registration = Registration(message.task_manager_id, said, link, message.acknowledged)
+        registration = Registration(message.task_manager_id, register, link, message.acknowledged)
         over = "this coordinator no longer leads"
         if not self._dispatcher.tell(
             term,

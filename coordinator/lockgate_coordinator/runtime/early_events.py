@@ -13,7 +13,7 @@ class EarlyEvents:
 
     def add(self, event: ev.Event, run_id: str | None = None) -> None:
         """run_id: of the event, where it is not known yet which run of the job counts."""
-        if not (isinstance(event, ev.Said) and isinstance(event.report, ev.CountersReported)):
+        if not (isinstance(event, ev.TaskManagerReport) and isinstance(event.report, ev.CountersReported)):
             self._events.append((run_id, event))
 
     def take(self, run_id: str) -> tuple[list[ev.Event], list[ev.StillRunning]]:

@@ -23,8 +23,8 @@ class NotLeading(Exception):
     """
 
     def __init__(self, leader: str) -> None:
-        told = f"the leader is {leader}" if leader else "there is no leader at the moment"
-        super().__init__(f"not the leader; {told}")
+        where = f"the leader is {leader}" if leader else "there is no leader at the moment"
+        super().__init__(f"not the leader; {where}")
         self.leader = leader
 
 

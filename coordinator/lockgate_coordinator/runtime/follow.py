@@ -142,7 +142,7 @@ class Follower:
         reader = threading.Thread(target=_read, args=(beats, introduction, inbox), name="follower-stream")
         reader.start()
         try:
-            while self._heard(leader, inbox, channel):
+            while self._read_message(leader, inbox, channel):
                 pass
         finally:
             beats.cancel()
@@ -177,7 +177,7 @@ class Follower:
             if self._ended.wait(_TELL_AGAIN_S):
                 return
 
-    def _heard(
+    def _read_message(
         self, leader: LeaderRecord, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None], channel: grpc.Channel
     ) -> bool:
         """Takes the next message, or its absence. False when this stream is of no more use."""

@@ -11,7 +11,7 @@ from lockgate_common.masking import masked
 from lockgate_common.proof import Peer
 from lockgate_common.roles import ANONYMOUS, OWNER, Principal
 from lockgate_common.security import Credentials, Metadata
-from lockgate_common.token import authorization_of, shown_token
+from lockgate_common.token import authorization_of, presented_token
 from lockgate_common.token_book import TokenBook
 from lockgate_ha.errors import CorruptRecord, RecordTooLarge, StoreError
 from lockgate_proto.codec import MalformedMessage
@@ -70,9 +70,9 @@ class Guard:
         """Of a token."""
         if self._tokens is None:
             return None
-        shown = shown_token(self._credentials.secret, self._me, method, authorization_of(metadata))
-        caller = self._tokens.principal(shown.token) if shown is not None else None
-        return Admission(caller, shown.greeting) if shown is not None and caller is not None else None
+        presented = presented_token(self._credentials.secret, self._me, method, authorization_of(metadata))
+        caller = self._tokens.principal(presented.token) if presented is not None else None
+        return Admission(caller, presented.greeting) if presented is not None and caller is not None else None
 
 
 def check_request(request: Any) -> None:

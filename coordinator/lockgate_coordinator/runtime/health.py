@@ -82,15 +82,15 @@ class Health:
     async def _watch(self, call: Call) -> None:
         assert self._server is not None
         with self._watches.one():
-            name, told = await _asked(call), None
+            name, reported = await _asked(call), None
             bell = Bell(self._server.thread)
             self._bells.add(bell)
             try:
                 while True:
                     state = self._states.get(name, _Status.SERVICE_UNKNOWN)
-                    if state != told:
+                    if state != reported:
                         await call.send(_Status(status=state).SerializeToString())
-                        told = state
+                        reported = state
                     await bell.wait()
             finally:
                 self._bells.discard(bell)

@@ -9,17 +9,21 @@ import re
 
 from grpc import StatusCode
 
+from lockgate_coordinator.graph.bounds import quoted
 from lockgate_coordinator.runtime.errors import Refused
 
 _JOB_KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LONGEST = 128
-_SHOWN = 60
+_MOST_QUOTED = 60
 
 
 def check_new(key: str) -> None:
     """Raises Refused for what cannot name a new job."""
     if not _JOB_KEY.fullmatch(key) or key in (".", ".."):
-        raise Refused(StatusCode.INVALID_ARGUMENT, f"{_shown(key)} is not a job key; use 1 to 128 of A-Z a-z 0-9 . _ -")
+        raise Refused(
+            StatusCode.INVALID_ARGUMENT,
+            f"{quoted(key, _MOST_QUOTED)} is not a job key; use 1 to 128 of A-Z a-z 0-9 . _ -",
+        )
 
 
 def check_named(key: str) -> None:
@@ -31,16 +35,12 @@ def check_named(key: str) -> None:
     if len(key) > _LONGEST:
         raise Refused(
             StatusCode.INVALID_ARGUMENT,
-            f"{_shown(key)} is not a job key: it has {len(key)} characters, the most is {_LONGEST}",
+            f"{quoted(key, _MOST_QUOTED)} is not a job key: it has {len(key)} characters, the most is {_LONGEST}",
         )
 
 
 def check_request_id(request_id: str) -> None:
     """Raises Refused for what cannot name a request; none at all is fine."""
     if request_id and not _JOB_KEY.fullmatch(request_id):
-        text = f"{_shown(request_id)} is not a request id; use 1 to 128 of A-Z a-z 0-9 . _ -"
+        text = f"{quoted(request_id, _MOST_QUOTED)} is not a request id; use 1 to 128 of A-Z a-z 0-9 . _ -"
         raise Refused(StatusCode.INVALID_ARGUMENT, text)
-
-
-def _shown(key: str) -> str:
-    return repr(key if len(key) <= _SHOWN else f"{key[:_SHOWN]}...")

@@ -53,8 +53,8 @@ from lockgate_coordinator.runtime.job_work import JobWork
 from lockgate_coordinator.runtime.metadata_files import run_of
 from lockgate_coordinator.runtime.requests import Requests, settle
 from lockgate_coordinator.runtime.runner_services import RunnerServices
-from lockgate_coordinator.runtime.shown import Shown
 from lockgate_coordinator.runtime.stage import Stage
+from lockgate_coordinator.runtime.status_publisher import StatusPublisher
 from lockgate_coordinator.runtime.views import given_up, not_read, status_without_master
 from lockgate_coordinator.runtime.watch import WatchEnd, Watcher
 
@@ -91,15 +91,15 @@ class JobRunner:
         self._error = ""
         self._closed = False
         first = JobStatus(job_key=self.key, run_id=record.run_id, state=JobState.WAITING_FOR_SLOTS)
-        self._shown = Shown(services.actor, self._view, first)
-        self.hub = self._shown.hub
+        self._publisher = StatusPublisher(services.actor, self._view, first)
+        self.hub = self._publisher.hub
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def wait(self, trouble: str) -> None:
         """Its record cannot be read for now, and why."""
         self.trouble = trouble
-        self._shown.changed(at_once=True)
+        self._publisher.changed(at_once=True)
 
     def read(self, record: JobRecord) -> None:
         """Its record is read at last; the caller loads it."""
@@ -109,7 +109,7 @@ class JobRunner:
         """There is a result of it already."""
         self._ended(**{field.name: getattr(status, field.name) for field in dataclasses.fields(status)})
         self._take_early()
-        self._shown.changed(at_once=True)
+        self._publisher.changed(at_once=True)
 
     def _take_early(self) -> list[ev.Event]:
         events, others = self._early.take(self.record.run_id)
@@ -158,7 +158,7 @@ class JobRunner:
             pause_ms = self._backoff.failed(now_ms)
             self.trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
             log.warning("job %s: %s", self.key, self.trouble)
-            self._shown.changed(at_once=True)
+            self._publisher.changed(at_once=True)
             self._wake = self._services.actor.at(now_ms + pause_ms, lambda: self.load(fresh=fresh))
             return
         self.quarantine(f"The job cannot be recovered: {error}")
@@ -166,7 +166,7 @@ class JobRunner:
     def quarantine(self, reason: str) -> None:
         """Ends the job under this leader without touching its records: they may be all that is left of it."""
         if self.stage is Stage.ENDED:  # its result stands, whatever failed after
-            self._shown.changed(at_once=True)
+            self._publisher.changed(at_once=True)
             return
         log.error("job %s is quarantined; its files are kept, and a new leader retries it: %s", self.key, reason)
         self.stage, self._error = Stage.BROKEN, reason
@@ -248,12 +248,12 @@ class JobRunner:
         self.result = done.result()
         ended_ms = self.result.ended_unix_ms
         self._ended(state=JobState.CANCELED, ended_unix_ms=ended_ms)
-        self._shown.changed(at_once=True)
+        self._publisher.changed(at_once=True)
         self._services.context.ended_job(self.key)
 
     def _ended(self, **changes: Any) -> None:
         """What is kept from now on is small, however large the job's graph and snapshots were. changes: see Shown."""
-        self._shown.end(**changes)
+        self._publisher.end(**changes)
         self.stage, self.is_read = Stage.ENDED, True
         self.record, self._master = dataclasses.replace(self.record, graph=b""), None
         if self.story is not None:
@@ -268,7 +268,7 @@ class JobRunner:
         self._requests.fail_all(Stopped("this coordinator no longer leads; ask the new leader"))
         if self._wake is not None:
             self._wake.cancel()
-        self._shown.close(end)
+        self._publisher.close(end)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class JobRunner:
         event_id = story.handled(event, cause_id, wanted)
         for effect in wanted:
             self._do(effect, event_id)
-        self._shown.changed(at_once=any(isinstance(emit, do.Emit) for emit in wanted))
+        self._publisher.changed(at_once=any(isinstance(emit, do.Emit) for emit in wanted))
 
     def _guarded(self, what: str, call: Callable[[], None]) -> None:
         """Everything that is done for this job alone: a mistake in there ends it, and cuts short no other's turn."""
@@ -416,7 +416,7 @@ class JobRunner:
 
     def status(self) -> JobStatus:
         """What clients see now."""
-        return self._shown.status()
+        return self._publisher.status()
 
     def _view(self) -> JobStatus:
         if self.stage is Stage.BROKEN or self._master is None:

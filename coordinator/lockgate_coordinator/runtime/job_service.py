@@ -306,8 +306,8 @@ class JobService:
             self._dispatcher.forget(runner, watcher)
         if watcher.end is WatchEnd.LEADERSHIP_LOST:
             leader = self._cluster.leader
-            told = f"; watch on at {leader.address}" if leader is not None and leader.address != self._address else ""
-            raise Busy(f"this coordinator no longer leads{told}")
+            hint = f"; watch on at {leader.address}" if leader is not None and leader.address != self._address else ""
+            raise Busy(f"this coordinator no longer leads{hint}")
         if watcher.end is WatchEnd.TOO_SLOW:
             raise Refused(
                 StatusCode.RESOURCE_EXHAUSTED, "this client reads too slowly; watch again to see the present state"
@@ -416,11 +416,11 @@ async def _tell(watcher: Watcher, stream: Stream) -> None:
     bell = Bell(stream.thread)
     watcher.on_change = bell.ring
     while True:
-        end, told = watcher.end, watcher.take()
-        if told is not None:
-            if told.sent is None:
-                told.sent = asyncio.ensure_future(stream.encoded(told.update))
-            await stream.send_bytes(await asyncio.shield(told.sent))
+        end, shared = watcher.end, watcher.take()
+        if shared is not None:
+            if shared.encoded is None:
+                shared.encoded = asyncio.ensure_future(stream.encoded(shared.update))
+            await stream.send_bytes(await asyncio.shield(shared.encoded))
         elif end is None:
             await bell.wait()
         else:

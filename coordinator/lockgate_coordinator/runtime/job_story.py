@@ -11,7 +11,7 @@ from lockgate_proto.messages import JobEventKind, PrepareJob, StoryLine
 
 from lockgate_coordinator.job import effects as do
 from lockgate_coordinator.job import events as ev
-from lockgate_coordinator.job.words import cause_of, effects_of, reported_cause, said_of
+from lockgate_coordinator.job.story_text import cause_of, effects_of, event_text, reported_cause
 
 KEPT_AFTER_END = 50
 
@@ -76,7 +76,7 @@ class JobStory:
 
     def _origin(self, event: ev.Event, cause_id: str) -> tuple[str, str]:
         """The event's cause, and the event in words."""
-        text = said_of(event)
+        text = event_text(event)
         if isinstance(event, ev.SlotsOffered | ev.SlotsMissing):
             return self._requested_by or cause_of(event).value, text
         if isinstance(event, ev.Tick) and not cause_id and self._timer_set_by:
@@ -90,4 +90,6 @@ def caused(body: do.ControlBody, cause_id: str) -> do.ControlBody:
 
 
 def _is_routine(event: ev.Event) -> bool:
-    return isinstance(event, ev.Tick) or (isinstance(event, ev.Said) and isinstance(event.report, ev.CountersReported))
+    return isinstance(event, ev.Tick) or (
+        isinstance(event, ev.TaskManagerReport) and isinstance(event.report, ev.CountersReported)
+    )

@@ -108,7 +108,7 @@ class MetadataFiles:
         Raises StorageError naming the file when it is missing, differs from `checksum` or cannot be understood.
         """
         location = _metadata_location(pointer)
-        return parse_metadata(self._read(location, checksum), location.shown)
+        return parse_metadata(self._read(location, checksum), location.masked_uri)
 
     def write_graph(self, run: Run, graph: bytes) -> StoredFile:
         """Publishes a serialized JobGraph that is too large for ZooKeeper. Raises StorageError."""
@@ -124,9 +124,9 @@ class MetadataFiles:
         except FileNotFoundError as error:
             base = self._base("")
             if base.is_local and file.path.startswith(f"{base.path}/") and not storages.exists(base):
-                text = f"cannot read {file.shown}: the folder of the whole cluster is not there"
+                text = f"cannot read {file.masked_uri}: the folder of the whole cluster is not there"
                 raise StorageError(text, retryable=True) from error
-            raise StorageError(f"{file.shown} does not exist") from error
+            raise StorageError(f"{file.masked_uri} does not exist") from error
 
     def runs_of_only_a_graph(self, run: Run) -> tuple[Run, ...]:
         """Other runs of the same job of which nothing but a graph is stored. Raises StorageError."""
@@ -253,7 +253,7 @@ def _read(file: Location, checksum: str) -> bytes:
     found = graph_checksum(data) if checksum.startswith("sha256:") else crc32(data)
     if checksum and found != checksum:
         raise StorageError(
-            f"{file.shown} is corrupt: its checksum is {found}, {checksum} was recorded when it was written"
+            f"{file.masked_uri} is corrupt: its checksum is {found}, {checksum} was recorded when it was written"
         )
     return data
 
@@ -266,7 +266,7 @@ def _delete(folder: Location) -> None:
 
 
 def _failed(what: str, where: Location, error: BaseException) -> StorageError:
-    return StorageError(f"cannot {what} {where.shown}: {_reason(error)}", retryable=True)
+    return StorageError(f"cannot {what} {where.masked_uri}: {_reason(error)}", retryable=True)
 
 
 def _reason(error: BaseException) -> str:

@@ -69,17 +69,17 @@ class StoryRequests:
             self._finish(number)
         return asked.answer
 
-    def told(self, task_manager_id: str, told: StoryTold) -> None:
+    def answer(self, task_manager_id: str, answer: StoryTold) -> None:
         """A task manager's answer. One that comes too late, or was not asked for, is dropped."""
-        asked = self._asked.get(told.request)
+        asked = self._asked.get(answer.request)
         if asked is None or task_manager_id not in asked.missing:
             return
         asked.missing.discard(task_manager_id)
-        asked.parts.append(told.lines[-asked.lines :])
-        if told.cut:
+        asked.parts.append(answer.lines[-asked.lines :])
+        if answer.cut:
             asked.remarks.append(f"Older lines of task manager {task_manager_id} are not shown.")
         if not asked.missing:
-            self._finish(told.request)
+            self._finish(answer.request)
 
     def close(self) -> None:
         """The term is over."""

@@ -72,7 +72,7 @@ class Listener(Protocol):
         """It will not come back as the process it was. planned: by intention, and it has said so."""
         ...
 
-    def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
+    def task_manager_reported(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
         """Anything but a Register."""
         ...
 
@@ -126,13 +126,15 @@ class TaskManagers:
             registration.link.close(grpc.StatusCode.UNAVAILABLE, "this coordinator no longer leads")
             return
         known = self._members.get(registration.task_manager_id)
-        said = registration.register
-        is_same = known is not None and known.incarnation == said.incarnation != ""  # "": its version has no numbers
+        register = registration.register
+        is_same = (
+            known is not None and known.incarnation == register.incarnation != ""
+        )  # "": its version has no numbers
         if known is not None and not is_same:
             if self._may_live(known, registration):
                 self._compare(known, registration)
                 return
-            self._lose(known, f"it was restarted as process {said.pid}")
+            self._lose(known, f"it was restarted as process {register.pid}")
             known = None
         if known is None:
             self._admit(registration)
@@ -155,7 +157,7 @@ class TaskManagers:
 
     def _compared(self, known: TaskManager, registration: Registration, alive: bool) -> None:
         """The exchange of the known process was tried: only one that answers keeps its id."""
-        link, said = registration.link, registration.register
+        link, register = registration.link, registration.register
         if self._closed or link.end is not None:
             link.close(grpc.StatusCode.UNAVAILABLE, "this coordinator no longer leads")
             return
@@ -165,26 +167,26 @@ class TaskManagers:
         if alive and self._may_live(known, registration):
             reason = (
                 f"the task manager id {known.task_manager_id} is in use by the living process {known.pid}, exchange "
-                f"{known.exchange_address}; give process {said.pid} an id of its own (task_manager_id)"
+                f"{known.exchange_address}; give process {register.pid} an id of its own (task_manager_id)"
             )
             log.warning("refused: %s", reason)
             link.close(grpc.StatusCode.ALREADY_EXISTS, reason)
             return
-        self._lose(known, f"it was restarted as process {said.pid}")
+        self._lose(known, f"it was restarted as process {register.pid}")
         self._admit(registration)
 
     def _admit(self, registration: Registration) -> None:
-        said = registration.register
+        register = registration.register
         fresh = TaskManager(
             registration.task_manager_id,
-            said.exchange_address,
-            said.pid,
-            said.incarnation,
-            said.slots,
+            register.exchange_address,
+            register.pid,
+            register.incarnation,
+            register.slots,
             registration.link,
             Session(registration.acknowledged),
             monotonic_ms(),
-            set(said.running),
+            set(register.running),
         )
         self._members[fresh.task_manager_id] = fresh
         self._greet(fresh)
@@ -237,7 +239,7 @@ class TaskManagers:
         body = message.body
         if isinstance(body, AttemptGone) and body.attempt is not None:
             member.running.discard(body.attempt)
-        self._listener.task_manager_said(member, message)
+        self._listener.task_manager_reported(member, message)
 
     def _let_go(self, task_manager: TaskManager | None, link: TaskManagerLink) -> None:
         """Its process ends by intention, whatever has become of the stream meanwhile. None: nobody who counts."""

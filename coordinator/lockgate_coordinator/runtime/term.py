@@ -297,7 +297,7 @@ class LeaderTerm:
         for runner in list(self.jobs.values()):
             runner.handle(ev.TaskManagerLost(task_manager.task_manager_id, reason, planned))
 
-    def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
+    def task_manager_reported(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
         name = task_manager.task_manager_id
         match message.body:
             case Heartbeat(counters=counters):
@@ -316,15 +316,15 @@ class LeaderTerm:
                 self._to(_attempt(subtask), name, ev.Committed(committed))
             case FirstRecord(subtask=subtask) as first:
                 self._to(_attempt(subtask), name, ev.FirstRecordSeen(first))
-            case StoryTold() as told:
-                self.stories.told(name, told)
+            case StoryTold() as answer:
+                self.stories.answer(name, answer)
             case other:
                 log.warning("task manager %s sent %s, which is not expected", name, other)
 
     def _to(self, attempt: AttemptId | None, task_manager_id: str, report: ev.Report) -> None:
         runner = self.jobs.get(attempt.job_key) if attempt is not None else None
         if runner is not None and attempt is not None:
-            runner.handle_of(attempt.run_id, ev.Said(task_manager_id, report))
+            runner.handle_of(attempt.run_id, ev.TaskManagerReport(task_manager_id, report))
 
     def _count(self, task_manager_id: str, counters: tuple[SubtaskCounters, ...]) -> None:
         by_job: dict[AttemptId, list[SubtaskCounters]] = {}

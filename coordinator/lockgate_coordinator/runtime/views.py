@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpc import StatusCode
 from lockgate_proto.messages import AttemptId, JobRecord, JobResult, JobState, JobStatus
 
-from lockgate_coordinator.job.counters import shown
+from lockgate_coordinator.job.counters import operator_status
 from lockgate_coordinator.runtime.errors import Busy, Refused
 
 
@@ -22,7 +22,7 @@ def status_of(result: JobResult, leader_address: str) -> JobStatus:
         restarts=result.restarts,
         submitted_unix_ms=result.submitted_unix_ms,
         ended_unix_ms=result.ended_unix_ms,
-        operators=tuple(map(shown, result.counters)),
+        operators=tuple(map(operator_status, result.counters)),
         last_checkpoint=result.last_checkpoint,
         token=result.token,
         leader_address=leader_address,

@@ -25,28 +25,28 @@ class WatchEnd(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Told:
-    """One update, the same for all watchers.
+class SharedUpdate:
+    """One update, shared by all watchers.
 
-    sent: as it goes over the wire, made by the first who needs it; for whoever serves the streams
+    encoded: its wire form, made once by the first stream that sends it
     """
 
     update: JobUpdate
-    sent: Any = None
+    encoded: Any = None
 
 
 class Watcher:
     """One reader of a job's updates. Events are all delivered, in order; of statuses only the newest one waits."""
 
-    def __init__(self, first: Told) -> None:
+    def __init__(self, first: SharedUpdate) -> None:
         self._changed = threading.Lock()
-        self._updates: deque[Told] = deque([first])
-        self._status: Told | None = None
+        self._updates: deque[SharedUpdate] = deque([first])
+        self._status: SharedUpdate | None = None
         self.end: WatchEnd | None = None
         self.on_change: Callable[[], None] = lambda: None
         """There is something to take, or the watch is over. Called on any thread."""
 
-    def push_event(self, event: Told) -> None:
+    def push_event(self, event: SharedUpdate) -> None:
         """Queues an event; a reader that is thousands behind is let go rather than kept in memory."""
         with self._changed:
             if self.end is None:
@@ -55,7 +55,7 @@ class Watcher:
                     self.end = WatchEnd.TOO_SLOW
         self.on_change()
 
-    def push_status(self, status: Told) -> None:
+    def push_status(self, status: SharedUpdate) -> None:
         """Offers a newer status; it replaces one that has not been read yet, and comes after the queued events."""
         with self._changed:
             if self.end is None:
@@ -69,7 +69,7 @@ class Watcher:
                 self.end = end
         self.on_change()
 
-    def take(self) -> Told | None:
+    def take(self) -> SharedUpdate | None:
         """The next update; None when there is none yet, or none any more, when `end` says why."""
         with self._changed:
             if self.end in (WatchEnd.CLOSED, WatchEnd.TOO_SLOW):
@@ -84,7 +84,7 @@ class WatchHub:
     """The kept events of one job under this leader, and who watches it. Used on the actor thread only."""
 
     def __init__(self) -> None:
-        self._kept: deque[Told] = deque(maxlen=KEPT_EVENTS)
+        self._kept: deque[SharedUpdate] = deque(maxlen=KEPT_EVENTS)
         self._watchers: list[Watcher] = []
         self._status: JobStatus | None = None
 
@@ -95,7 +95,7 @@ class WatchHub:
 
     def watch(self, status: JobStatus) -> Watcher:
         """A new watcher: the status first, then the kept events, then what happens from now on."""
-        watcher = Watcher(Told(JobUpdate(update=status)))
+        watcher = Watcher(SharedUpdate(JobUpdate(update=status)))
         for event in self._kept:
             watcher.push_event(event)
         self.status(status)  # the others must not miss it
@@ -110,18 +110,18 @@ class WatchHub:
 
     def event(self, event: JobEvent) -> None:
         """Keeps the event and tells every watcher."""
-        told = Told(JobUpdate(update=event))
-        self._kept.append(told)
+        update = SharedUpdate(JobUpdate(update=event))
+        self._kept.append(update)
         for watcher in self._watchers:
-            watcher.push_event(told)
+            watcher.push_event(update)
 
     def status(self, status: JobStatus) -> None:
         """Tells every watcher, unless they know it already."""
         if status != self._status:
             self._status = status
-            told = Told(JobUpdate(update=status))
+            update = SharedUpdate(JobUpdate(update=status))
             for watcher in self._watchers:
-                watcher.push_status(told)
+                watcher.push_status(update)
 
     def finish(self, end: WatchEnd) -> None:
         """Ends every watch."""

@@ -65,8 +65,8 @@ class Watchdog:
                 return  # it was stopped
             if not self._is_answered(answered):
                 where = _stack_of(self._watched.ident)
-                told = "the thread that %s has been stuck for %g s, and is at:\n%s"
-                log.critical(told, self._does, self._limit_s, where)
+                message = "the thread that %s has been stuck for %g s, and is at:\n%s"
+                log.critical(message, self._does, self._limit_s, where)
                 self._on_stuck()
                 return
 

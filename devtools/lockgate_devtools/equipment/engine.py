@@ -17,5 +17,5 @@ def docker(*arguments: str) -> str:
 
 def last_words(output: str) -> str:
     """The end of the output of a failed command, in one line."""
-    said = [line for line in output.splitlines() if line.strip()]
-    return "; ".join(said[-3:]) or "without a message"
+    lines = [line for line in output.splitlines() if line.strip()]
+    return "; ".join(lines[-3:]) or "without a message"

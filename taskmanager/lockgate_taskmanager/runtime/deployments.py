@@ -126,7 +126,7 @@ class Deployments:
             case DiscoverSplits():
                 self._discover(body)
             case TellStory():
-                self._report(self._stories.told(body))
+                self._report(self._stories.answer(body))
             case AssignSplits(subtask) if subtask is not None and subtask.attempt is not None:
                 task = self.tasks(subtask.attempt).get(subtask)
                 if task is not None:

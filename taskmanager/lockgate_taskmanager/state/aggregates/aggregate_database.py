@@ -80,8 +80,8 @@ class AggregateDatabase(DatabaseStore):
         self.database.write(dict(zip(distinct, values, strict=True)))
         first = np.zeros(len(distinct), np.int64)
         first[rows] = np.arange(len(rows))
-        shown = [*keys.take(pa.array(first)).columns, *columns.results(np.arange(len(distinct)))]
-        changed = pa.Table.from_arrays(shown, schema=self.schema)
+        columns_out = [*keys.take(pa.array(first)).columns, *columns.results(np.arange(len(distinct)))]
+        changed = pa.Table.from_arrays(columns_out, schema=self.schema)
         return Merged(int(pc.sum(batch.column(ROWS)).as_py()), changed)
 
     def snapshot(self, order: SnapshotOrder) -> FrozenDatabase:

@@ -112,16 +112,16 @@ def replacing(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def write_groups(target: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, about: About) -> None:
     """Writes a full snapshot to a file, a batch at a time: in the order of key groups, of each as many as there are."""
-    said = described(about, CUT_FORMAT)
-    with pa.ipc.new_file(str(target), schema.with_metadata(said)) as file:
+    metadata = described(about, CUT_FORMAT)
+    with pa.ipc.new_file(str(target), schema.with_metadata(metadata)) as file:
         for batch in batches:
             if batch.num_rows:
-                file.write_batch(batch.replace_schema_metadata(said))
+                file.write_batch(batch.replace_schema_metadata(metadata))
 
 
 def described(about: About, file_format: str) -> dict[str, str]:
     """What a file says of itself, but for the key groups of its batches."""
-    said = {
+    metadata = {
         "lockgate.format": file_format,
         "lockgate.max_parallelism": str(about.max_parallelism),
         "lockgate.owned": json.dumps([about.owned.start, about.owned.stop]),
@@ -129,27 +129,27 @@ def described(about: About, file_format: str) -> dict[str, str]:
         "lockgate.partial_schema": base64.b64encode(about.partial_schema.serialize()).decode(),
     }
     times = {"lockgate.watermark": about.watermark, "lockgate.purged_until": about.purged_until}
-    said |= {name: str(time) for name, time in times.items() if time != MIN_WATERMARK}
+    metadata |= {name: str(time) for name, time in times.items() if time != MIN_WATERMARK}
     runs = {"lockgate.ahead": about.ahead, "lockgate.gone": about.gone}
-    return said | {name: json.dumps(some) for name, some in runs.items() if some}
+    return metadata | {name: json.dumps(some) for name, some in runs.items() if some}
 
 
 def about_of(
-    said: Mapping[str, str], where: str, formats: Sequence[str], signature: str, max_parallelism: int
+    metadata: Mapping[str, str], where: str, formats: Sequence[str], signature: str, max_parallelism: int
 ) -> About:
     """The other way round. Raises StateUnreadable when it is another's, KeyError, ValueError, pa.ArrowException."""
-    if said.get("lockgate.format") not in formats:
+    if metadata.get("lockgate.format") not in formats:
         raise StateUnreadable(
-            f"the state file {where} has format {said.get('lockgate.format')}, expected {' or '.join(formats)}"
+            f"the state file {where} has format {metadata.get('lockgate.format')}, expected {' or '.join(formats)}"
         )
-    _check(said, where, signature, max_parallelism)
-    partial_schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["lockgate.partial_schema"])))
-    owned = range(*json.loads(said.get("lockgate.owned", "[0, 0]")))  # files of before do not say it
+    _check(metadata, where, signature, max_parallelism)
+    partial_schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(metadata["lockgate.partial_schema"])))
+    owned = range(*json.loads(metadata.get("lockgate.owned", "[0, 0]")))  # files of before do not say it
     watermark, purged_until = (
-        int(said.get(name, MIN_WATERMARK)) for name in ("lockgate.watermark", "lockgate.purged_until")
+        int(metadata.get(name, MIN_WATERMARK)) for name in ("lockgate.watermark", "lockgate.purged_until")
     )
     ahead, gone = (
-        tuple((first, behind, time) for first, behind, time in json.loads(said.get(name, "[]")))
+        tuple((first, behind, time) for first, behind, time in json.loads(metadata.get(name, "[]")))
         for name in ("lockgate.ahead", "lockgate.gone")
     )
     return About(partial_schema, signature, max_parallelism, owned, watermark, purged_until, ahead, gone)
@@ -159,25 +159,27 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
     """Reads the key groups in `wanted`. Raises StateUnreadable when the bytes are no such file or another's."""
     try:
         file = arrow_input.open_file(data)
-        said = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
-        about = about_of(said, where, _FORMATS, signature, max_parallelism)
-        told = said.get("lockgate.key_groups")
-        if told is not None:
-            batches = tuple(arrow_input.batch(file, i) for i, group in enumerate(json.loads(told)) if group in wanted)
+        metadata = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
+        about = about_of(metadata, where, _FORMATS, signature, max_parallelism)
+        key_groups = metadata.get("lockgate.key_groups")
+        if key_groups is not None:
+            batches = tuple(
+                arrow_input.batch(file, i) for i, group in enumerate(json.loads(key_groups)) if group in wanted
+            )
         else:
             every = (arrow_input.batch(file, i) for i in range(file.num_record_batches))
             batches = tuple(batch for batch in every if _group_of(batch, max_parallelism) in wanted)
     except (pa.ArrowException, KeyError, ValueError, IndexError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
-    is_increment = said["lockgate.format"] not in _FULL_FORMATS
+    is_increment = metadata["lockgate.format"] not in _FULL_FORMATS
     return Stored(file.schema.remove_metadata(), batches, about, is_increment, where)
 
 
 def mark(data: pa.Buffer, where: str) -> str:
     """The signature of a file: what its state belongs to. Raises StateUnreadable when the bytes are no such file."""
     try:
-        said = arrow_input.open_file(data).schema.metadata or {}
-        return str(said[b"lockgate.signature"].decode())
+        metadata = arrow_input.open_file(data).schema.metadata or {}
+        return str(metadata[b"lockgate.signature"].decode())
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
 
@@ -245,16 +247,16 @@ def _group_of(batch: pa.RecordBatch, max_parallelism: int) -> int:
     return int(batch.column(HASH)[0].as_py()) % max_parallelism
 
 
-def _check(said: Mapping[str, str], where: str, signature: str, max_parallelism: int) -> None:
-    if said["lockgate.signature"] != signature:
+def _check(metadata: Mapping[str, str], where: str, signature: str, max_parallelism: int) -> None:
+    if metadata["lockgate.signature"] != signature:
         raise StateUnreadable(
-            f"the state file {where} belongs to another aggregate: it has {said['lockgate.signature']},"
+            f"the state file {where} belongs to another aggregate: it has {metadata['lockgate.signature']},"
             f" the job now has {signature}; keep what state belongs to as it was (keys, aggregates, window, bounds of a"
             " join), or let the operator begin without state: with another id, .uid('...') in Python, and"
             " --allow-unmatched-state"
         )
-    if int(said["lockgate.max_parallelism"]) != max_parallelism:
+    if int(metadata["lockgate.max_parallelism"]) != max_parallelism:
         raise StateUnreadable(
-            f"the state file {where} has {said['lockgate.max_parallelism']} key groups, the job has {max_parallelism};"
-            " max_parallelism cannot change"
+            f"the state file {where} has {metadata['lockgate.max_parallelism']} key groups, the job has "
+            f"{max_parallelism}; max_parallelism cannot change"
         )

@@ -104,13 +104,13 @@ def group_key(group: int) -> bytes:
 def mark(state: OperatorState) -> str:
     """The signature of a stored database: what its state belongs to. Raises StateUnreadable, OSError."""
     with _opened(state) as archive:
-        return str(_said(archive)["lockgate.signature"])
+        return str(_metadata(archive)["lockgate.signature"])
 
 
 def restore_files(state: OperatorState, folder: Path, signature: str, max_parallelism: int) -> About:
     """Puts a stored database together in `folder`, which is made. Raises StateUnreadable, OSError."""
     with _opened(state) as archive:
-        about = state_file.about_of(_said(archive), _where(state), (_FORMAT,), signature, max_parallelism)
+        about = state_file.about_of(_metadata(archive), _where(state), (_FORMAT,), signature, max_parallelism)
         folder.mkdir(parents=True)
         for name in archive.namelist():
             if name != _ABOUT:
@@ -129,7 +129,7 @@ def _opened(state: OperatorState) -> Iterator[zipfile.ZipFile]:
         raise StateUnreadable(f"the state file {_where(state)} cannot be read as a database: {error}") from error
 
 
-def _said(archive: zipfile.ZipFile) -> dict[str, str]:
+def _metadata(archive: zipfile.ZipFile) -> dict[str, str]:
     found: dict[str, str] = json.loads(archive.read(_ABOUT))
     return found
 

@@ -294,7 +294,7 @@ class PaneState(WindowState):
     def _table(self, rows: Array, ends: Array, columns: AggregateColumns, at: Array) -> pa.Table:
         """Results. rows: of the keys; columns, at: where the aggregates are."""
         keys = self._index.keys_at(rows).select(self._keys.names)
-        return self._shown(keys, window_columns(ends - self._shape.size_ms, ends), columns, at)
+        return self._as_table(keys, window_columns(ends - self._shape.size_ms, ends), columns, at)
 
     def _purged_until(self) -> int:
         return self._shape.expired_until(self.clock.now)

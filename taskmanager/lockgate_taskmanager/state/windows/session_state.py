@@ -267,7 +267,7 @@ class SessionState(WindowState):
         """The results of some sessions."""
         if not len(rows):
             return self.schema.empty_table()
-        return self._shown(
+        return self._as_table(
             self._index.keys_at(self._key[rows]), window_columns(*self._times(rows)), self._columns, rows
         )
 

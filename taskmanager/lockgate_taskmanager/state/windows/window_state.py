@@ -117,9 +117,9 @@ class WindowState(AggregateState, FiringInTime):
         return alone
 
     def _with_times(self, batch: pa.RecordBatch, times: Sequence[pa.Array], alone: AggregateColumns) -> pa.Table:
-        return self._shown(batch.select(self._keys.names), times, alone, np.arange(batch.num_rows))
+        return self._as_table(batch.select(self._keys.names), times, alone, np.arange(batch.num_rows))
 
-    def _shown(
+    def _as_table(
         self, keys: pa.RecordBatch, times: Sequence[pa.Array], columns: AggregateColumns, rows: Array
     ) -> pa.Table:
         """Results. times: see WINDOW_FIELDS; columns, rows: where the aggregates are."""

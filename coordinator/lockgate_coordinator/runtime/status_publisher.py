@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _STATUS_PAUSE_MS = 100  # between two statuses for watchers when nothing but numbers changed
 
 
-class Shown:
+class StatusPublisher:
     """A mistake in making a status is logged and told in it; the job runs on, and so does whoever asked."""
 
     def __init__(self, actor: Actor, view: Callable[[], JobStatus], first: JobStatus) -> None:
