@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from lockgate_common.clock import monotonic_ms
-from lockgate_proto.messages import StoryLine, StoryTold, TellStory
+from lockgate_proto.messages import StoryAnswer, StoryLine, StoryRequest
 
 from lockgate_coordinator.runtime.actor import Actor, Timer
 from lockgate_coordinator.runtime.errors import Stopped
@@ -46,7 +46,7 @@ class _Asked:
 class StoryRequests:
     """Those of one term. send: to a task manager; False when it is not registered."""
 
-    def __init__(self, actor: Actor, send: Callable[[str, TellStory], bool]) -> None:
+    def __init__(self, actor: Actor, send: Callable[[str, StoryRequest], bool]) -> None:
         self._actor = actor
         self._send = send
         self._numbers = itertools.count(1)
@@ -61,7 +61,7 @@ class StoryRequests:
         asked = _Asked(Future(), [own], list(remarks), set(), lines)
         self._asked[number] = asked
         for name in names:
-            if self._send(name, TellStory(number, job_key, run_id, lines)):
+            if self._send(name, StoryRequest(number, job_key, run_id, lines)):
                 asked.missing.add(name)
         if asked.missing:
             asked.timer = self._actor.at(monotonic_ms() + WAIT_MS, lambda: self._finish(number))
@@ -69,7 +69,7 @@ class StoryRequests:
             self._finish(number)
         return asked.answer
 
-    def answer(self, task_manager_id: str, answer: StoryTold) -> None:
+    def answer(self, task_manager_id: str, answer: StoryAnswer) -> None:
         """A task manager's answer. One that comes too late, or was not asked for, is dropped."""
         asked = self._asked.get(answer.request)
         if asked is None or task_manager_id not in asked.missing:

@@ -28,8 +28,8 @@ from lockgate_proto.messages import (
     Heartbeat,
     Incarnation,
     Registered,
+    StoryRequest,
     TaskManagerMessage,
-    TellStory,
 )
 
 from lockgate_coordinator.job.effects import ControlBody
@@ -54,7 +54,7 @@ class TaskManager:
     incarnation: str
     slots: int
     link: TaskManagerLink
-    session: Session[ControlBody | TellStory]
+    session: Session[ControlBody | StoryRequest]
     last_seen_ms: int
     running: set[AttemptId] = field(default_factory=set)
     away: bool = False
@@ -219,7 +219,7 @@ class TaskManagers:
         task_manager.link.send(self._message(task_manager, Registered(self._settings.heartbeat_ms)))
 
     def _message(
-        self, task_manager: TaskManager, body: ControlBody | TellStory | Registered | Heartbeat, sequence: int = 0
+        self, task_manager: TaskManager, body: ControlBody | StoryRequest | Registered | Heartbeat, sequence: int = 0
     ) -> CoordinatorMessage:
         return CoordinatorMessage(self._token, body, sequence, task_manager.session.handled)
 
@@ -301,7 +301,7 @@ class TaskManagers:
             task_manager.grace.cancel()
         self._listener.task_manager_lost(task_manager, reason, planned=planned)
 
-    def send(self, task_manager_id: str, body: ControlBody | TellStory) -> bool:
+    def send(self, task_manager_id: str, body: ControlBody | StoryRequest) -> bool:
         """Queues a message under this term's token, for the next stream too. False for one that is not registered."""
         member = self._members.get(task_manager_id)
         if member is None:

@@ -30,7 +30,7 @@ from lockgate_proto.messages import (
     JobRecord,
     JobResult,
     SplitsDiscovered,
-    StoryTold,
+    StoryAnswer,
     SubtaskCounters,
     SubtaskId,
     SubtaskReport,
@@ -316,7 +316,7 @@ class LeaderTerm:
                 self._to(_attempt(subtask), name, ev.Committed(committed))
             case FirstRecord(subtask=subtask) as first:
                 self._to(_attempt(subtask), name, ev.FirstRecordSeen(first))
-            case StoryTold() as answer:
+            case StoryAnswer() as answer:
                 self.stories.answer(name, answer)
             case other:
                 log.warning("task manager %s sent %s, which is not expected", name, other)

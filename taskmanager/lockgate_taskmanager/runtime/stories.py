@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from lockgate_common.clock import unix_us
 from lockgate_common.story_log import StoryLog
-from lockgate_proto.messages import AttemptId, StoryTold, SubtaskId, TellStory
+from lockgate_proto.messages import AttemptId, StoryAnswer, StoryRequest, SubtaskId
 
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
@@ -45,12 +45,12 @@ class Stories:
                 self._logs.popitem(last=False)
             return log
 
-    def answer(self, request: TellStory) -> StoryTold:
+    def answer(self, request: StoryRequest) -> StoryAnswer:
         """The answer to the leader; empty for a job that is not known here."""
         with self._lock:
             log = self._logs.get((request.job_key, request.run_id))
         lines = log.lines(request.lines) if log is not None else ()
-        return StoryTold(request.request, lines, log is not None and log.is_cut(len(lines)))
+        return StoryAnswer(request.request, lines, log is not None and log.is_cut(len(lines)))
 
 
 class SubtaskStory:
