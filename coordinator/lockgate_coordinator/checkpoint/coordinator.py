@@ -53,8 +53,8 @@ from lockgate_coordinator.checkpoint.events import (
     DisposalBegun,
     Draining,
     InputExhausted,
-    LastOneDropped,
-    NoneFollows,
+    LastCheckpointDropped,
+    NoFurtherAttempt,
     Resumed,
     SavepointDisposed,
     SavepointRequested,
@@ -154,14 +154,14 @@ class CheckpointCoordinator:
                 effects = self._started(event, now_ms)
             case AttemptEnded(reason):
                 effects = self._ended(reason, now_ms)
-            case NoneFollows(reason):
+            case NoFurtherAttempt(reason):
                 effects = refused(self._savepoints.take_all(), reason)
             case InputExhausted():
                 self.final.input_ended(event.kind, now_ms)
                 self._schedule.hurry(now_ms)
             case Draining():
                 effects = self._drained(now_ms)
-            case LastOneDropped():
+            case LastCheckpointDropped():
                 self.final.dropped(now_ms)
                 self._savepoints.take_final()  # it may not have begun
             case DisposalBegun(checkpoint_id):

@@ -142,7 +142,7 @@ class AttemptEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class NoneFollows:
+class NoFurtherAttempt:
     """The job ends: there will be no further attempt for savepoints. From the JobMaster only."""
 
     reason: str
@@ -173,7 +173,7 @@ class InputExhausted:
 
 
 @dataclass(frozen=True, slots=True)
-class LastOneDropped:
+class LastCheckpointDropped:
     """Others may follow the checkpoint that was to be the last of its attempt, or that one need not begin any more.
 
     From the JobMaster only, which has answered its own request itself.
@@ -195,8 +195,8 @@ CheckpointEvent = (
     | Tick
     | AttemptRunning
     | AttemptEnded
-    | NoneFollows
+    | NoFurtherAttempt
     | Draining
     | InputExhausted
-    | LastOneDropped
+    | LastCheckpointDropped
 )

@@ -165,7 +165,7 @@ class JobMaster:
                 case Drain():
                     self._out += self._attempts.drain_sources()
                     self._to_snapshots(ce.Draining(), now_ms)
-                case events.SavepointRequested() | ce.LastOneDropped():
+                case events.SavepointRequested() | ce.LastCheckpointDropped():
                     self._to_snapshots(effect, now_ms)
                 case effects.AnswerSavepoint(request_id) if request_id == OWN_SNAPSHOT and self._snapshots is not None:
                     now, lives = self._now(self._snapshots, now_ms), self._attempts.current is not None
@@ -452,7 +452,7 @@ class JobMaster:
         text = f"the job has ended: {ending.outcome.value.lower()}."
         self._life.note(f"{text} {ending.error}", now_ms)
         self._carry_out(self._orders.ended(text[0].upper() + text[1:]), now_ms)
-        self._to_snapshots(ce.NoneFollows(ending.error or text), now_ms)
+        self._to_snapshots(ce.NoFurtherAttempt(ending.error or text), now_ms)
         if ending.outcome is Outcome.FINISHED:
             return
         attempt = self._attempts.current

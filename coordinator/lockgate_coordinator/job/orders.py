@@ -35,7 +35,7 @@ from lockgate_proto.messages import (
 
 from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
-from lockgate_coordinator.checkpoint.events import LastOneDropped, SavepointRequested
+from lockgate_coordinator.checkpoint.events import LastCheckpointDropped, SavepointRequested
 from lockgate_coordinator.checkpoint.final import FinalCheckpoint, Purpose
 from lockgate_coordinator.graph.reshape import merged, reshape, reshape_problems, shape
 from lockgate_coordinator.graph.shape import slots_needed
@@ -81,7 +81,9 @@ class Drain:
 
 Order = RescaleRequested | StopRequested
 Request = SavepointRequested | Order
-OrderEffect = AnswerRescale | AnswerSavepoint | PersistOrders | SavepointRequested | LastOneDropped | Restart | Drain
+OrderEffect = (
+    AnswerRescale | AnswerSavepoint | PersistOrders | SavepointRequested | LastCheckpointDropped | Restart | Drain
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +343,7 @@ class Orders:
         self._move(OrderState.IDLE, now_ms)
         waiting, self._rescalers = self._rescalers, []
         text = f"{problem} The job continues as before."
-        return [LastOneDropped(), *(AnswerRescale(rescaler, error=text) for rescaler in waiting)]
+        return [LastCheckpointDropped(), *(AnswerRescale(rescaler, error=text) for rescaler in waiting)]
 
     def _write(self, now_ms: int) -> list[OrderEffect]:
         """The effect comes from `writer.due`, when ZooKeeper can be written to."""

@@ -53,7 +53,7 @@ class Recurrence:
         if failed.subtask is None or failed.cause not in _OF_RECORDS:
             return 1
         place = failed.place or FailurePlace()
-        words = _words(failed.error)
+        words = _digest(failed.error)
         found = RecurringFailure(failed.subtask[0], place.operator_id, words, restored_id, place.ranges, 1)
         before = next((seen for seen in self._seen if _is_like(seen, found)), None)
         if before is not None:
@@ -71,7 +71,7 @@ def _is_like(mine: RecurringFailure, other: RecurringFailure) -> bool:
     return not mine.ranges and not other.ranges and mine.restored_id == other.restored_id
 
 
-def _words(error: str) -> str:
+def _digest(error: str) -> str:
     """The first line of an error without addresses; of a long one the beginning, and a digest of it all."""
     words = _ADDRESS.sub("", error.partition("\n")[0])
     if len(words) <= _LONGEST_WORDS:
@@ -92,14 +92,14 @@ def job_failure(failed: AttemptFailed, attempt: int, times: int) -> JobFailure:
 
 def verdict(failure: JobFailure) -> str:
     """Why a job ends by what has been recognised; a sentence."""
-    where = whereabouts(failure.place)
+    where = place_text(failure.place)
     return (
         f"{failure.times} attempts have failed in this way on the same records{f' ({where})' if where else ''}, so no"
         f" restart can help; the newest checkpoint is kept."
     )
 
 
-def whereabouts(place: FailurePlace | None) -> str:
+def place_text(place: FailurePlace | None) -> str:
     """Operator, column, and what of the source was being read, as far as is known."""
     if place is None:
         return ""

@@ -136,15 +136,15 @@ def by_size(
     """
     shares: dict[int, list[SplitState]] = {index: [] for index in load}
     count = dict.fromkeys(load, 0) if count is None else count
-    for split in sorted(splits, key=lambda split: (-rest(split), split.split)):
+    for split in sorted(splits, key=lambda split: (-remaining(split), split.split)):
         index = min(shares, key=lambda share: (load[share], count[share], share))
         shares[index].append(split)
-        load[index] += rest(split)
+        load[index] += remaining(split)
         count[index] += 1
     return shares
 
 
-def rest(split: SplitState) -> int:
+def remaining(split: SplitState) -> int:
     """What is left to be read, in the split's own unit; 0 where nobody knows."""
     return max(0, split.end - split.offset) if split.end != UNBOUNDED else 0
 

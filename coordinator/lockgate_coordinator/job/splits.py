@@ -34,7 +34,7 @@ from lockgate_proto.splits import UNBOUNDED
 
 from lockgate_coordinator.graph.bounds import MAX_PARALLELISM
 from lockgate_coordinator.graph.shape import poll_interval_ms
-from lockgate_coordinator.job.redistribute import by_size, rest, source_state
+from lockgate_coordinator.job.redistribute import by_size, remaining, source_state
 
 DISCOVERY_TIMEOUT_MS = 60_000
 """A task manager that has not listed a source's splits by then is stuck; another attempt may do better."""
@@ -110,7 +110,7 @@ class SplitAssigner:
         """files: further splits, with nothing left to be read, that only task managers look into."""
         self._files += files
         self._known.update(split.split for split in state.splits)
-        self._load[index] = sum(rest(split) for split in state.splits)
+        self._load[index] = sum(remaining(split) for split in state.splits)
         self._count[index] = len(state.splits)
         if state.splits or files:
             self._informed.add(index)

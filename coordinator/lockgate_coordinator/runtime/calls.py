@@ -127,7 +127,7 @@ class Call:
             self._state.statused = True
             self._state.due.add(token)
 
-    def when_over(self, call: Callable[[], None]) -> None:
+    def on_over(self, call: Callable[[], None]) -> None:
         """Calls it on the loop when nothing of this call is under way any more, at once when that is so already."""
         with self._state.condition:
             if self._state.callbacks is not None:
@@ -171,7 +171,7 @@ class Calls:
         call = Call(event, state, self._thread)
         task = self._thread.run_task(self._follow(call, behaviour))
         task.add_done_callback(lambda _: over.set_result(None))
-        call.when_over(lambda: _cancel(task))
+        call.on_over(lambda: _cancel(task))
 
     async def _follow(self, call: Call, behaviour: Callable[[Call], Awaitable[None]]) -> None:
         try:

@@ -64,7 +64,9 @@ class Deletions:
         """Carries out DiscardCheckpoint; tries again until the record is gone."""
         forget = partial(self._services.removals.forget_checkpoint, self._key, effect.checkpoint.checkpoint_id)
         work = self._services.workers.submit(self._key, forget)
-        work.add_done_callback(lambda done: self._services.actor.tell(partial(self._forgot, effect, done.exception())))
+        work.add_done_callback(
+            lambda done: self._services.actor.tell(partial(self._record_deleted, effect, done.exception()))
+        )
 
     def discard_pending(self, number: int) -> None:
         """Carries out DiscardPending."""
@@ -98,7 +100,7 @@ class Deletions:
         services.workers.submit(self._key, forget).add_done_callback(gone)
         return answer
 
-    def _forgot(self, effect: DiscardCheckpoint, error: BaseException | None) -> None:
+    def _record_deleted(self, effect: DiscardCheckpoint, error: BaseException | None) -> None:
         """The record of a subsumed checkpoint is certainly gone, or (error) may still be there."""
         if self._closed or isinstance(error, Stopped):
             return

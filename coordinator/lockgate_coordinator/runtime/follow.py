@@ -30,9 +30,9 @@ ANSWER_S = 2.0  # for one question to a leader that does not beat
 SILENT_S = 10.0  # without any answer, after which it is replaced; its own watchdog takes as long
 _LOOK_S = 3.0  # what one look without an answer may count for
 _NO_ANSWER = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-_TELL_S = 1.0  # for one try to tell a leader that it was replaced
-_TELL_AGAIN_S = 2.0
-_TELLS = 60  # it may be cut off from this process, too, for a while
+_NOTIFY_S = 1.0  # for one try to tell a leader that it was replaced
+_NOTIFY_AGAIN_S = 2.0
+_NOTIFICATIONS = 60  # it may be cut off from this process, too, for a while
 
 
 class FollowService:
@@ -80,7 +80,7 @@ class Follower:
         self._leader: LeaderRecord | None = None
         self._last: LeaderRecord | None = None  # the leader that was followed last
         self._ended = threading.Event()
-        self._telling: list[threading.Thread] = []
+        self._notifiers: list[threading.Thread] = []
         self._refused_by = 0  # token of the leader about whom that was logged
         self._stopped = False
         self._stream: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
@@ -98,7 +98,7 @@ class Follower:
         with self._changed:
             self._leader = leader
             if self._last is not None and token > self._last.token:
-                self._tell_former(self._last, token)
+                self._notify_former(self._last, token)
             if token:
                 self._last = leader
             self._stream.put(None)  # look up from the present stream
@@ -112,7 +112,7 @@ class Follower:
             self._leader = None
             self._stream.put(None)
             self._changed.notify_all()
-        for thread in (self._thread, *self._telling):
+        for thread in (self._thread, *self._notifiers):
             if thread.is_alive():
                 thread.join()
 
@@ -152,29 +152,29 @@ class Follower:
         peer = Peer(leader.address, leader.instance)
         return self._credentials.introduction(peer, path("FollowService", "Follow"))
 
-    def _tell_former(self, former: LeaderRecord, token: int) -> None:
+    def _notify_former(self, former: LeaderRecord, token: int) -> None:
         """One that was cut off from ZooKeeper cannot know that it was replaced: it would go on as if it led.
 
         On a thread of its own, because the leader that counts is to be followed at once.
         """
-        thread = threading.Thread(target=self._tell, args=(former, token), name="follower-farewell")
-        self._telling = [thread for thread in self._telling if thread.is_alive()] + [thread]
+        thread = threading.Thread(target=self._notify, args=(former, token), name="follower-farewell")
+        self._notifiers = [thread for thread in self._notifiers if thread.is_alive()] + [thread]
         thread.start()
 
-    def _tell(self, former: LeaderRecord, token: int) -> None:
+    def _notify(self, former: LeaderRecord, token: int) -> None:
         request = FollowRequest(self._coordinator_id, token)
-        for _ in range(_TELLS):
+        for _ in range(_NOTIFICATIONS):
             with self._credentials.channel(former.address) as channel:
                 follow = call(channel, "FollowService", "Follow")
                 try:
-                    beats = follow(request, timeout=_TELL_S, metadata=self._introduction(former).metadata)
+                    beats = follow(request, timeout=_NOTIFY_S, metadata=self._introduction(former).metadata)
                     next(iter(beats), None)
                     beats.cancel()
                     return  # it has heard
                 except grpc.RpcError as error:
                     if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                         return  # it knows, or it does not listen to this process
-            if self._ended.wait(_TELL_AGAIN_S):
+            if self._ended.wait(_NOTIFY_AGAIN_S):
                 return
 
     def _read_message(

@@ -74,7 +74,7 @@ class Health:
             bell.ring()
 
     async def _check(self, call: Call) -> None:
-        state = self._states.get(await _asked(call))
+        state = self._states.get(await _requested_service(call))
         if state is None:
             raise Refused(StatusCode.NOT_FOUND, "no such service is known here")
         call.finish(data=_Status(status=state).SerializeToString())
@@ -82,7 +82,7 @@ class Health:
     async def _watch(self, call: Call) -> None:
         assert self._server is not None
         with self._watches.one():
-            name, reported = await _asked(call), None
+            name, reported = await _requested_service(call), None
             bell = Bell(self._server.thread)
             self._bells.add(bell)
             try:
@@ -105,7 +105,7 @@ class Health:
             call.finish()
 
 
-async def _asked(call: Call) -> str:
+async def _requested_service(call: Call) -> str:
     data = await one_request(call, is_free=True)
     try:
         return str(health_pb2.HealthCheckRequest.FromString(data or b"").service)

@@ -38,7 +38,7 @@ class Reader(Protocol):
         """The look at a job has failed; another one follows. reason: part of a sentence, for people."""
         ...
 
-    def jobs_looked_at(self) -> None:
+    def jobs_scanned(self) -> None:
         """Once: there was a look at every job, or the first one takes too long at some."""
         ...
 
@@ -103,4 +103,4 @@ class JobReading:
     def _settle(self) -> None:
         if not self._is_settled and not self._fence.over.is_set():
             self._is_settled = True
-            self._reader.jobs_looked_at()
+            self._reader.jobs_scanned()

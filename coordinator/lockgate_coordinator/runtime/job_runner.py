@@ -398,16 +398,16 @@ class JobRunner:
 
     def preparation(self) -> PrepareJob | None:
         """What task managers with free slots may prepare for, while the job runs."""
-        return self._asked(lambda master: master.preparation()) if self.stage is Stage.RUNNING else None
+        return self._query(lambda master: master.preparation()) if self.stage is Stage.RUNNING else None
 
     @property
     def wants_spares(self) -> bool:
-        return bool(self._asked(lambda master: master.wants_spares))
+        return bool(self._query(lambda master: master.wants_spares))
 
-    def _asked(self, ask: Callable[[JobMaster], T]) -> T | None:
+    def _query(self, query: Callable[[JobMaster], T]) -> T | None:
         """What the JobMaster answers, None without one, and when it cannot: the job does not depend on it."""
         try:
-            return ask(self._master) if self._master is not None else None
+            return query(self._master) if self._master is not None else None
         except Exception:
             log.exception("job %s: internal error while looking at it", self.key)
             return None
@@ -478,7 +478,7 @@ class JobRunner:
         if self.stage is Stage.BROKEN:
             text = f"job {self.key} is quarantined and its files are kept; cancel it, then dispose of the savepoint"
             raise Refused(StatusCode.FAILED_PRECONDITION, text)
-        if self._asked(lambda master: master.is_ending):
+        if self._query(lambda master: master.is_ending):
             raise Busy(f"job {self.key} is about to end; dispose of the savepoint when it has")
         self.handle(ev.DisposalBegun(savepoint.checkpoint_id))
         return self._deletions.dispose(savepoint, lambda: self.tell(ev.SavepointDisposed(savepoint.checkpoint_id)))

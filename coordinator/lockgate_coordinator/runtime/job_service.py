@@ -301,7 +301,7 @@ class JobService:
             return
         runner, watcher = found
         try:
-            await _tell(watcher, stream)
+            await _send_updates(watcher, stream)
         finally:
             self._dispatcher.forget(runner, watcher)
         if watcher.end is WatchEnd.LEADERSHIP_LOST:
@@ -411,7 +411,7 @@ def _outcome(
     return Later(answer, late, limit_s, then)
 
 
-async def _tell(watcher: Watcher, stream: Stream) -> None:
+async def _send_updates(watcher: Watcher, stream: Stream) -> None:
     """Everything that the watcher is given, until it is over. What goes to many is encoded once."""
     bell = Bell(stream.thread)
     watcher.on_change = bell.ring

@@ -90,9 +90,9 @@ class Persistence:
         except StoreError as error:
             log.warning("job %s: its recovery begins without a mark in ZooKeeper: %s", key, error)
 
-    def forget_deaths(self, key: str) -> None:
+    def clear_recovery_count(self, key: str) -> None:
         """The job's recovery got through, or is to be tried again. Raises StoreError, Stopped."""
-        self._fence.write(lambda: self._records.forget_deaths(self._fence.grant, key))
+        self._fence.write(lambda: self._records.clear_recovery_count(self._fence.grant, key))
 
     def start(self, record: JobRecord, *, fresh: bool) -> tuple[JobGraph, Recovered | RecoveryFailed]:
         """The job's graph, and what a JobMaster starts from. fresh: it has only just been submitted.

@@ -83,7 +83,7 @@ class RecoveryLine:
         if timer is not None:
             timer.cancel()
             if not has_ended:
-                self._work(key, partial(self._persistence.forget_deaths, key))
+                self._work(key, partial(self._persistence.clear_recovery_count, key))
         if self._first == key:
             self._first = None
             self._next()
@@ -104,7 +104,7 @@ class RecoveryLine:
         if deaths:
             self._persistence.note_recovery(key, deaths)
         else:
-            self._persistence.forget_deaths(key)
+            self._persistence.clear_recovery_count(key)
 
     def release(self, runner: JobRunner) -> Future[JobState]:
         """A client wants a job tried again that is held back; answers when that is durable. Any other stays as it is.
@@ -115,7 +115,7 @@ class RecoveryLine:
         if not runner.is_held:
             answer.set_result(runner.status().state)
             return answer
-        forget = partial(self._persistence.forget_deaths, runner.key)
+        forget = partial(self._persistence.clear_recovery_count, runner.key)
         done = self._work(runner.key, forget, lambda _: self._released(runner))
         done.add_done_callback(lambda written: settle(answer, written, JobState.WAITING_FOR_SLOTS))
         return answer
@@ -156,15 +156,15 @@ class RecoveryLine:
         def answered(answer: Future[T]) -> None:
             error = answer.exception()
             if error is None and then is not None:
-                self._tell(partial(then, answer.result()))
+                self._post(partial(then, answer.result()))
             elif error is not None and not isinstance(error, Stopped):
                 log.error("job %s: what is known of its recoveries cannot be read or written", key, exc_info=error)
                 if failed is not None:
-                    self._tell(failed)
+                    self._post(failed)
 
         work = self._workers.submit(key, call)
         work.add_done_callback(answered)
         return work
 
-    def _tell(self, call: Callable[[], None]) -> None:
+    def _post(self, call: Callable[[], None]) -> None:
         self._actor.tell(lambda: None if self._fence.over.is_set() else call())

@@ -131,7 +131,7 @@ class TaskManagers:
             known is not None and known.incarnation == register.incarnation != ""
         )  # "": its version has no numbers
         if known is not None and not is_same:
-            if self._may_live(known, registration):
+            if self._may_be_alive(known, registration):
                 self._compare(known, registration)
                 return
             self._lose(known, f"it was restarted as process {register.pid}")
@@ -141,7 +141,7 @@ class TaskManagers:
         else:
             self._readmit(known, registration)
 
-    def _may_live(self, known: TaskManager, registration: Registration) -> bool:
+    def _may_be_alive(self, known: TaskManager, registration: Registration) -> bool:
         """Whether two processes may use one id: the usual restart is told by its exchange or the broken stream."""
         taken_over = known.exchange_address == registration.register.exchange_address  # one process has a port
         silent = monotonic_ms() - known.last_seen_ms > self._settings.heartbeat_timeout_ms
@@ -164,7 +164,7 @@ class TaskManagers:
         if self._members.get(known.task_manager_id) is not known:
             self.register(registration)  # the known one has gone meanwhile
             return
-        if alive and self._may_live(known, registration):
+        if alive and self._may_be_alive(known, registration):
             reason = (
                 f"the task manager id {known.task_manager_id} is in use by the living process {known.pid}, exchange "
                 f"{known.exchange_address}; give process {register.pid} an id of its own (task_manager_id)"

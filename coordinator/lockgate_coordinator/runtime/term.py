@@ -158,7 +158,7 @@ class LeaderTerm:
     def job_unreadable(self, key: str, reason: str) -> None:
         self.jobs[key].wait(reason)
 
-    def jobs_looked_at(self) -> None:
+    def jobs_scanned(self) -> None:
         self.recovering = False
         self.jobs_known.set_result(None)
         for task_manager in self.task_managers.all():
@@ -364,9 +364,9 @@ class LeaderTerm:
         for effect in self._pool.handle(event, monotonic_ms()):
             match effect:
                 case SlotsGranted(job_key, request, slots):
-                    self._tell(job_key, ev.SlotsOffered(request, slots))
+                    self._notify(job_key, ev.SlotsOffered(request, slots))
                 case SlotsShort(job_key, request, free_slots, task_managers):
-                    self._tell(job_key, ev.SlotsMissing(request, free_slots, task_managers))
+                    self._notify(job_key, ev.SlotsMissing(request, free_slots, task_managers))
                 case WakePool(at_ms):
                     if self._pool_timer is not None:
                         self._pool_timer.cancel()
@@ -374,7 +374,7 @@ class LeaderTerm:
                 case _:
                     assert_never(effect)
 
-    def _tell(self, job_key: str, event: ev.Event) -> None:
+    def _notify(self, job_key: str, event: ev.Event) -> None:
         runner = self.jobs.get(job_key)
         if runner is not None:
             runner.tell(event)

@@ -316,7 +316,7 @@ class LocalCluster:
         with self._condition:
             if self.options.supervise:
                 policy = self._backoffs.get(child.name) or self._backoff(role)
-                self._backoffs[child.name], wait_ms = policy.died(int((time.monotonic() - child.started_at) * 1000))
+                self._backoffs[child.name], wait_ms = policy.exited(int((time.monotonic() - child.started_at) * 1000))
                 self._respawn_at[child.name] = time.monotonic() + wait_ms / 1000
                 log.info("restarting %s in %d ms", child.name, wait_ms)
             self._condition.notify_all()

@@ -83,14 +83,14 @@ class StoreFactory:
         return JoinStore(spec, self)
 
     def _in_memory(self, spec: StateSpec, schema: pa.Schema) -> Any:
-        return _homes(spec)[0](spec, schema, self._choice)
+        return _classes(spec)[0](spec, schema, self._choice)
 
     def _in_database(self, spec: StateSpec, schema: pa.Schema, folder: Path) -> Any:
         assert self._memory_bytes is not None
-        return _homes(spec)[1](spec, schema, folder, self._memory_bytes // spec.databases)
+        return _classes(spec)[1](spec, schema, folder, self._memory_bytes // spec.databases)
 
 
-def _homes(spec: StateSpec) -> tuple[Any, Any]:
+def _classes(spec: StateSpec) -> tuple[Any, Any]:
     """The classes of a kind of state: in memory, and in a database."""
     if isinstance(spec, SideSpec):
         return JoinHeap, JoinDatabase
