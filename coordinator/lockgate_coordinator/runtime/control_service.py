@@ -1,4 +1,4 @@
-"""The control stream of every task manager: from its stream to the dispatcher and back."""
+"""The control streams of task managers, between gRPC and the dispatcher."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LARGE = (Deploy, PrepareJob, AssignSplits)  # a graph, state handles, splits: t
 
 
 class ControlService:
-    """See control.proto. Each stream is two coroutines: one reads it, one writes it."""
+    """The ControlService of control.proto. Each stream has two coroutines: a reader and a writer."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher

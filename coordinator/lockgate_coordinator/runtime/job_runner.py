@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class JobRunner:
-    """See the module."""
+    """Runs one job, and reports its status and events to watchers."""
 
     def __init__(self, record: JobRecord, services: RunnerServices) -> None:
         self.record = record

@@ -1,4 +1,4 @@
-"""Which home state gets: the choice that a job graph makes, in memory or in RocksDB."""
+"""Creates stores in memory or in RocksDB, as the job graph chooses."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _classes(spec: StateSpec) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class AggregateStores:
-    """See OperatorStores."""
+    """The OperatorStores of an aggregate, windowed or not."""
 
     factory: StoreFactory
     spec: StoreSpec
@@ -118,7 +118,7 @@ class AggregateStores:
 
 @dataclass(frozen=True, slots=True)
 class DeduplicateStores:
-    """See OperatorStores. ttl_ms: how long a key is remembered, 0 for ever."""
+    """The OperatorStores of a deduplication. ttl_ms: how long a key is remembered, 0 for ever."""
 
     factory: StoreFactory
     spec: RowSpec

@@ -1,7 +1,7 @@
-"""Aggregates by key in a RocksDB database on the task manager's disk: as much as the disk holds.
+"""Aggregates by key in a RocksDB database on the task manager's disk, limited only by the disk.
 
-Rows lie as `key_table` says; their parts are those of the aggregates. A micro-batch costs one read of its keys, a fold
-in Arrow and numpy, and one write of them, whatever is held besides. See `barrier_buffered_database` for barriers.
+The layout is that of `key_table`; the parts are those of the aggregates. A micro-batch costs one read of its keys, a
+fold in Arrow and numpy, and one write, however much the store holds. For barriers see `barrier_buffered_database`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class AggregateTable(KeyTable):
 
 
 class AggregateDatabase(DatabaseStore):
-    """See KeyedStore."""
+    """The KeyedStore of an aggregate without windows, in RocksDB."""
 
     _spec: StoreSpec
 
@@ -85,7 +85,7 @@ class AggregateDatabase(DatabaseStore):
         return Merged(int(pc.sum(batch.column(ROWS)).as_py()), changed)
 
     def snapshot(self, order: SnapshotOrder) -> FrozenDatabase:
-        """See KeyedStore. Microseconds, unless the copy of the barrier before is not made yet."""
+        """The state as it is now. Takes microseconds, unless the copy of the previous barrier is not made yet."""
         return self._frozen(order, self._spec.about(self.partial_schema), self._form)
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:

@@ -1,4 +1,4 @@
-"""What all states of aggregates have in common, whatever their rows are: one for each key, or key and window."""
+"""The common part of all aggregate states, with one row for each key, or for each key and window."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = Any  # numpy.ndarray
 
 
 class AggregateState(HeapStore):
-    """See the module and KeyedStore. By itself it is a store in memory; a database makes one of the rows it needs.
+    """Aggregates in memory: a store of its own, or the rows that a database store works on.
 
     key_count: number of key columns of stored rows.
     """
@@ -53,7 +53,7 @@ class AggregateState(HeapStore):
         self._results = self._columns.fields[: len(spec.aggregation.aggregates)]
 
     def snapshot(self, order: SnapshotOrder) -> FrozenHeap:
-        """See KeyedStore. Microseconds."""
+        """The state as it is now. Takes microseconds."""
         return self._frozen(order, self.freeze())
 
     def freeze(self) -> FrozenRows:

@@ -1,7 +1,7 @@
-"""Which rows of a state have changed since a snapshot: what increments are made from.
+"""Which rows of a state have changed since a snapshot: the basis of increments.
 
-The state has a version, which rises with every snapshot. Beside each row stands the version in which it was changed
-last, so whatever becomes of the snapshots between, the next one finds everything that is newer than its base.
+The state has a version, which rises with every snapshot. Each row has the version in which it was last changed. So the
+next increment finds everything newer than its base, whatever happens to the snapshots in between.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Changed:
 
 
 class Changes:
-    """See the module. Used from the subtask's own thread; rows are numbered from 0."""
+    """Tracks the version of each row. Used from the subtask's own thread; rows are numbered from 0."""
 
     def __init__(self, is_kept: bool) -> None:
-        """is_kept: False where no snapshot is ever an increment, and nothing has to be remembered."""
+        """is_kept: False when no snapshot is ever an increment, so nothing has to be tracked."""
         self._at = GrowingArray(np.int32, 0) if is_kept else None
         self._version = 1
         self._floor = 0

@@ -1,7 +1,7 @@
-"""Numpy columns that are written in place while snapshots still read them as they were.
+"""Numpy columns that are written in place while snapshots still read the old values.
 
-A freeze copies nothing, and neither does the first write after it, however many rows there are: whoever writes first
-puts aside what stands there, for each snapshot that is still read, and its reader takes that instead.
+Neither a freeze nor the first write after it copies whole columns: before a value is overwritten for the first time, it
+is set aside for each snapshot that is still being read, and the reader takes it from there.
 
     write rows --the old values of rows below `count`, once--> set aside --> FrozenColumns.take
 """
@@ -63,7 +63,7 @@ class FrozenColumns:
 
 
 class LiveColumns:
-    """See the module. Used from the subtask's own thread."""
+    """Columns with copy-on-write snapshots. Used from the subtask's own thread."""
 
     def __init__(self, kinds: Sequence[tuple[Any, Any]], capacity: int) -> None:
         """kinds: of each column what stands where nothing was written, and the dtype."""

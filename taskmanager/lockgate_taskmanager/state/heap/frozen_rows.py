@@ -1,4 +1,4 @@
-"""A consistent copy of rows in memory. What it makes may be made on any thread while the rows change."""
+"""A consistent copy of rows in memory. It can be written on any thread while the rows change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = Any  # numpy.ndarray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenRows:
-    """See the module and snapshots.Frozen. keys, hashes: by key; columns: by row; changed: keys.
+    """Rows as of a snapshot. keys, hashes: by key; columns: by row; changed: keys.
 
     live: the rows to store, in order, None for all; places: the key of each row, None where row i has key i; reader:
     whether the columns are still read. An increment holds every row of a key that has changed; which rows event time

@@ -1,4 +1,4 @@
-"""What every store in memory has in common: its snapshots, and how it comes back from what was stored."""
+"""The common part of every store in memory: its snapshots, and the restore from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lockgate_taskmanager.task.program import SnapshotOrder
 
 
 class HeapStore:
-    """See the module. Used from the subtask's own thread. chains: what its snapshots build on."""
+    """A store in memory. Used from the subtask's own thread. chains: the snapshots that increments may build on."""
 
     _spec: StateSpec
 

@@ -1,16 +1,16 @@
-"""The interval join of one subtask: rows of both sides wait until no partner can come any more.
+"""The interval join of one subtask: rows of both sides wait until no partner can arrive any more.
 
-    rows of a side --merge---> pairs with the rows of the other side that are here already
-    watermark -----advance--> rows that are too old for any partner are forgotten
+    rows of a side --merge---> pairs with the rows of the other side that have arrived before
+    watermark -----advance--> rows that are too old for any partner are dropped
 
-The later of two partners makes the pair, so each pair is made once. The watermark w says that rows with a time above w
-may still come: a left row at l, whose partners lie in [l + lower, l + upper], is kept until w reaches l + upper, a
-right row at r until w reaches r - lower.
+The partner that arrives second makes the pair, so each pair is made once. A watermark w means that only rows with a
+time above w may still arrive: a left row at l, with partners in [l + lower, l + upper], is kept until w reaches
+l + upper, a right row at r until w reaches r - lower.
 
-All of this goes by whole milliseconds, which finds every partner. Which of them are one is told by microseconds, where
-both rows have them: state of earlier versions does not.
+Candidates are found by whole milliseconds, which misses no partner. Whether two rows match is decided by microseconds,
+if both rows have them: state of earlier versions does not.
 
-The end of the input forgets nothing: nobody needs the memory then, and a job that was drained goes on where it was.
+The end of the input drops nothing: the memory is not needed then, and a drained job can go on from its savepoint.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class JoinedSide:
         self.micros = self.schema.get_field_index(EVENT_MICROS)  # -1: in state of earlier versions
 
     def until(self, watermark: int) -> int:
-        """Rows at or before this time find no partner any more."""
+        """Rows at or before this time can find no partner any more."""
         return max(watermark - self.last_ms, MIN_WATERMARK)
 
 
 class JoinStore:
-    """See the module. Used from the subtask's own thread. sides: those whose columns are known by now."""
+    """The store of an interval join. Used from the subtask's own thread. sides: those whose columns are known."""
 
     def __init__(self, spec: JoinSpec, stores: SideStores) -> None:
         """stores: of the rows of both sides."""

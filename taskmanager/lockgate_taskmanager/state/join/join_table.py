@@ -1,9 +1,8 @@
-"""How the rows of one side of an interval join lie in a database.
+"""The layout of one side of an interval join in a database.
 
-What waits for one key (its hash) and one span of time lies in *blocks*, in the order in which it came. The last block
-lies in the head, and new rows are put behind it there until it is large enough to stay as it is: a key that is seldom
-seen costs one read, one that is seen all the time a read for each few hundred bytes, and adding a row costs the same
-however many wait.
+The waiting rows of one key (its hash) and one span of time are stored in *blocks*, in order of arrival. The last block
+is part of the head, where new rows are appended until the block is large enough. So a rare key costs one read, a
+frequent one a read for each few hundred bytes, and adding a row costs the same however many rows wait.
 
     head    key = key group (2 bytes), span + 2^63 (8), `__hash` (8), all big-endian
             value = number of blocks behind it (4 bytes, little-endian), the last block, if any
@@ -49,7 +48,7 @@ class Grouped:
 
 
 class JoinTable:
-    """See the module. schema: of the rows."""
+    """Encodes waiting rows as database entries, and back. schema: of the rows."""
 
     def __init__(self, schema: pa.Schema, span_ms: int, max_parallelism: int) -> None:
         """Raises UserError for a type that cannot be kept."""
@@ -136,7 +135,7 @@ class JoinTable:
 
 @dataclass(frozen=True, slots=True)
 class LaterRows:
-    """See frozen_database.TableForm: rows with a time after `until`."""
+    """The TableForm of the rows with a time after `until`."""
 
     table: JoinTable
     until: int

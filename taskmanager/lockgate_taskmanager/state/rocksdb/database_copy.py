@@ -1,8 +1,7 @@
-"""A copy of a database as it is at a barrier, made a little later.
+"""A copy of a database as of a barrier, made a little later.
 
-What is still in memory has to be written to a table before tables can be linked, which takes some ten milliseconds. The
-stream does not wait for it: from the barrier until the copy is made the store holds its writes back (see
-`barrier_buffered_database`).
+The memtable must be flushed before tables can be linked, which takes some ten milliseconds. The stream does not wait:
+from the barrier until the copy is made, the store buffers its writes (see `barrier_buffered_database`).
 
 PENDING --make--> MADE --drop--> DROPPED
    +---make, which fails---------^
@@ -20,7 +19,7 @@ from lockgate_taskmanager.state.rocksdb.engine import Database
 
 
 class CopyState(Enum):
-    """See the drawing above."""
+    """The states of a copy. DROPPED also stands for a copy that could not be made."""
 
     PENDING = "pending"
     MADE = "made"

@@ -1,4 +1,4 @@
-"""What every store with a RocksDB database of its own has in common: its snapshots, and rows of other subtasks."""
+"""The common part of every store that has its own RocksDB database: snapshots, and the restore from other subtasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST = b"\xff" * 32  # behind every key
 
 
 class DatabaseStore:
-    """See the module. Used from the subtask's own thread; the database's folder is removed by `close`."""
+    """A store in RocksDB. Used from the subtask's own thread; `close` removes the database's folder."""
 
     _spec: StateSpec
 

@@ -1,4 +1,4 @@
-"""A frozen copy of a RocksDB database: how it is stored, and how what was stored becomes a database again."""
+"""A frozen copy of a RocksDB database: how it is stored, and how it is restored."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class TableForm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrozenDatabase:
-    """See FrozenStore. copy: of the database as it was; base: whose tables are stored already.
+    """The FrozenStore of a database.
 
-    piece: which one it is where an operator has several databases.
+    copy: the database as of the barrier; base: the snapshot whose tables are already stored; piece: which one it is
+    where an operator has several databases.
     """
 
     operator_id: str
@@ -53,7 +54,7 @@ class FrozenDatabase:
     piece: str = ""
 
     def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:
-        """See FrozenStore. Tables that the base has are not stored again."""
+        """Stores the tables that the base does not have. Raises SnapshotTooLarge, OSError."""
         self.copy.make()
         if self.is_savepoint:
             return self._persist_savepoint(writer)

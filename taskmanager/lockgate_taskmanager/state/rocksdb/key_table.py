@@ -1,10 +1,10 @@
-"""How rows by key lie in a database: the layout that every store but that of a join builds on.
+"""The layout of rows by key in a database. Every store but that of a join builds on it.
 
     key = key group (2 bytes, big-endian), `__hash` (8 bytes, big-endian), the key columns (see `row_codec`)
     value = the other columns of a snapshot file (its parts), in the same form
 
-Windows have a pane behind the key group (see `pane_table`), and of sessions a value has several rows (see
-`session_table`). Where rows are found by time as well, there are entries without a value besides: see `time_index`.
+For windows a pane follows the key group (see `pane_table`); for sessions a value holds several rows (see
+`session_table`). Rows that are also looked up by time have additional entries without a value: see `time_index`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX_BYTES = GROUP_BYTES + 8
 
 
 class KeyTable:
-    """See the module, and frozen_database.TableForm. keys: columns of the keys; parts: of the values."""
+    """Encodes rows by key as database entries, and back. keys: columns of the keys; parts: columns of the values."""
 
     def __init__(self, keys: pa.Schema, parts: pa.Schema, max_parallelism: int) -> None:
         """Raises UserError when a type does not fit."""

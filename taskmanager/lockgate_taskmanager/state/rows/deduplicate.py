@@ -1,4 +1,4 @@
-"""Deduplication by key: the first record of each key passes, those that follow do not. Without a Spark job."""
+"""Deduplication by key: passes the first record of each key and drops the rest. Without a Spark job."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class DeduplicateStore:
 
     @property
     def partial_schema(self) -> pa.Schema:
-        """See KeyedStore: here, of records."""
+        """The schema of the records, which are merged as they are."""
         return self._rows.record_schema
 
     def set_input_schema(self, schema: pa.Schema) -> None:
         self._rows.record_schema = adopted(self._spec, self._rows.record_schema, schema)
 
     def merge(self, partial: pa.Table) -> Merged:
-        """See KeyedStore. Costs by the records and their keys."""
+        """Returns the records whose key is new. Costs in proportion to the records, not to the keys held."""
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
         keys, numbers = distinct(partial, self._spec.keys)

@@ -1,8 +1,8 @@
-"""Tumbling and sliding windows in a RocksDB database: as many as the disk holds. See `pane_table`.
+"""Tumbling and sliding windows in a RocksDB database, limited only by the disk. For the layout see `pane_table`.
 
-What windows are is known to PaneState alone. It is given the rows that a batch or a firing needs, and no others,
-for as long as that takes; what it makes of them goes back into the database. In memory there is between batches only
-which panes there are. A firing takes the keys some ten thousand rows at a time, and a purge removes ranges.
+Only PaneState knows what a window is. For the duration of a batch or a firing it gets just the rows concerned, and its
+result is written back. Between batches only the list of panes stays in memory. A firing reads some ten thousand rows at
+a time, and a purge deletes ranges.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PANES_AT_ONCE = 64  # beyond those of one window
 
 
 class PaneDatabase(HeldWindows[PaneState]):
-    """See Fires."""
+    """The windowed store of tumbling and sliding windows in RocksDB."""
 
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
         assert spec.aggregation.window is not None
@@ -91,7 +91,7 @@ class PaneDatabase(HeldWindows[PaneState]):
             self.database.itself.put(*self._table.database_rows(rows))
 
     def filled(self, restored_from: Sequence[About]) -> None:
-        """See DatabaseStore. Costs a look at each pane in each key group."""
+        """Restores the clock and the list of panes. Costs one look-up for each pane in each key group."""
         self.clock.restore(restored_from)
         for group in self._spec.key_groups:
             at = group_key(group)

@@ -1,7 +1,7 @@
-"""Windowed aggregates of one subtask: a row for each key and pane, found by key, purged by time.
+"""Windowed aggregates of one subtask: one row for each key and pane, found by key, purged by time.
 
-Rows are kept in lists by pane, so a batch costs by its rows and a watermark by what fires. Purged rows leave their
-place behind; when those outnumber the live ones, the live ones move together, which costs no more than what was purged.
+Rows are listed by pane, so the cost of a batch depends on its rows, that of a watermark on what fires. Purged rows
+leave gaps; when those outnumber the live rows, the store is compacted, which costs no more than the purges did.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from lockgate_taskmanager.state.windows.window_state import WindowState
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
-_FEW_ROWS = 4096  # places of what is gone that do not matter
+_FEW_ROWS = 4096  # no compaction for fewer purged rows
 _ROWS_AT_ONCE = 1_000_000  # of panes that are added up together, which bounds the memory of a firing
 RowsIn = Callable[[int], Array]  # the rows of a pane
 
 
 class PaneState(WindowState):
-    """See the module. Used from the subtask's own thread."""
+    """Panes in memory. Used from the subtask's own thread."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class PaneState(WindowState):
         *,
         clock: EventClock | None = None,
     ) -> None:
-        """See WindowState."""
+        """clock: shared with the store that holds these rows in a database; None: a new one."""
         super().__init__(spec, schema, choice, clock=clock)
         assert spec.aggregation.window is not None
         self._shape = shape_of(spec.aggregation.window)
@@ -218,7 +218,7 @@ class PaneState(WindowState):
         return pa.concat_tables(changed)
 
     def _kept_ends(self, panes: Array, hashes: Array) -> tuple[Array, Array]:
-        """See WindowShape. hashes: of the keys."""
+        """For each pane the ends of the first and last window that has fired and may still change. hashes: of the keys."""
         return self._shape.kept_ends(panes, self.clock.reached.of(hashes), self.clock.kept.of(hashes))
 
     def _found(self, keys: pa.RecordBatch, rows: Array, panes: Array, who: Array) -> PaneRows:

@@ -1,11 +1,10 @@
-"""Session windows in a RocksDB database: as many as the disk holds. See `session_table`.
+"""Session windows in a RocksDB database, limited only by the disk. For the layout see `session_table`.
 
-What sessions are is known to SessionState alone. It is given the sessions of the keys that a batch brings, or that are
-due, for as long as that takes; what it makes of them goes back into the database. In memory there is between batches
-nothing.
+Only SessionState knows what a session is. For the duration of a batch or a firing it gets the sessions of the keys
+concerned, and its result is written back. Nothing stays in memory between batches.
 
-A key is filed under a time at or before the first one at which something happens to it: a session is over, or is no
-longer kept. A session that goes on is not filed anew with every record, but when its key is looked at.
+A key is indexed under a time at or before its next event: the end of a session, or the end of its retention. The index
+of a session that is extended is not updated with every record, but when its key is visited.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _UNKNOWN = -NEVER
 
 
 class SessionDatabase(HeldWindows[SessionState]):
-    """See Fires."""
+    """The windowed store of sessions in RocksDB."""
 
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
         window = spec.aggregation.window
@@ -78,7 +77,7 @@ class SessionDatabase(HeldWindows[SessionState]):
         self.clock.advance(now_ms)
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """See DatabaseStore. Sessions of a key may come at any distance."""
+        """Adds stored rows. The sessions of a key may be in any batches."""
         for rows in cut(batches, _KEYS_AT_ONCE):
             together, times = self._by_key(rows, self._last(rows) + self._gap_ms)
             found = self._read(together)

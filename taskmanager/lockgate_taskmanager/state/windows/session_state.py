@@ -1,13 +1,13 @@
-"""Session windows of one subtask: a row for each session that has not been purged, found by key, purged by time.
+"""Session windows of one subtask: one row for each session that has not been purged, found by key, purged by time.
 
-A session is the records of a key of which none is more than `gap` away from the next; its window is from the first to
-`gap` behind the last. A record that bridges the gap between two sessions makes one of them.
+A session is a sequence of records of a key of which none is more than `gap` away from the next; its window ends `gap`
+after the last record. A record that bridges the gap between two sessions merges them.
 
-A partial stands for the records of one key in a pane of the gap's length, which are less than a gap apart: one session
-in any case. Its first and last time are two more aggregates, a minimum and a maximum, and are stored as such.
+A partial covers the records of one key in a pane as long as the gap, so they belong to one session in any case. Its
+first and last time are two additional aggregates, a minimum and a maximum, and are stored as such.
 
-Rows are only added: sessions that grow together, or are purged, leave their place behind until those outnumber the
-live ones, which then move together. The sessions of a key are a chain through its rows.
+Rows are only appended. Merged and purged sessions leave dead rows behind; when those outnumber the live ones, the store
+is compacted. The sessions of a key form a chain through its rows.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from lockgate_taskmanager.state.windows.window_state import WindowState
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
-_FEW_ROWS = 4096  # places of what is gone that do not matter
+_FEW_ROWS = 4096  # no compaction for fewer dead rows
 _NONE = -1
 
 
 class SessionState(WindowState):
-    """See the module. Used from the subtask's own thread."""
+    """Sessions in memory. Used from the subtask's own thread."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SessionState(WindowState):
         *,
         clock: EventClock | None = None,
     ) -> None:
-        """See WindowState."""
+        """clock: shared with the store that holds these rows in a database; None: a new one."""
         super().__init__(spec, schema, choice, with_bounds(spec.aggregation), clock)
         assert spec.aggregation.window is not None
         assert isinstance(spec.aggregation.window.kind, SessionWindow)

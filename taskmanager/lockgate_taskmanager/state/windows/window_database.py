@@ -1,4 +1,4 @@
-"""What windows and sessions in a RocksDB database have in common: the database, and a state of some of its rows."""
+"""The common part of windows and sessions in RocksDB: the database, and an in-memory state of some of its rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ State = TypeVar("State", PaneState, SessionState)
 
 
 class HeldWindows(DatabaseStore, FiringInTime, Generic[State]):
-    """See the module, and DatabaseStore."""
+    """A windowed store in RocksDB that loads the rows a batch needs into a `State`."""
 
     _spec: StoreSpec
 
@@ -48,7 +48,7 @@ class HeldWindows(DatabaseStore, FiringInTime, Generic[State]):
         super().__init__(spec, folder, memory_bytes)
 
     def merge(self, partial: pa.Table) -> Merged:
-        """See KeyedStore. Reads the rows that the records may change, and writes those that they have changed."""
+        """Merges a partial table: reads the rows that it may change, and writes those that it has changed."""
         if not partial.num_rows:
             return self._empty.merge(partial)
         batch = one_batch(partial)
@@ -68,17 +68,17 @@ class HeldWindows(DatabaseStore, FiringInTime, Generic[State]):
         raise NotImplementedError
 
     def _read(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Those of some rows that there are."""
+        """The rows that exist, by name."""
         wanted = sorted(names)
         found = zip(wanted, self.database.get(wanted), strict=True)
         return {name: value for name, value in found if value is not None}
 
     def snapshot(self, order: SnapshotOrder) -> FrozenDatabase:
-        """See KeyedStore. Microseconds, unless the copy of the barrier before is not made yet."""
+        """The state as it is now. Takes microseconds, unless the copy of the previous barrier is not made yet."""
         return self._frozen(order, self._empty.about(), self._form)
 
     def _holding(self, rows: Sequence[Row], clock: EventClock) -> State:
-        """A state with these rows of the database alone, which goes by `clock`."""
+        """A state with only these rows of the database, with `clock` as its event time."""
         made: State = self._kind(self._spec, self.partial_schema, clock=clock)
         if rows:
             made.take_up(state_file.rows_of([self._form.stored_batch(rows)], made.key_count))

@@ -1,7 +1,7 @@
-"""What states of aggregates by key and window have in common, whatever windows they know.
+"""The common part of aggregate states by key and window, for all kinds of windows.
 
-partial table --merge---> late updates of windows that have fired, what came too late
-watermark ----advance--> results of the windows that event time has passed, which are purged in the end
+partial table --merge---> updates of windows that have fired, and late records
+watermark ----advance--> results of the windows that are over; those whose lateness has passed are purged
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = Any  # numpy.ndarray
 
 
 class WindowState(AggregateState, FiringInTime):
-    """See the module and Fires. Used from the subtask's own thread."""
+    """Windowed aggregates in memory. Used from the subtask's own thread."""
 
     def __init__(
         self,
