@@ -32,7 +32,7 @@ Array = Any  # numpy.ndarray
 
 
 class AggregateTable(KeyTable):
-    """How rows of one aggregation's state are laid out. schema: of its results."""
+    """The layout of the rows of one aggregation. schema: of its results."""
 
     def __init__(self, operator: KeyedAggregate, partial_schema: pa.Schema, max_parallelism: int) -> None:
         """Raises UserError when a column or type does not fit."""
@@ -55,7 +55,7 @@ class AggregateDatabase(DatabaseStore):
     _spec: StoreSpec
 
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
-        """An empty one, or with the database that lies in `folder`, which is of this store alone.
+        """An empty store, or the database in `folder`, which belongs to this store alone.
 
         Raises UserError, OSError.
         """
@@ -93,7 +93,7 @@ class AggregateDatabase(DatabaseStore):
             self.database.itself.put(*self._form.database_rows(rows))
 
     def _read(self, names: Sequence[bytes]) -> AggregateColumns:
-        """The values held for these keys, nothing for those that are new."""
+        """The values of these keys; new keys have none."""
         found = self.database.get(names)
         present = [value for value in found if value is not None]
         columns = self._form.columns()

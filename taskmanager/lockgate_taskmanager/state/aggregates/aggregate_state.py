@@ -41,8 +41,8 @@ class AggregateState(HeapStore):
     ) -> None:
         """schema: of the partial table, see `layout`; choice: how snapshots are to be, None where none are taken.
 
-        operator: what is folded, where that is more than what is shown. Raises UserError when a column or type does not
-        fit.
+        operator: the folded aggregates, if there are more than the results. Raises UserError when a column or type does
+        not fit.
         """
         super().__init__(spec, choice or StateBackend())
         self._operator = operator or spec.aggregation
@@ -57,14 +57,14 @@ class AggregateState(HeapStore):
         return self._frozen(order, self.freeze())
 
     def freeze(self) -> FrozenRows:
-        """The state as it is now. Microseconds, whatever its size, or a copy of a byte for each row."""
+        """The state as it is now. Takes microseconds whatever its size, or a copy of one byte for each row."""
         raise NotImplementedError
 
     def restore(self, snapshots: Sequence[state_file.Stored]) -> None:
         self.take_up(state_file.joined(snapshots, self.key_count))
 
     def take_up(self, rows: state_file.StoredRows) -> None:
-        """Rows to begin with."""
+        """Sets the initial rows."""
         raise NotImplementedError
 
     def _new_columns(self) -> AggregateColumns:

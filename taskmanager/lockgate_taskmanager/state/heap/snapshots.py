@@ -15,7 +15,7 @@ from lockgate_taskmanager.state.format.increments import Increment
 
 
 class Frozen(Protocol):
-    """A consistent copy of state in memory. What it makes may be made on any thread while the state changes.
+    """A consistent copy of state in memory. It can be written on any thread while the state changes.
 
     version: rises with every copy.
     """
@@ -97,5 +97,5 @@ def handles_of(state: OperatorState) -> tuple[StateHandle, ...]:
 
 
 def without_bytes(handles: Sequence[StateHandle]) -> tuple[StateHandle, ...]:
-    """What an increment on them has to name."""
+    """The handles as an increment on them refers to them, without inline bytes."""
     return tuple(replace(handle, inline=b"") for handle in handles)

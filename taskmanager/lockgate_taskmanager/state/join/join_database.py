@@ -47,7 +47,7 @@ class JoinDatabase(DatabaseStore):
     _spec: SideSpec
 
     def __init__(self, spec: SideSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
-        """schema: of the rows; folder: of this one alone; a database that lies in it is taken over.
+        """schema: of the rows; folder: of this store alone; a database in it is opened.
 
         Raises UserError for a type that cannot be kept, OSError.
         """
@@ -89,7 +89,7 @@ class JoinDatabase(DatabaseStore):
         self._until = max(until, self._until)
 
     def clear(self) -> None:
-        """Removes whole spans of time in which all is over. Microseconds for each key group, if there are any."""
+        """Deletes spans of time that are completely over, if any. Takes microseconds for each key group."""
         self._added = 0
         start, end = self._cleared, self._until + 1
         if end // self.table.span_ms > start // self.table.span_ms:
@@ -130,7 +130,7 @@ class JoinDatabase(DatabaseStore):
         return self._frozen(order, about, LaterRows(self.table, about.purged_until), self._spec.piece)
 
     def _blocks(self, names: Sequence[bytes]) -> Iterator[tuple[Array, list[bytes]]]:
-        """The blocks of some heads, and of which of them each is; some at a time."""
+        """The blocks of some heads, each with the number of its head; in portions."""
         heads = [(place, head) for place, head in enumerate(self.database.get(names)) if head is not None]
         last = [(place, last_block(head)) for place, head in heads]
         yield from _portions([(place, block) for place, block in last if block])

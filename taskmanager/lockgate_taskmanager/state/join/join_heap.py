@@ -40,7 +40,7 @@ from lockgate_taskmanager.task.program import SnapshotOrder
 
 Array = Any  # numpy.ndarray
 _NONE = -1
-_FEW_ROWS = 4096  # places of forgotten rows that do not matter
+_FEW_ROWS = 4096  # no compaction for fewer dropped rows
 _AT_ONCE = 1 << 18  # candidates looked at together, which bounds memory
 _BYTES_AT_ONCE = 64 << 20  # the same, by their size on average
 _LEAST_COUNTED_MS = 1000  # rows are counted by steps of at least so long
@@ -144,7 +144,7 @@ class JoinHeap(HeapStore):
         return replace(self._frozen(order, frozen), piece=self._spec.piece, later=later)
 
     def _candidates(self, hashes: Array, first: Array, last: Array) -> tuple[Array, Array, Array]:
-        """Runs that may hold what is looked for: who asks, first row, number of rows."""
+        """Runs with candidates: position of the look-up, first row, number of rows."""
         found: list[tuple[Array, Array]] = []
         early, late = first // self._span_ms, last // self._span_ms
         everybody = np.arange(len(hashes))

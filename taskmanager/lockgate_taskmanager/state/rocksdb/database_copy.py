@@ -27,7 +27,7 @@ class CopyState(Enum):
 
 
 class DatabaseCopy:
-    """Made by whoever needs it first, once. Every method may be called on any thread."""
+    """Made once, by the first thread that needs it. Thread-safe."""
 
     def __init__(self, database: Database, path: Path) -> None:
         """path: folder of the copy, which is not there yet."""
@@ -42,7 +42,7 @@ class DatabaseCopy:
         return self._state is not CopyState.PENDING
 
     def make(self) -> None:
-        """The copy is there when this returns. Raises OSError, also when it was dropped before."""
+        """Makes the copy, unless it exists. Raises OSError, also when it was dropped before."""
         with self._lock:
             if self._state is CopyState.PENDING:
                 try:
@@ -55,7 +55,7 @@ class DatabaseCopy:
                 raise OSError(f"the copy {self.path} of the database was given up")
 
     def drop(self) -> None:
-        """It is not needed, or not any more. Waits while it is being made. Idempotent."""
+        """Drops the copy, made or not. Waits while it is being made. Idempotent."""
         with self._lock:
             self._state = CopyState.DROPPED
             shutil.rmtree(self.path, ignore_errors=True)

@@ -29,7 +29,7 @@ GROUP_BYTES = 2
 
 
 class TableForm(Protocol):
-    """How rows lie in a database, see `key_table`."""
+    """The layout of rows in a database."""
 
     def stored_batch(self, rows: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
         """Rows of the database as rows of a snapshot file."""
@@ -79,7 +79,7 @@ class FrozenDatabase:
         return replace(writer.store_file(f"{self._name}-{path.name}", path, is_shared=True), name=path.name)
 
     def _persist_savepoint(self, writer: SnapshotWriter) -> OperatorState:
-        """The format that every backend reads, some rows after the others, key group by key group."""
+        """Stores the format that every backend reads, in portions, key group by key group."""
         target = self.copy.path.with_suffix(".arrow")
         database = Database(self.copy.path, is_read_only=True)
         try:
@@ -98,7 +98,7 @@ class FrozenDatabase:
 
 
 def group_key(group: int) -> bytes:
-    """What no database key of that key group or a later one, and every one of an earlier group, is smaller than."""
+    """The boundary between the database keys of earlier groups and those of that key group."""
     return group.to_bytes(GROUP_BYTES, "big")
 
 
@@ -109,7 +109,7 @@ def mark(state: OperatorState) -> str:
 
 
 def restore_files(state: OperatorState, folder: Path, signature: str, max_parallelism: int) -> About:
-    """Puts a stored database together in `folder`, which is made. Raises StateUnreadable, OSError."""
+    """Restores a stored database into the new folder `folder`. Raises StateUnreadable, OSError."""
     with _opened(state) as archive:
         about = state_file.about_of(_metadata(archive), _where(state), (_FORMAT,), signature, max_parallelism)
         folder.mkdir(parents=True)

@@ -39,7 +39,7 @@ class KeyTable:
         return database_names(keys, hashes, self._max_parallelism)
 
     def keys_of(self, names: Sequence[bytes]) -> tuple[pa.RecordBatch, Array]:
-        """The other way round: key columns and hashes."""
+        """The key columns and hashes of database keys."""
         hashes = np.frombuffer(b"".join(name[GROUP_BYTES:PREFIX_BYTES] for name in names), ">i8").astype(np.int64)
         columns = row_codec.decode([name[PREFIX_BYTES:] for name in names], self.keys.types)
         return pa.RecordBatch.from_arrays(columns, schema=self.keys), hashes
@@ -72,7 +72,7 @@ def database_names(keys: Sequence[pa.Array], hashes: Array, max_parallelism: int
 
 
 def _canonical(keys: pa.Array) -> pa.Array:
-    """Equal keys as equal bytes: there is one NaN and one zero."""
+    """Makes equal keys equal bytes: all NaNs become one value, and both zeros."""
     if not pa.types.is_floating(keys.type):
         return keys
     nan = pa.scalar(float("nan"), keys.type)

@@ -43,10 +43,10 @@ class _Layer:
 
 
 class Layers:
-    """Those from one snapshot to another, complete: read on any thread.
+    """The layers between two snapshots. Can be read on any thread.
 
-    It takes along those that nobody needs any more: to free a million values takes a while, and is done in `before`,
-    because whoever takes the snapshot holds up the stream.
+    Also takes the layers that are no longer needed: freeing a million values takes a while, so it is done in `before`,
+    in the background, and not when the snapshot is taken, which would delay the stream.
     """
 
     def __init__(self, layers: Iterable[_Layer], over: list[_Layer]) -> None:
@@ -74,7 +74,7 @@ class BeforeImages:
         self._bytes = 0
 
     def begin(self, version: int) -> None:
-        """A snapshot of this version was taken, that later ones may build on."""
+        """A snapshot of this version was taken, and later ones may build on it."""
         self._layers.append(_Layer(version))
 
     def note(self, rows: Array, before: Array, after: Array, changed_at: Array) -> None:
@@ -102,7 +102,7 @@ class BeforeImages:
         return Layers(self._layers, over)
 
     def clear(self) -> None:
-        """Rows have other numbers now: nothing that was noted counts any more."""
+        """Rows were renumbered: discards all before-images."""
         self._layers.clear()
         self._bytes = 0
 

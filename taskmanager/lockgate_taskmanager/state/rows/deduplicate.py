@@ -51,12 +51,12 @@ class DeduplicateStore:
         return Merged(partial.num_rows, passed)
 
     def advance(self, watermark_ms: int) -> pa.Table:
-        """Event time means nothing here, but is handed on in snapshots."""
+        """Event time has no effect here, but is part of snapshots."""
         self._rows.clock.advance(watermark_ms)
         return self.schema.empty_table()
 
     def go_on(self) -> pa.Table:
-        """Nothing is put out when time goes on."""
+        """Nothing: no results depend on time."""
         return self.schema.empty_table()
 
     @property
@@ -68,12 +68,12 @@ class DeduplicateStore:
         return True
 
     def tick(self, unix_ms: int) -> None:
-        """Forgets what is over."""
+        """Deletes expired keys."""
         self._now_ms = max(self._now_ms, unix_ms)
         self._rows.expire(self._now_ms)
 
     def wakes_at(self) -> None:
-        """What is over is not found in any case."""
+        """Never: expired keys are not found in any case."""
 
     def warm_up(self) -> None:
         """There is no Spark job."""

@@ -72,7 +72,7 @@ class RowDatabase(DatabaseStore):
     _spec: RowSpec
 
     def __init__(self, spec: RowSpec, record_schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
-        """An empty one, or with the database that lies in `folder`, which is of this store alone.
+        """An empty store, or the database in `folder`, which belongs to this store alone.
 
         Raises UserError when a key cannot be kept, OSError.
         """
@@ -167,7 +167,7 @@ class RowDatabase(DatabaseStore):
         return found
 
     def _passed(self, kind: int, now_ms: int) -> list[bytes]:
-        """Rows with a time of this kind at or before `now_ms`. Costs by those, and a look at each key group."""
+        """Rows with a time of this kind at or before `now_ms`. Cost grows with those, plus a look-up per key group."""
         if now_ms < self._next[kind]:
             return []
         found: list[bytes] = []

@@ -145,7 +145,7 @@ class RowHeap(HeapStore):
         self._tidy_up()
 
     def _tidy_up(self) -> None:
-        """Moves rows together where most places are empty, unless somebody goes through them by their places."""
+        """Compacts the rows when most places are empty, unless an iteration over places is in progress."""
         if not self._is_visited and len(self._index) - self._kept > max(self._kept, _FEW_ROWS):
             self._move_together()
 

@@ -65,7 +65,7 @@ class PaneState(WindowState):
         return len(self._index) - self._purged
 
     def fire(self, ends: Sequence[int], before: Reached) -> pa.Table:
-        """The results of whole windows. ends: in order; before: how far event time had come: what it had passed is out.
+        """The results of complete windows. ends: in order; before: earlier event time, whose windows have fired.
 
         Raises DataError on overflow.
         """
@@ -91,7 +91,7 @@ class PaneState(WindowState):
         self._passed(now_ms)
 
     def _by_groups(self, ends: Sequence[int]) -> Iterator[tuple[range, RowsIn]]:
-        """Key groups together that have not too many rows in these windows, and their rows by pane."""
+        """Ranges of key groups with a bounded number of rows in these windows, and their rows by pane."""
         panes = sorted({pane for end in ends for pane in self._shape.panes(end) if pane in self._rows})
         rows = {pane: self._rows_in(pane) for pane in panes}
         fold = self._shape.size_ms // self._shape.slide_ms or 1
@@ -112,7 +112,7 @@ class PaneState(WindowState):
             yield run, lambda pane, mine=mine: mine.get(pane, nothing)  # type: ignore[misc]
 
     def beside(self, panes: Array, hashes: Array, there: Sequence[int]) -> Iterator[tuple[int, Array]]:
-        """What a merge reads besides its own rows: a pane, and the places of those rows whose keys it reads there.
+        """What a merge reads besides its own rows: pairs of a pane and the positions of the rows whose keys it reads.
 
         panes, hashes: of the rows of the partial; there: the panes that have rows at all, in order.
         """
@@ -218,7 +218,7 @@ class PaneState(WindowState):
         return pa.concat_tables(changed)
 
     def _kept_ends(self, panes: Array, hashes: Array) -> tuple[Array, Array]:
-        """For each pane the ends of the first and last window that has fired and may still change. hashes: of the keys."""
+        """For each pane the ends of the first and last window that has fired and may change. hashes: of the keys."""
         return self._shape.kept_ends(panes, self.clock.reached.of(hashes), self.clock.kept.of(hashes))
 
     def _found(self, keys: pa.RecordBatch, rows: Array, panes: Array, who: Array) -> PaneRows:
@@ -236,7 +236,7 @@ class PaneState(WindowState):
         return PaneRows(*(np.concatenate(item) for item in zip(*pieces, strict=True)))
 
     def _portions(self, ends: Sequence[int], rows_in: RowsIn) -> Iterator[list[int]]:
-        """Ends of windows, as many together as have some number of rows."""
+        """Ends of windows, in portions with a bounded number of rows."""
         portion: list[int] = []
         count = 0
         for end in ends:
@@ -249,7 +249,7 @@ class PaneState(WindowState):
             yield portion
 
     def _fire(self, ends: Sequence[int], before: Reached, rows_in: RowsIn) -> pa.Table:
-        """The results of whole windows. before: how far event time had come; what it had passed has fired."""
+        """The results of complete windows. before: earlier event time, whose windows have fired."""
         pieces = []
         for number in range(self._shape.size_ms // self._shape.pane_ms):  # first panes of all, second panes of all ...
             found = [rows_in(self._shape.panes(end)[number]) for end in ends]

@@ -106,7 +106,7 @@ class SessionDatabase(HeldWindows[SessionState]):
         self._write(together, times, found)
 
     def _by_key(self, rows: pa.RecordBatch, times: Array) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
-        """What is stored of each key, and the least of its times. rows: of a snapshot file; times: of each."""
+        """The stored value and the earliest time of each key. rows: of a snapshot file; times: of each row."""
         together: dict[bytes, bytes] = {}
         least: dict[bytes, int] = {}
         for name, row, time in zip(*self._table.database_rows(rows), times.tolist(), strict=True):
@@ -118,7 +118,7 @@ class SessionDatabase(HeldWindows[SessionState]):
         return together, least
 
     def _write(self, together: Mapping[bytes, bytes], times: Mapping[bytes, int], found: Mapping[bytes, bytes]) -> None:
-        """Replaces what is stored of keys, nothing for those without rows. times: to file the others under."""
+        """Replaces the values of keys; deletes keys without rows. times: the index time of each other key."""
         changes: dict[bytes, bytes | None] = {}
         for name, rows in together.items():
             old = found.get(name)
@@ -144,10 +144,10 @@ class SessionDatabase(HeldWindows[SessionState]):
         return numpy_of(rows, SESSION_END)
 
     def _due(self, now: int) -> Iterator[tuple[list[bytes], range]]:
-        """The keys whose time has come, some number together. Those given are filed anew before the next are asked for.
+        """The due keys, in portions. The caller indexes each portion again before it takes the next one.
 
-        Beside them the key groups of which all have been given by that, where a key group ends there, else none. Costs
-        by those keys, and a look at each key group.
+        Beside each portion the key groups that it completes, if it ends at the end of a key group. Cost grows with the
+        due keys, plus one look-up for each key group.
         """
         names: list[bytes] = []
         owned = self._spec.key_groups
@@ -167,7 +167,7 @@ class SessionDatabase(HeldWindows[SessionState]):
         yield names, owned
 
     def _following(self, now: int) -> int:
-        """The time that the next key is filed under, when none is due."""
+        """The index time of the next key, when none is due."""
         following = NEVER
         for group in self._spec.key_groups:
             start, end = bound(group, _END, now + 2), bound(group, _END + 1, -NEVER)

@@ -115,7 +115,7 @@ class SessionState(WindowState):
             yield Portion(fired, is_last or now_ms != MAX_WATERMARK, is_last)
 
     def let_go(self) -> None:
-        """Forgets what an earlier run would have kept longer, before a record joins it. Costs a look at each row."""
+        """Drops sessions that an earlier run kept longer, before a record can extend them. Visits each row."""
         self._let_go(np.arange(len(self._key)))
 
     def freeze(self) -> FrozenRows:
@@ -187,7 +187,7 @@ class SessionState(WindowState):
         return rows
 
     def _placed(self, known: Array, known_groups: Array, groups: Array, ids: Array, count: int) -> Array:
-        """The row of each partial: that of the session it belongs to, joined with others or new. count: of groups."""
+        """The row of each partial: its session's, merged with others or new. count: of groups."""
         row_of = np.full(count, _NONE, np.int64)
         row_of[known_groups] = known  # of several the last stays, and takes the others in
         touched = np.zeros(count, np.bool_)
@@ -206,7 +206,7 @@ class SessionState(WindowState):
         return row_of[groups]
 
     def _link(self, ids: Array, rows: Array) -> None:
-        """Makes the chains of keys anew. rows: all that they have, ids: the key of each."""
+        """Rebuilds the chains of keys. rows: all their rows; ids: the key of each row."""
         order = np.argsort(ids, kind="stable")
         ids, rows = ids[order], rows[order]
         starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])) if len(ids) else np.zeros(0, np.int64)
@@ -216,7 +216,7 @@ class SessionState(WindowState):
         self._chains[ids[starts]] = rows[starts]
 
     def _filed(self, rows: Array) -> pa.Table:
-        """Notes when rows are due; the results of those that event time has passed already."""
+        """Records when rows are due. Returns the results of those that event time has already passed."""
         ends = self._times(rows)[1]
         is_over = self._is_over(ends, self._key[rows])
         self._due.add(rows[~is_over], ends[~is_over])
@@ -227,7 +227,7 @@ class SessionState(WindowState):
         self._let_go(self._kept.passed(self.clock.now + 1))
 
     def _let_go(self, rows: Array) -> None:
-        """Forgets those of some rows that are not kept any more."""
+        """Drops those rows that are not kept any more."""
         rows = rows[self._live[rows]]
         rows = rows[self._is_gone(self._times(rows)[1], self._key[rows])]
         if len(rows):

@@ -44,17 +44,17 @@ class SessionTable(AggregateTable):
 
 
 def value_of(time_ms: int, rows: bytes) -> bytes:
-    """What the database holds for a key. rows: one after the other, as `database_rows` makes them."""
+    """The database value of a key. rows: concatenated, as `database_rows` returns them."""
     return time_key(time_ms) + rows
 
 
 def filed_at(value: bytes) -> int:
-    """When the key wants to be looked at."""
+    """When the key is to be visited."""
     return of_time_key(filed(value))
 
 
 def filed(value: bytes) -> bytes:
-    """The same as it stands in `time_index`."""
+    """The same in the form of `time_index`."""
     return value[:_TIME_BYTES]
 
 

@@ -33,9 +33,9 @@ class HeldWindows(DatabaseStore, FiringInTime, Generic[State]):
     def __init__(
         self, spec: StoreSpec, schema: pa.Schema, kind: type[State], form: TableForm, folder: Path, memory_bytes: int
     ) -> None:
-        """An empty one, or with the database that lies in `folder`. Raises UserError, OSError.
+        """An empty store, or the database in `folder`. Raises UserError, OSError.
 
-        schema: of the partial tables; kind: what knows what windows are; form: of rows in the database.
+        schema: of the partial tables; kind: the class that implements the windows; form: of rows in the database.
         """
         assert spec.aggregation.window is not None
         self.clock = spec.clock(spec.aggregation.window.allowed_lateness_ms)
@@ -64,7 +64,7 @@ class HeldWindows(DatabaseStore, FiringInTime, Generic[State]):
         raise NotImplementedError
 
     def _put(self, working: State, found: Mapping[bytes, bytes]) -> None:
-        """Writes what has become of some rows. found: as they were."""
+        """Writes the changed rows. found: their values before."""
         raise NotImplementedError
 
     def _read(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
