@@ -1,8 +1,8 @@
 """The bounds of every number, text and list of a job graph.
 
-What is too large here would not fail once and be over: the leader itself would work on it, for seconds or for ever, and
-the next leader again. So these are looked at first, and nothing else of a graph that is out of bounds. A field without
-an entry fails a test, so that a new one cannot be forgotten.
+A value beyond its bound would keep the leader busy for seconds or for ever, and then the next leader. So the bounds are
+checked first, and nothing else of a graph that is out of bounds. A field without an entry fails a test, so that a new
+one cannot be forgotten.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ MOST: Mapping[_Field, float] = {
     (m.StragglerReplacement, "window_ms"): MAX_DURATION_MS,
     (m.StragglerReplacement, "pause_ms"): MAX_DURATION_MS,
 }
-"""The highest value of each number. What is too low, or no number, others of this room say in their own words."""
+"""The highest value of each number. Other modules of this room report values that are too low or not numbers."""
 
 LONGEST: Mapping[_Field, int] = {
     (m.JobGraph, "name"): MAX_NAME,
@@ -116,7 +116,7 @@ _OWNERS: Mapping[type[Any], str] = {
 
 
 def bound_problems(graph: m.JobGraph) -> tuple[str, ...]:
-    """What of the graph is out of all bounds, as sentences. Costs no more than the graph is long."""
+    """Everything in the graph that is out of bounds, as sentences. Cost grows with the size of the graph."""
     problems = tuple(_walk(graph, "The job has"))
     subtasks = sum(max(0, vertex.parallelism) for vertex in graph.vertices)
     if not problems and subtasks > MAX_SUBTASKS:
@@ -125,7 +125,7 @@ def bound_problems(graph: m.JobGraph) -> tuple[str, ...]:
 
 
 def text_problem(value: str, most: int) -> str:
-    """What is wrong with a text, as the rest of a sentence about it; "" when nothing is."""
+    """The problem of a text, as the rest of a sentence; "" for none."""
     if "\0" in value:
         return f"with a NUL character in it: {quoted(value)}"
     return f"of {len(value)} characters: the limit is {most}" if len(value) > most else ""

@@ -1,4 +1,4 @@
-"""What can be wrong with interval joins."""
+"""Validates interval joins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIDES = (JoinSide.LEFT, JoinSide.RIGHT)
 
 
 def join_problems(kind: IntervalJoin) -> Iterator[str]:
-    """What is wrong with the settings of one join; the operator's name comes in front."""
+    """The problems of one join's settings; the caller puts the operator's name in front."""
     for side, keys, time in (("left", kind.left_keys, kind.left_time), ("right", kind.right_keys, kind.right_time)):
         if not keys or not all(keys):
             yield f"joins by key but names no keys of the {side} side."

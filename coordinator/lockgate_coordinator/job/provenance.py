@@ -1,11 +1,10 @@
-"""What counts of a report: what its sender may say, and no more of it than can be kept.
+"""Validates reports: only those of the right sender count, and their size is bounded.
 
-A task manager that is confused, or was taken over, may name any attempt. What it says of subtasks that run elsewhere
-must end no job, force no restart and complete no checkpoint.
+A faulty or compromised task manager may name any attempt. Its reports on subtasks that run elsewhere must not end a
+job, force a restart or complete a checkpoint.
 
-A report is kept, compared with later failures on the thread that decides, shown to every watcher, and becomes a part of
-the job's result. A result that is larger than a record of ZooKeeper may be could never be written: the job would not
-end.
+A report is kept, compared with later failures on the deciding thread, sent to every watcher, and included in the job's
+result. A result larger than a ZooKeeper record could never be written, and the job would not end.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MAX_NAME = 1_000
 
 
 def bounded(report: Report) -> Report:
-    """The report with its texts and lists cut where they are too long."""
+    """The report with its texts and lists truncated."""
     match report:
         case Reported(body) if len(body.error) > MAX_TEXT or body.place is not None:
             return Reported(replace(body, error=_cut(body.error), place=_place(body.place)))
@@ -64,9 +63,9 @@ def _cut(text: str) -> str:
 
 
 def accepted(report: Report, task_manager_id: str, execution: ExecutionGraph) -> Report | None:
-    """What of the report counts when this task manager has said it; None when nothing does.
+    """The part of the report that counts from this task manager; None when nothing does.
 
-    execution: of the attempt that runs now. What belongs to another attempt counts for nothing either.
+    execution: of the current attempt. Reports on other attempts do not count.
     """
     report = bounded(report)
     match report:
@@ -87,7 +86,7 @@ def accepted(report: Report, task_manager_id: str, execution: ExecutionGraph) ->
 
 
 def attempt_of(report: Report) -> AttemptId | None:
-    """The attempt that a report names; of counters, which come for one attempt at a time, that of the first."""
+    """The attempt that a report names. Counters come for one attempt at a time, so the first one decides."""
     match report:
         case SplitsFound(found):
             return found.attempt
@@ -103,7 +102,7 @@ def attempt_of(report: Report) -> AttemptId | None:
 
 
 def _is_its_own(ack: AcknowledgeCheckpoint) -> bool:
-    """The state in an acknowledgement is that of the subtask that acknowledges."""
+    """True when the state in an acknowledgement belongs to the subtask that acknowledges."""
     subtask, state = ack.subtask, ack.state
     if subtask is None or state is None:
         return subtask is not None

@@ -1,4 +1,4 @@
-"""What events and effects of a JobMaster are called in a job's story: plain words for operators. Pure."""
+"""Describes events and effects of a JobMaster for a job's story, in plain words for operators. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lockgate_coordinator.job import events as ev
 
 
 def event_text(event: ev.Event) -> str:  # noqa: C901  one case a kind
-    """One event, as a sentence without a full stop."""
+    """Describes an event, as a sentence without a full stop."""
     if isinstance(event, Request):
         return _request(event)
     if isinstance(event, ev.Report):
@@ -68,7 +68,7 @@ Request = (
     | ev.DisposalBegun
     | ev.SavepointDisposed
 )
-"""What clients want."""
+"""Requests of clients."""
 
 
 def _request(event: Request) -> str:
@@ -126,7 +126,7 @@ def _splits(count: int) -> str:
 
 
 def cause_of(event: ev.Event) -> Outside:
-    """Where an event comes from that no other event has caused."""
+    """The origin of an event that no other event has caused."""
     match event:
         case ev.Recovered() | ev.RecoveryFailed():
             return Outside.LEADERSHIP
@@ -140,7 +140,7 @@ def cause_of(event: ev.Event) -> Outside:
 
 
 def reported_cause(event: ev.Event) -> str:
-    """The id of a task manager's event, where one has made it report this; else empty."""
+    """The id of the task manager's event that caused this report; else empty."""
     match event:
         case ev.TaskManagerReport(
             report=ev.Acknowledged(body)
@@ -156,12 +156,12 @@ def reported_cause(event: ev.Event) -> str:
 
 
 def effects_of(effects: Iterable[do.Effect]) -> tuple[str, ...]:
-    """What is done, in order; the same message to several task managers once. Without the setting of timers."""
+    """Describes effects in order, without timers; the same message to several task managers appears once."""
     return grouped(pair for effect in effects for pair in _effect(effect))
 
 
 def _effect(effect: do.Effect) -> list[tuple[str, str]]:
-    """Recipient, or an empty text, and what goes there; nothing for what is not shown."""
+    """Pairs of recipient, "" for none, and text; none for effects that are not listed."""
     match effect:
         case do.Send(name, body):
             return [(name, _message(body))]
@@ -191,7 +191,7 @@ Own = (
     | do.DiscardPending
     | do.CleanUp
 )
-"""What the coordinator does by itself."""
+"""Actions of the coordinator itself."""
 
 
 def _own(effect: Own) -> str:

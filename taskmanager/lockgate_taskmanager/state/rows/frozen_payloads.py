@@ -47,7 +47,7 @@ class FrozenPayloads(FrozenRows):
         return Increment(state_file.write(self.hashes[rows], take, self.about, is_increment=True))
 
     def _differences(self, before: Before) -> Increment | None:
-        """The increment as differences. With many changed rows it pays only if the differences are small, so it is bounded."""
+        """The increment as differences. If most rows changed, it pays only while it is small, so it is bounded."""
         rows = before.rows
         most_bytes = self.payload_bytes // 2 if self._are_most(rows) else None
         column = encoded(before.values, self.parts.take(rows)[0], most_bytes)
