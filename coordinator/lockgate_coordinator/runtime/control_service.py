@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _REGISTER_WAIT_S = 10.0
 
-_LARGE = (Deploy, PrepareJob, AssignSplits)  # a graph, state handles, splits: the more of them the larger the job
+_LARGE = (Deploy, PrepareJob, AssignSplits)  # their size grows with the job: a graph, state handles, splits
 
 
 class ControlService:
@@ -54,7 +54,7 @@ class ControlService:
             link.close(StatusCode.CANCELLED, "the stream has ended")
             await asyncio.gather(reader, return_exceptions=True)
         code, reason = link.end or (StatusCode.CANCELLED, "")
-        if code is not StatusCode.OK:  # which only a good-bye gets
+        if code is not StatusCode.OK:  # only a Goodbye gets OK
             raise Refused(code, reason)
 
     async def _read(self, term: LeaderTerm, link: TaskManagerLink, stream: Stream, registered: asyncio.Event) -> None:
@@ -110,7 +110,7 @@ class ControlService:
 
 
 async def _write(link: TaskManagerLink, stream: Stream, bell: Bell) -> None:
-    """Sends what the link is given, until it is closed."""
+    """Sends the messages of the link until it is closed."""
     while link.end is None:
         message = link.take()
         if message is None:
@@ -120,7 +120,7 @@ async def _write(link: TaskManagerLink, stream: Stream, bell: Bell) -> None:
         if notifies:
             faults.point("before-notify")
         await stream.send(message, large=isinstance(message.body, _LARGE))
-        if notifies:  # the connection has taken it: it is on its way
+        if notifies:  # the connection has taken it
             faults.point("after-notify")
 
 

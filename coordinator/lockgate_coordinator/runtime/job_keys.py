@@ -1,6 +1,6 @@
-"""What a job key may look like, and a request id.
+"""Validates job keys and request ids.
 
-Every request that names a job is held to it before anything is looked up.
+Every job key in a request is checked before it is looked up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_QUOTED = 60
 
 
 def check_new(key: str) -> None:
-    """Raises Refused for what cannot name a new job."""
+    """Raises Refused for a key that cannot name a new job."""
     if not _JOB_KEY.fullmatch(key) or key in (".", ".."):
         raise Refused(
             StatusCode.INVALID_ARGUMENT,
@@ -27,10 +27,10 @@ def check_new(key: str) -> None:
 
 
 def check_named(key: str) -> None:
-    """Raises Refused for what is too long to name any job.
+    """Raises Refused for a key that is too long to name any job.
 
-    Its characters are not looked at: what somebody left below the jobs in ZooKeeper is a job that has failed, whatever
-    its name, and has to be cancelled by that.
+    The characters are not checked: any node below the jobs in ZooKeeper counts as a failed job, whatever its name, and
+    must be cancelled by that name.
     """
     if len(key) > _LONGEST:
         raise Refused(
@@ -40,7 +40,7 @@ def check_named(key: str) -> None:
 
 
 def check_request_id(request_id: str) -> None:
-    """Raises Refused for what cannot name a request; none at all is fine."""
+    """Raises Refused for an invalid request id; it may be empty."""
     if request_id and not _JOB_KEY.fullmatch(request_id):
         text = f"{quoted(request_id, _MOST_QUOTED)} is not a request id; use 1 to 128 of A-Z a-z 0-9 . _ -"
         raise Refused(StatusCode.INVALID_ARGUMENT, text)

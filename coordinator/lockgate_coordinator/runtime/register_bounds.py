@@ -1,7 +1,6 @@
-"""What a task manager may say of itself when it registers: every number and text of it is bounded.
+"""The bounds of a task manager's Register message.
 
-What is admitted here is kept for the term, shown to clients, written into attempt records and walked through on the
-thread that decides.
+Admitted values are kept for the term, shown to clients, stored in attempt records and processed on the deciding thread.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from lockgate_proto.messages import AttemptId, Register
 from lockgate_coordinator.graph.bounds import quoted
 
 MAX_RUNNING = 4 * MAX_SLOTS
-"""Attempts that one may still run from before: one a slot, and some that are just being torn down."""
+"""The most attempts that a task manager may still run: one for each slot, and some that are being torn down."""
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -22,7 +21,7 @@ _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,64}\]|[A-Za-z0-9._-]{1,253}):([0-9]
 
 
 def register_problem(task_manager_id: str, register: Register) -> str:
-    """Why this Register cannot be taken, a sentence for the operator of the task manager; "" when it can."""
+    """Why this Register is refused, a sentence for the operator of the task manager; "" when it is not."""
     if not _ID.fullmatch(task_manager_id):
         return f"{quoted(task_manager_id)} is no id of a task manager: use 1 to 64 of A-Z a-z 0-9 . _ -"
     if not 1 <= register.slots <= MAX_SLOTS:

@@ -1,6 +1,6 @@
-"""StoryRequests: the story of one job, put together of what this leader and its task managers remember.
+"""StoryRequests: collects the story of a job from this leader and its task managers.
 
-The lines stay where they were written until somebody asks: nothing is sent for them while the job runs. Actor thread
+The lines stay in the processes that wrote them until a client asks: nothing is sent while the job runs. Actor thread
 only.
 """
 
@@ -19,13 +19,13 @@ from lockgate_coordinator.runtime.errors import Stopped
 
 WAIT_MS = 2_000
 MOST_LINES = 4_000
-"""Of all task managers together; each gives its newest ones."""
+"""The most lines from all task managers together; each sends its newest ones."""
 LEAST_LINES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class StoryParts:
-    """Lines of one process each, in order; and what is missing, as sentences."""
+    """The lines of each process, in order, and remarks on missing ones, as sentences."""
 
     parts: tuple[Sequence[StoryLine], ...]
     remarks: tuple[str, ...]
@@ -33,7 +33,7 @@ class StoryParts:
 
 @dataclass(slots=True)
 class _Asked:
-    """One job's story, while task managers are still to answer."""
+    """A story for which some task managers have not answered yet."""
 
     answer: Future[StoryParts]
     parts: list[Sequence[StoryLine]]
@@ -44,7 +44,7 @@ class _Asked:
 
 
 class StoryRequests:
-    """Those of one term. send: to a task manager; False when it is not registered."""
+    """The story requests of one term. send: to a task manager; False when it is not registered."""
 
     def __init__(self, actor: Actor, send: Callable[[str, StoryRequest], bool]) -> None:
         self._actor = actor
@@ -55,7 +55,7 @@ class StoryRequests:
     def ask(
         self, job_key: str, run_id: str, task_managers: Iterable[str], own: Sequence[StoryLine], remarks: Sequence[str]
     ) -> Future[StoryParts]:
-        """The job's story. task_managers: those to ask; own: the leader's lines. Fails with Stopped."""
+        """Collects a job's story. task_managers: those to ask; own: the leader's lines. Fails with Stopped."""
         number, names = next(self._numbers), sorted(task_managers)
         lines = max(LEAST_LINES, MOST_LINES // max(1, len(names)))
         asked = _Asked(Future(), [own], list(remarks), set(), lines)
@@ -70,7 +70,7 @@ class StoryRequests:
         return asked.answer
 
     def answer(self, task_manager_id: str, answer: StoryAnswer) -> None:
-        """A task manager's answer. One that comes too late, or was not asked for, is dropped."""
+        """Handles a task manager's answer. Late and unexpected ones are dropped."""
         asked = self._asked.get(answer.request)
         if asked is None or task_manager_id not in asked.missing:
             return

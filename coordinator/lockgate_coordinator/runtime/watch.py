@@ -1,4 +1,4 @@
-"""Fan-out of one job's events and status to any number of watchers, none of which can hold up the job."""
+"""Fan-out of one job's events and status to any number of watchers, none of which can delay the job."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SharedUpdate:
 
 
 class Watcher:
-    """One reader of a job's updates. Events are all delivered, in order; of statuses only the newest one waits."""
+    """One reader of a job's updates. All events are delivered in order; only the newest status is queued."""
 
     def __init__(self, first: SharedUpdate) -> None:
         self._changed = threading.Lock()
@@ -44,10 +44,10 @@ class Watcher:
         self._status: SharedUpdate | None = None
         self.end: WatchEnd | None = None
         self.on_change: Callable[[], None] = lambda: None
-        """There is something to take, or the watch is over. Called on any thread."""
+        """Called on any thread when there is an update to take, or the watch is over."""
 
     def push_event(self, event: SharedUpdate) -> None:
-        """Queues an event; a reader that is thousands behind is let go rather than kept in memory."""
+        """Queues an event; ends the watch of a reader that is thousands of events behind."""
         with self._changed:
             if self.end is None:
                 self._updates.append(event)
@@ -56,7 +56,7 @@ class Watcher:
         self.on_change()
 
     def push_status(self, status: SharedUpdate) -> None:
-        """Offers a newer status; it replaces one that has not been read yet, and comes after the queued events."""
+        """Queues a newer status after the queued events; replaces one that has not been read yet."""
         with self._changed:
             if self.end is None:
                 self._status = status
@@ -70,7 +70,7 @@ class Watcher:
         self.on_change()
 
     def take(self) -> SharedUpdate | None:
-        """The next update; None when there is none yet, or none any more, when `end` says why."""
+        """The next update; None when there is none, or the watch is over (see `end`)."""
         with self._changed:
             if self.end in (WatchEnd.CLOSED, WatchEnd.TOO_SLOW):
                 return None
@@ -81,7 +81,7 @@ class Watcher:
 
 
 class WatchHub:
-    """The kept events of one job under this leader, and who watches it. Used on the actor thread only."""
+    """The kept events and the watchers of one job under this leader. Used on the actor thread only."""
 
     def __init__(self) -> None:
         self._kept: deque[SharedUpdate] = deque(maxlen=KEPT_EVENTS)
@@ -90,11 +90,11 @@ class WatchHub:
 
     @property
     def watched(self) -> bool:
-        """True while anybody watches: only then is it worth making a status often."""
+        """True while there are watchers, for which statuses are created often."""
         return bool(self._watchers)
 
     def watch(self, status: JobStatus) -> Watcher:
-        """A new watcher: the status first, then the kept events, then what happens from now on."""
+        """A new watcher: gets the status, then the kept events, then new updates."""
         watcher = Watcher(SharedUpdate(JobUpdate(update=status)))
         for event in self._kept:
             watcher.push_event(event)
@@ -103,20 +103,20 @@ class WatchHub:
         return watcher
 
     def forget(self, watcher: Watcher) -> None:
-        """The watcher has gone."""
+        """Removes a watcher."""
         watcher.finish(WatchEnd.CLOSED)
         if watcher in self._watchers:
             self._watchers.remove(watcher)
 
     def event(self, event: JobEvent) -> None:
-        """Keeps the event and tells every watcher."""
+        """Keeps the event and sends it to every watcher."""
         update = SharedUpdate(JobUpdate(update=event))
         self._kept.append(update)
         for watcher in self._watchers:
             watcher.push_event(update)
 
     def status(self, status: JobStatus) -> None:
-        """Tells every watcher, unless they know it already."""
+        """Sends the status to every watcher, unless it has not changed."""
         if status != self._status:
             self._status = status
             update = SharedUpdate(JobUpdate(update=status))
