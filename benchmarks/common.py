@@ -47,8 +47,8 @@ def at_most(name: str, value: float, goal: float, unit: str) -> Row:
 
 def at_least(name: str, value: float, goal: float, unit: str) -> Row:
     """A row whose value should be `goal` or more."""
-    shown = f"{value:,.0f}" if value >= 1000 else f"{value:.3f}"
-    return Row(name, f"{shown} {unit}".strip(), f">= {goal:,g} {unit}".strip(), value >= goal)
+    text = f"{value:,.0f}" if value >= 1000 else f"{value:.3f}"
+    return Row(name, f"{text} {unit}".strip(), f">= {goal:,g} {unit}".strip(), value >= goal)
 
 
 def table(rows: Sequence[Row]) -> str:

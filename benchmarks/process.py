@@ -156,8 +156,8 @@ class _Stage:
 
     def _forward(self, batch: Batch) -> None:
         for emission in batch.emissions:
-            told = self._keyed.process(_SOURCE, emission.table)
-            self._out += [emission.table for emission in told.emissions if emission.table.num_rows]
+            emitted = self._keyed.process(_SOURCE, emission.table)
+            self._out += [emission.table for emission in emitted.emissions if emission.table.num_rows]
 
 
 @dataclass(frozen=True, slots=True)

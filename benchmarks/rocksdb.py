@@ -180,7 +180,7 @@ class _Bench:
         return self._store.merge(self._partial(ids)).changed
 
     def _partial(self, ids: Any) -> pa.Table:
-        """See _partial; with windows all in the one that begins at 0."""
+        """The partial table of these keys, with windows all in the one that begins at 0."""
         table, times = _partial(ids), pa.array(np.zeros(len(ids), np.int64))
         if self._arguments.windows:
             table = table.add_column(2, "__pane", times)

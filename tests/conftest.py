@@ -18,8 +18,8 @@ from lockgate_devtools.zookeeper.server import ZooKeeperServer
 
 from tests.java import FIRST_COMPILER_ONLY
 from tests.postgresql_server import PostgresqlServer, server_for_tests
+from tests.run_notes import RUN_NOTE
 from tests.share import draw_fewer_examples
-from tests.told import TOLD
 from tests.watchdog import (  # noqa: F401 (hooks)
     pytest_configure,
     pytest_exception_interact,
@@ -50,7 +50,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [item for found in terminalreporter.stats.values() for item in found if hasattr(item, "user_properties")]
     for report in reports:
         for name, value in report.user_properties:
-            if name == TOLD and report.when == "call":
+            if name == RUN_NOTE and report.when == "call":
                 terminalreporter.write_line(f"{report.nodeid}: {value}")
 
 

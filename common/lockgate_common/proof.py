@@ -72,8 +72,8 @@ class Introduction:
 
     def check(self, initial_metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
         """Raises UnprovenPeer unless the server's initial metadata proves that it knows the secret."""
-        shown = next((value for key, value in initial_metadata or () if key == ANSWER), "")
-        text = shown.decode("ascii", "replace") if isinstance(shown, bytes) else shown
+        presented = next((value for key, value in initial_metadata or () if key == ANSWER), "")
+        text = presented.decode("ascii", "replace") if isinstance(presented, bytes) else presented
         if not self._secret or not hmac.compare_digest(text.encode(), self._mac("answer").encode()):
             raise UnprovenPeer(self._peer.address)
 
@@ -104,8 +104,8 @@ def answer_to(secret: str, me: Peer, method: str, authorization: str) -> tuple[t
     """
     if not secret or not authorization.startswith(SCHEME):
         return None
-    nonce, _, shown = authorization.removeprefix(SCHEME).partition(".")
-    if not hmac.compare_digest(shown.encode(), _mac(secret, "call", me, method, nonce).encode()):
+    nonce, _, presented = authorization.removeprefix(SCHEME).partition(".")
+    if not hmac.compare_digest(presented.encode(), _mac(secret, "call", me, method, nonce).encode()):
         return None
     return ((ANSWER, _mac(secret, "answer", me, method, nonce)),)
 

@@ -116,8 +116,8 @@ class Credentials:
 
 
 def _authorization(metadata: Metadata) -> bytes:
-    shown = next((value for key, value in metadata if key == AUTHORIZATION), "")
-    return (shown if isinstance(shown, str) else shown.decode("utf-8", "replace")).encode()
+    presented = next((value for key, value in metadata if key == AUTHORIZATION), "")
+    return (presented if isinstance(presented, str) else presented.decode("utf-8", "replace")).encode()
 
 
 def default_secret_file() -> Path:

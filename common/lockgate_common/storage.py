@@ -46,7 +46,7 @@ class Location:
         return self.path.rstrip("/").rpartition("/")[2]
 
     @property
-    def shown(self) -> str:
+    def masked_uri(self) -> str:
         """The URI for messages and logs: without credentials and options."""
         if self.is_local:
             return Path(self.path).as_uri()
@@ -67,11 +67,11 @@ class Location:
         above = self.path.rstrip("/").rpartition("/")[0] or "/"
         return Location(base.rstrip("/").rpartition("/")[0] + mark + options, self.fs, above)
 
-    def elsewhere(self, shown: str) -> Location:
-        """Another location of this storage by its `shown` name, accessed like this one. Raises as `locate` does."""
-        own, other = urlsplit(self.uri), urlsplit(shown)
+    def elsewhere(self, masked_uri: str) -> Location:
+        """Another location of this storage by its `masked_uri`, accessed like this one. Raises as `locate` does."""
+        own, other = urlsplit(self.uri), urlsplit(masked_uri)
         if self.is_local or own.scheme != other.scheme:
-            return locate(shown)
+            return locate(masked_uri)
         login, mark, _ = own.netloc.rpartition("@")
         return locate(other._replace(netloc=f"{login}{mark}{other.netloc}", query=own.query).geturl())
 
@@ -82,8 +82,8 @@ def locate(path_or_uri: str) -> Location:
         try:
             fs, path = pafs.FileSystem.from_uri(path_or_uri)
         except pa.ArrowException as error:
-            shown = _without_secrets(path_or_uri)
-            raise ValueError(f"{shown} is not a path or a URI that pyarrow.fs can open: {error}") from error
+            masked = _without_secrets(path_or_uri)
+            raise ValueError(f"{masked} is not a path or a URI that pyarrow.fs can open: {error}") from error
         return Location(path_or_uri, fs, path)
     absolute = os.path.abspath(os.path.expanduser(path_or_uri))
     return Location(Path(absolute).as_uri(), pafs.LocalFileSystem(), absolute)
@@ -213,7 +213,7 @@ def _missing(location: Location) -> Iterator[None]:
         raise
     except OSError as error:
         if _is_deleted(location):
-            raise FileNotFoundError(f"{location.shown} was deleted while it was read") from error
+            raise FileNotFoundError(f"{location.masked_uri} was deleted while it was read") from error
         raise
 
 

@@ -65,7 +65,7 @@ class StoryLog:
     ) -> str:
         """Remembers an event and returns its id. The arguments are fields of StoryLine."""
         more = len(effects) - MAX_EFFECTS
-        shown = (*effects[:MAX_EFFECTS], f"and {more} more") if more > 0 else effects
+        listed = (*effects[:MAX_EFFECTS], f"and {more} more") if more > 0 else effects
         with self._lock:
             number = next(self._numbers)
             line = StoryLine(
@@ -77,7 +77,7 @@ class StoryLog:
                 attempt,
                 cut(event),
                 change,
-                tuple(map(cut, shown)),
+                tuple(map(cut, listed)),
             )
             (self._followed if effects or change else self._quiet).append((number, line))
             self._added += 1
@@ -89,9 +89,9 @@ class StoryLog:
             merged = [line for _, line in heapq.merge(self._followed, self._quiet, key=lambda kept: kept[0])]
         return tuple(merged[-most:]) if most > 0 else ()
 
-    def is_cut(self, shown: int) -> bool:
-        """True when there were more events than `shown` lines."""
-        return self._added > shown
+    def is_cut(self, line_count: int) -> bool:
+        """True when there were more than `line_count` events."""
+        return self._added > line_count
 
     def shrink(self, most: int) -> None:
         """Keeps the newest lines only: nothing more will happen."""

@@ -36,7 +36,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownToken:
+class PresentedToken:
     """A token of this cluster, still to be looked up. greeting: initial metadata of the answer."""
 
     token: Token
@@ -67,14 +67,14 @@ def parse_token(text: str) -> Token | None:
     return Token(*parts) if _is_random(parts[1]) else None
 
 
-def shown_token(secret: str, me: Peer, method: str, authorization: str) -> ShownToken | None:
+def presented_token(secret: str, me: Peer, method: str, authorization: str) -> PresentedToken | None:
     """The server's side: the token of its cluster that a caller shows or proves to have; None for none.
 
     authorization: the call's metadata of that name; `Bearer <token>` is for clients of other languages.
     """
     if authorization.startswith(_BEARER):
         token = parse_token(authorization.removeprefix(_BEARER))
-        return ShownToken(token, ()) if token is not None and token.is_of(secret) else None
+        return PresentedToken(token, ()) if token is not None and token.is_of(secret) else None
     parts = authorization.removeprefix(SCHEME).split(".")
     if not secret or not authorization.startswith(SCHEME) or len(parts) != 4 or not _is_random(parts[3]):
         return None
@@ -84,7 +84,7 @@ def shown_token(secret: str, me: Peer, method: str, authorization: str) -> Shown
     if greeting is None:
         return None
     random = _xor(bytes.fromhex(sealed), _pad(check, me, method, nonce)).hex()
-    return ShownToken(Token(token_id, random, check), greeting)
+    return PresentedToken(Token(token_id, random, check), greeting)
 
 
 def check_of(secret: str, token_id: str) -> str:
@@ -94,8 +94,8 @@ def check_of(secret: str, token_id: str) -> str:
 
 def authorization_of(metadata: tuple[tuple[str, str | bytes], ...]) -> str:
     """The call's metadata of that name, "" for none."""
-    shown = next((value for key, value in metadata if key == AUTHORIZATION), "")
-    return shown if isinstance(shown, str) else shown.decode("utf-8", "replace")
+    presented = next((value for key, value in metadata if key == AUTHORIZATION), "")
+    return presented if isinstance(presented, str) else presented.decode("utf-8", "replace")
 
 
 def _pad(check: str, server: Peer, method: str, nonce: str) -> bytes:

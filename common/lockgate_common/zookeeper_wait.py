@@ -28,7 +28,7 @@ def wait_for_zookeeper(
     answered: waits for an answer, so many milliseconds at most. hosts: where it is asked, for people.
     refusal: why waiting does not help, "" as long as it may.
     """
-    began, limit_s, told_s = time.monotonic(), limit_ms / 1000, 0.0
+    began, limit_s, logged_s = time.monotonic(), limit_ms / 1000, 0.0
     while not answered(_LOOK_MS):
         waited_s = time.monotonic() - began
         if is_stopping():
@@ -40,7 +40,7 @@ def wait_for_zookeeper(
                 f"no ZooKeeper answered at {hosts} for {limit_s:.0f} s; start it (`lockgate zookeeper`) or check the "
                 "address"
             )
-        if waited_s - told_s >= _TELL_EVERY_S:
-            told_s = waited_s
+        if waited_s - logged_s >= _TELL_EVERY_S:
+            logged_s = waited_s
             log.warning("waiting for ZooKeeper at %s, %.0f of %.0f s", hosts, waited_s, limit_s)
     return True

@@ -72,7 +72,7 @@ class Example:
     check: compares `place.output` with what the input says, recomputed without Lockgate. Returns a sentence for each
     thing that is wrong: none when the result is right.
     steps: what is done meanwhile, in order.
-    told: a line on the result for the screen, beside the verdict; empty for none.
+    summary: a line on the result for the screen, beside the verdict; empty for none.
     beside: what has to run beside the cluster, entered before `make_input` and left after `check`, such as a database.
     Raises NotHere where that cannot be.
     cluster: fields of lockgate_devtools.cluster.ClusterOptions that differ from the defaults.
@@ -83,7 +83,7 @@ class Example:
     pipeline: Callable[[Place], Job]
     check: Callable[[Place], list[str]]
     steps: tuple[Step, ...] = ()
-    told: Callable[[Place], str] = lambda _: ""
+    summary: Callable[[Place], str] = lambda _: ""
     beside: Callable[[], AbstractContextManager[object]] = nullcontext
     cluster: Mapping[str, Any] = field(default_factory=dict)
 

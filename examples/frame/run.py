@@ -51,11 +51,11 @@ def _judge(example: Example, place: Place, say: Say) -> list[str]:
     """The example's own verdict; what it tells of a result that is right goes to the screen."""
     try:
         problems = example.check(place)
-        told = "" if problems else example.told(place)
+        summary = "" if problems else example.summary(place)
     except Exception as error:  # whatever an example's author reads the result with
         return [f"the result cannot be read: {type(error).__name__}: {error}"]
-    if told:
-        say(f"  {told}")
+    if summary:
+        say(f"  {summary}")
     return problems
 
 

@@ -30,7 +30,7 @@ def _check(place: Place) -> list[str]:
     return too_often + compare(dict.fromkeys(times, True), dict.fromkeys(unaligned.wanted(), True), "presence of")
 
 
-def _told(place: Place) -> str:
+def _summary(place: Place) -> str:
     again = sum(n - 1 for n in _times(place).values())
     return f"no id is missing; {again:,} counts are duplicates"
 
@@ -40,5 +40,5 @@ EXAMPLE = Example(
     unaligned.make_input,
     _pipeline,
     _check,
-    told=_told,
+    summary=_summary,
 )

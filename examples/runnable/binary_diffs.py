@@ -50,8 +50,8 @@ def _pipeline(place: Place) -> Job:
         binary_diff=True,
     )
     visits = job.read_json(place.input, schema="reader BIGINT, page INT")
-    told = visits.key_by("reader").process(VisitsOfPages(), schema="reader BIGINT, page INT, visit INT")
-    told.write_json(place.output / "visits")
+    visited = visits.key_by("reader").process(VisitsOfPages(), schema="reader BIGINT, page INT, visit INT")
+    visited.write_json(place.output / "visits")
     return job
 
 

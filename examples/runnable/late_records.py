@@ -44,15 +44,15 @@ def _check(place: Place) -> list[str]:
         rows, total = wanted.get(name, (0, 0))
         wanted[name] = (rows + 1, total + json_row["value"])
     found: dict[tuple[int, int], tuple[int, int]] = {}
-    shown: Counter[str] = Counter()
+    lines: Counter[str] = Counter()
     for folder in ("results", "late"):
         for json_row in json_rows((place.output / folder).glob("part-*")):
             name = (json_row["sensor"], json_row["start_ms"])
             rows, total = found.get(name, (0, 0))
             found[name] = (rows + json_row["n"], total + json_row["total"])
-            shown[folder] += 1
-    problems = [] if shown["late"] else ["no record arrived too late"]
-    problems += [] if shown["results"] <= len(wanted) else ["a window has fired more than once"]
+            lines[folder] += 1
+    problems = [] if lines["late"] else ["no record arrived too late"]
+    problems += [] if lines["results"] <= len(wanted) else ["a window has fired more than once"]
     return problems + compare(found, wanted, "results and late records together of")
 
 

@@ -34,7 +34,7 @@ class Tables(CustomSource):
         return {shop: self._connection.execute(f"SELECT max(rowid) FROM {shop}").fetchone()[0] for shop in _SHOPS}
 
     def read(self, split: str, start: int, end: int) -> pa.Table:
-        """See CustomSource. `plan` may stay as it is: an offset counts rows."""
+        """Rows of a shop after `start`, up to `end`. The default `plan` fits: an offset is a number of rows."""
         query = f"SELECT id, cents FROM {split} WHERE rowid > ? AND rowid <= ? ORDER BY rowid"
         rows = self._connection.execute(query, (start, end)).fetchall()
         return pa.table(
@@ -55,7 +55,7 @@ class Folder(CustomSink):
         (self.folder / "staged").mkdir(parents=True, exist_ok=True)
 
     def stage(self, transaction: Transaction, rows: pa.Table) -> None:
-        """See CustomSink. Only a whole file may be there for `commit`, and it has to outlive a loss of power."""
+        """Writes the rows to a file that `commit` publishes. It must be complete and survive a power failure."""
         with self._staged(transaction).open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows.to_pylist())
             file.flush()

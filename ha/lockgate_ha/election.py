@@ -77,7 +77,7 @@ class LeaderElection:
         self._generation = generation
         self._session = ""
         self._contender = ""
-        self._told = False  # whether the listener has been notified of any leader yet
+        self._notified = False  # whether the listener has been notified of any leader yet
         self._known_token = 0  # of the last leader seen
         self._leader_since_ms = 0
         self._detector = LeaderFailureDetector(self._timing)
@@ -255,8 +255,8 @@ class LeaderElection:
             self._known_token = view.leader.token
         if view.leader is not None and self._is_previous_process(view):
             self._detector.suspect(view.leader.token, unix_us, probes_port=False)
-        if not self._told or former != view.leader:
-            self._told = True
+        if not self._notified or former != view.leader:
+            self._notified = True
             self._effects.append(m.LeaderChanged(view.leader))
 
     def _is_previous_process(self, view: m.View) -> bool:
@@ -304,7 +304,7 @@ class LeaderElection:
 
     def _not_leading(self, event: m.NotLeading, now_ms: int) -> None:
         if now_ms - self._leader_since_ms >= self._timing.not_leading_grace_ms:
-            self._confirm_loss(event.token, event.unix_us, Grounds.SAID_SO, now_ms)
+            self._confirm_loss(event.token, event.unix_us, Grounds.NOT_LEADER, now_ms)
 
     def _unanswering(self, event: m.Unanswering, now_ms: int) -> None:
         """Its elector may be alive, and answer challenges: but for its clients it is unavailable."""

@@ -26,7 +26,7 @@ from lockgate_ha.election_timing import ElectionTiming
 class Grounds(Enum):
     """Why a leader counts as lost, in words."""
 
-    SAID_SO = "the process at the leader's address reported that it is not the leader"
+    NOT_LEADER = "the process at the leader's address reported that it is not the leader"
     REFUSED = "nothing listens at the leader's address"
     SILENT = "the leader accepts connections but does not answer"
     UNANSWERED = "the leader did not prove that it is alive"

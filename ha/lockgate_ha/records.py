@@ -161,7 +161,7 @@ class JobRecords:
         except Conflict:
             self._write(grant, [other], is_there)
 
-    def forget_deaths(self, grant: LeadershipGrant, key: str) -> None:
+    def clear_recovery_count(self, grant: LeadershipGrant, key: str) -> None:
         """A recovery completed, or an operator released the job. Does nothing when there is no record."""
         path = self._paths.recovery(key)
         self._write(grant, [Delete(path)], lambda: self._store.read(path) is None)

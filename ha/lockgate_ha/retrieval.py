@@ -37,7 +37,7 @@ class LeaderRetrieval:
         self._queue: queue.Queue[SessionState | None] = queue.Queue()  # None: read again
         self._changed = threading.Condition()
         self._leader: LeaderRecord | None = None
-        self._heard = False
+        self._answered = False
         self._stopped = False
         self.refusal = ""
         """Why ZooKeeper or the cluster in it does not take this process; "" when nothing is known against it."""
@@ -65,13 +65,13 @@ class LeaderRetrieval:
     def has_answered(self) -> bool:
         """Whether ZooKeeper has answered yet."""
         with self._changed:
-            return self._heard
+            return self._answered
 
     def wait_answered(self, timeout_ms: int) -> bool:
         """The same, but waits until it has; False after `timeout_ms`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._heard, timeout_ms / 1000)
-            return self._heard
+            self._changed.wait_for(lambda: self._stopped or self._answered, timeout_ms / 1000)
+            return self._answered
 
     def wait(self, timeout_ms: int, newer_than: int = 0) -> LeaderRecord | None:
         """The leader; waits until there is one with a token above `newer_than`; None after `timeout_ms`."""
@@ -113,15 +113,15 @@ class LeaderRetrieval:
                 retry_at = time.monotonic() + _RETRY_S
 
     def _look(self, session: Session) -> None:
-        if not self._heard:
+        if not self._answered:
             check_mark(session, self._paths)
         node = session.get(self._path, self._wake)
         self.refusal = ""
         leader = self._record(session, node)
         with self._changed:
-            if self._heard and leader == self._leader:
+            if self._answered and leader == self._leader:
                 return
-            self._heard, self._leader = True, leader
+            self._answered, self._leader = True, leader
             self._changed.notify_all()
         if self._on_leader is not None:
             try:

@@ -44,7 +44,7 @@ from lockgate_proto.rpc import call, path
 from lockgate.client.address_map import AddressMap
 from lockgate.client.channels import Channels
 from lockgate.client.deadline import Deadline
-from lockgate.client.directory import CoordinatorList, FirstThatKnows, LeaderDirectory
+from lockgate.client.directory import CombinedDirectory, CoordinatorList, LeaderDirectory
 from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, classify_rpc_error
 from lockgate.client.proven_stream import ProvenStream
 from lockgate.client.target import ClusterTarget, find_cluster
@@ -205,7 +205,7 @@ class Client:
 
     def leader(self) -> LeaderRecord:
         """The current leader, located anew. Raises ClusterUnreachable."""
-        return self.locate_afresh(Deadline(self._patience_ms))
+        return self.locate_again(Deadline(self._patience_ms))
 
     def cluster(self) -> ClusterStatus:
         """The leader, the other coordinators and the task managers, as the leader sees them."""
@@ -242,15 +242,15 @@ class Client:
         """The leader as known from a moment ago, otherwise located until `deadline`."""
         leader = self._leader  # read once: another thread may clear it meanwhile
         if leader is None:
-            return self.locate_afresh(deadline)
+            return self.locate_again(deadline)
         if time.monotonic() < self._doubt_at:
             return leader
         try:
-            return self.locate_afresh(Deadline(deadline.remaining_s(TRUST_S) * 1000))
+            return self.locate_again(Deadline(deadline.remaining_s(TRUST_S) * 1000))
         except ClusterUnreachable:
             return self._trust(leader)  # nothing contradicts it
 
-    def locate_afresh(self, deadline: Deadline) -> LeaderRecord:
+    def locate_again(self, deadline: Deadline) -> LeaderRecord:
         """Locates the leader until `deadline`. Never returns one that was replaced, even if it answers first."""
         while (found := self._directory.locate(deadline)).token < self._newest:
             if deadline.expired:
@@ -371,4 +371,4 @@ def _directory(
 
         found = connector(zookeeper, session_timeout_ms, Protection(cluster, credentials.secret))
         directories.append(ThroughZooKeeper(found, cluster, origin))
-    return directories[0] if len(directories) == 1 else FirstThatKnows(*directories)
+    return directories[0] if len(directories) == 1 else CombinedDirectory(*directories)

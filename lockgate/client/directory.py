@@ -167,7 +167,7 @@ class CoordinatorList:
         )
 
 
-class FirstThatKnows:
+class CombinedDirectory:
     """Coordinators first, ZooKeeper when they do not know the leader, in turns until the deadline."""
 
     def __init__(self, coordinators: LeaderDirectory, zookeeper: LeaderDirectory) -> None:

@@ -24,7 +24,7 @@ class ThroughZooKeeper:
         self._cluster = cluster
         self._origin = origin
         self._changed = threading.Condition()
-        self._heard = False
+        self._answered = False
         self._closed = False
         self._retrieval: LeaderRetrieval | None = None
 
@@ -40,11 +40,11 @@ class ThroughZooKeeper:
                     raise ClusterUnreachable("the client is closed")
                 if retrieval.refusal:
                     raise ClusterUnreachable(retrieval.refusal)
-                if not self._heard and (first.expired or deadline.expired):
+                if not self._answered and (first.expired or deadline.expired):
                     raise ClusterUnreachable(self._silent(), silent=True)
                 if deadline.expired:
                     raise ClusterUnreachable(self._no_leader())
-                limit_s = _LOOK_S if self._heard else first.remaining_s(_LOOK_S)
+                limit_s = _LOOK_S if self._answered else first.remaining_s(_LOOK_S)
                 self._changed.wait(deadline.remaining_s(limit_s))
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class ThroughZooKeeper:
     def _on_leader(self, record: LeaderRecord | None) -> None:
         del record
         with self._changed:
-            self._heard = True
+            self._answered = True
             self._changed.notify_all()
 
     def _silent(self) -> str:

@@ -41,7 +41,7 @@ class WatchClient(Protocol):
         """The leader."""
         ...
 
-    def locate_afresh(self, deadline: Deadline) -> LeaderRecord:
+    def locate_again(self, deadline: Deadline) -> LeaderRecord:
         """The leader, located anew."""
         ...
 
@@ -192,7 +192,7 @@ class JobWatch:
 
     def _look_for_another_leader(self) -> None:
         try:
-            found = self._client.locate_afresh(Deadline(LOOK_EVERY_S * 1000))
+            found = self._client.locate_again(Deadline(LOOK_EVERY_S * 1000))
         except ClusterUnreachable:
             return
         finally:

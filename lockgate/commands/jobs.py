@@ -72,8 +72,8 @@ def job(key: str, story: bool, as_json: bool, **target: str | None) -> None:
 
     with connect(target) as client:
         if story:
-            told = client.story(key)
-            as_text, as_data = story_text(told), story_json(told)
+            answer = client.story(key)
+            as_text, as_data = story_text(answer), story_json(answer)
         else:
             status = client.job(key)
             as_text, as_data = views.job_text(status), views.job_json(status)

@@ -60,8 +60,8 @@ def _compiled(path: str, file: str) -> types.CodeType:
     try:
         return compile(source, path, "exec")
     except SyntaxError as error:
-        shown = "".join(traceback.format_exception_only(error)).rstrip()
-        raise ScriptError(f"{file} is not valid Python\n{shown}") from None
+        text = "".join(traceback.format_exception_only(error)).rstrip()
+        raise ScriptError(f"{file} is not valid Python\n{text}") from None
     except ValueError as error:
         raise ScriptError(f"{file} is not a Python file: {error}") from None
 

@@ -123,7 +123,7 @@ class _Follower:
     def __init__(self, handle: JobHandle, say: Callable[[str], None]) -> None:
         self._handle = handle
         self._say = say
-        self._told = ""
+        self._reported = ""
         self._status: JobStatus | None = None
         self._proven = False
 
@@ -153,9 +153,9 @@ class _Follower:
             self._proven = self._proven or update.last_checkpoint is not None
         elif self._status is not None and self._status.state not in _STARTED:
             trouble = self._status.error or self._status.message
-            if trouble and trouble != self._told:
-                self._told = trouble
-                self._say(f"job {self._handle.key} is {words(self._status.state)}: {trouble}")
+            if trouble and trouble != self._reported:
+                self._reported = trouble
+                self._say(f"job {self._handle.key} is {state_text(self._status.state)}: {trouble}")
 
     def _sentence(self) -> str:
         key, status = self._handle.key, self._status
@@ -172,13 +172,13 @@ class _Follower:
             by_itself = "It starts by itself when a task manager joins or another job ends"
         else:
             by_itself = "It continues by itself"
-        return f"job {key} is submitted and still {words(status.state)}{reason}. {by_itself}; {_ways_on(key)}"
+        return f"job {key} is submitted and still {state_text(status.state)}{reason}. {by_itself}; {_ways_on(key)}"
 
 
 def _ways_on(key: str) -> str:
     return f"`lockgate watch {key}` follows it, `lockgate cancel {key}` ends it"
 
 
-def words(state: JobState) -> str:
+def state_text(state: JobState) -> str:
     """`WAITING_FOR_SLOTS` in readable form."""
     return state.name.lower().replace("_", " ")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockgate.connectors import CustomSink, Transaction
-from lockgate.testing.travel import require, travelled
+from lockgate.testing.travel import pickled_copy, require
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ class _SinkCheck:
         self._visible = visible
         self._pieces = [rows.slice(n, 1) for n in range(3)] + [rows.slice(3)]
         self._name = type(make()).__name__
-        self._shown: list[pa.Table] = []
+        self._committed: list[pa.Table] = []
 
     def run(self) -> None:
         """Each step continues with the result of the one before."""
@@ -42,7 +42,7 @@ class _SinkCheck:
         second = self._staged_again()
         self._aborted(first, second)
         self._late_zombie()
-        self._do_not_meet()
+        self._keep_transactions_apart()
 
     def _hidden_until_committed(self) -> Transaction:
         transaction = _transaction(checkpoint_id=1)
@@ -100,7 +100,7 @@ class _SinkCheck:
         self._commit(new, 3)
         self._expect("after the commit behind a zombie's")
 
-    def _do_not_meet(self) -> None:
+    def _keep_transactions_apart(self) -> None:
         """Two subtasks, and two jobs, have the same checkpoint ids."""
         others = [_transaction(7), _transaction(7, subtask=1), _transaction(7, run_id="another-run")]
         for number, transaction in enumerate(others):
@@ -112,7 +112,7 @@ class _SinkCheck:
             self._expect("when other subtasks and jobs have the same checkpoint id")
 
     def _opened(self) -> CustomSink:
-        sink = travelled(self._make())
+        sink = pickled_copy(self._make())
         sink.open()
         return sink
 
@@ -129,11 +129,11 @@ class _SinkCheck:
 
     def _commit(self, transaction: Transaction, piece: int) -> None:
         self._call("commit", transaction)
-        self._shown.append(self._pieces[piece])
+        self._committed.append(self._pieces[piece])
 
     def _expect(self, when: str) -> None:
         found = Counter(_frozen(row) for row in self._visible())
-        wanted = Counter(_frozen(row) for table in self._shown for row in table.to_pylist())
+        wanted = Counter(_frozen(row) for table in self._committed for row in table.to_pylist())
         many, few = list((found - wanted).elements()), list((wanted - found).elements())
         differences = [f"{len(many)} row(s) too many, such as {dict(many[0])}"] if many else []
         differences += [f"{len(few)} row(s) too few, such as {dict(few[0])}"] if few else []

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lockgate.connectors import CustomSource
-from lockgate.testing.travel import require, travelled
+from lockgate.testing.travel import pickled_copy, require
 
 Row = dict[str, Any]
 _LIMITS = (1, 7, 1000)
@@ -109,7 +109,7 @@ def _counts(ranges: list[tuple[int, list[Row]]]) -> list[int]:
 
 @contextmanager
 def _opened(source: CustomSource) -> Iterator[CustomSource]:
-    copy = travelled(source)
+    copy = pickled_copy(source)
     copy.open()
     try:
         yield copy

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def travelled(value: T) -> T:
+def pickled_copy(value: T) -> T:
     """A copy of the object as a task manager would get it. Raises AssertionError when it cannot be pickled."""
     cloudpickle: Any = import_module("pyspark.cloudpickle")  # imported here, because pyspark is slow to import
     try:

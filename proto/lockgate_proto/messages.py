@@ -1142,7 +1142,7 @@ class TaskManagerMessage:
     # The highest token seen; a message with a lower one is refused.
     token: int = 0
     task_manager_id: str = ""
-    body: Register | Heartbeat | SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | SplitsDiscovered | FirstRecord | AttemptGone | Goodbye | StoryTold | None = None
+    body: Register | Heartbeat | SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | SplitsDiscovered | FirstRecord | AttemptGone | Goodbye | StoryAnswer | None = None
     sequence: int = 0
     # The leader's highest number that was handled here.
     acknowledged: int = 0
@@ -1153,7 +1153,7 @@ class CoordinatorMessage:
     """The leader's side of the numbered control stream, see TaskManagerMessage."""
 
     token: int = 0
-    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | TellStory | None = None
+    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | StoryRequest | None = None
     sequence: int = 0
     # The task manager's highest number that was handled here.
     acknowledged: int = 0
@@ -1420,8 +1420,8 @@ class NotifyCheckpointAborted:
 
 
 @dataclass(frozen=True, slots=True)
-class TellStory:
-    """Asks for the newest lines of a job's story here, in any attempt. Answered with StoryTold."""
+class StoryRequest:
+    """Asks for the newest lines of a job's story here, in any attempt. Answered with StoryAnswer."""
 
     # Chosen by the coordinator.
     request: int = 0
@@ -1432,8 +1432,8 @@ class TellStory:
 
 
 @dataclass(frozen=True, slots=True)
-class StoryTold:
-    """The answer to TellStory."""
+class StoryAnswer:
+    """The answer to StoryRequest."""
 
     request: int = 0
     # In the order of the events.

@@ -70,7 +70,7 @@ PEERS = {
 }
 """Where an event comes from, or an effect goes to, that does not say so itself."""
 MEASURED = re.compile(r"[0-9.]+ [kMG]?B?(bytes)? in [0-9.]+ m?s")
-WRAPPERS = {"Said": "report", "Send": "body", "Emit": "event"}
+WRAPPERS = {"TaskManagerReport": "report", "Send": "body", "Emit": "event"}
 """Only what is in them is written."""
 UNWRITTEN = frozenset({"Deliver", "WakeAt", "ReadView"})
 """Effects that are not written: they come with every record, or move with every delay."""
@@ -184,7 +184,7 @@ class Trace:
     def handled(self, kind: str, who: str, event: Any, effects: Sequence[Any]) -> None:
         """A machine has decided."""
         wanted = [effect for effect in effects if type(effect).__name__ not in UNWRITTEN]
-        report = getattr(event, "report", event)  # of Said
+        report = getattr(event, "report", event)  # of TaskManagerReport
         if not wanted and ROUTINE & {type(event).__name__, type(report).__name__}:
             return
         lines = [f"{who} <- {_peer(event)}: {said(event)}"]

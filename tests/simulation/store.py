@@ -56,7 +56,7 @@ class ObservedZooKeeper(EmbeddedZooKeeper):
         with self.lock:
             session = SimulatedSession(self._world, self, listener, protection)
             if self._down:
-                self._unheard.append(session)
+                self._unopened.append(session)
             else:
                 self._welcome(session)
             return session

@@ -11,12 +11,12 @@ from unittest import mock
 
 import pytest
 
+from tests.run_notes import RUN_NOTE
 from tests.simulation.fresh import Found, search
 from tests.simulation.kinds import FRESH, add_options, again, chosen, fresh_scenario
 from tests.simulation.programs import CountProgram
 from tests.simulation.simulation import simulate
 from tests.simulation.world import Violation
-from tests.told import TOLD
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.first]
 
@@ -26,7 +26,7 @@ SHOWN = 3
 
 def test_fresh_schedules_lose_nothing_and_repeat_nothing(record_property: Callable[[str, object], None]) -> None:
     found = search(fresh_scenario, random.SystemRandom().randrange(2**31), SECONDS)
-    record_property(TOLD, str(found))
+    record_property(RUN_NOTE, str(found))
     if found.failed:
         pytest.fail("\n\n".join((_commands(found), *map(_story, list(found.failed)[:SHOWN]))), pytrace=False)
 

@@ -30,8 +30,8 @@ class SharedFiles:
     def remove(self, checkpoint_id: int) -> tuple[str, ...]:
         """A snapshot goes. Returns the files that none is left to refer to, sorted.
 
-        None of them as long as a snapshot is kept that may refer to any file; what is left behind then is found by
-        whoever looks for leftovers.
+        Returns none while a snapshot is kept that may refer to any file; the files that are left behind then are found
+        by the search for orphans.
         """
         self._unknown.discard(checkpoint_id)
         files = self._of.pop(checkpoint_id, frozenset())
@@ -100,7 +100,7 @@ class CompletedCheckpoints:
         return next((checkpoint for checkpoint in self.lasting() if request_id in checkpoint.request_ids), None)
 
     def bases(self) -> tuple[CheckpointMetadata, ...]:
-        """What is in the checkpoints of this job that one under way may have taken bytes over from."""
+        """The metadata of this job's checkpoints from which one in progress may have taken over bytes."""
         return tuple(self._bases.values())
 
     def all(self) -> tuple[CompletedCheckpoint, ...]:
@@ -108,7 +108,7 @@ class CompletedCheckpoints:
         return tuple(self._all)
 
     def lasting(self) -> tuple[CompletedCheckpoint, ...]:
-        """As `all`, without what a client wants deleted: it is no answer to anything, whether it is gone yet or not."""
+        """As `all`, without savepoints that a client wants deleted: they answer no request, deleted yet or not."""
         return tuple(checkpoint for checkpoint in self._all if checkpoint.checkpoint_id not in self._disposing)
 
     def dispose(self, checkpoint_id: int) -> None:

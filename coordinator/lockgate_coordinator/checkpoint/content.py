@@ -21,7 +21,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSetting:
-    """What all checkpoints of one job under one leader have in common.
+    """The settings of all checkpoints of one job under one leader.
 
     options: normalized. directory: URI under which chk-<id>/ are made. unix_offset_ms: wall minus monotonic clock.
     """
@@ -38,7 +38,7 @@ class CheckpointSetting:
 def metadata_of(
     pending: PendingCheckpoint, setting: CheckpointSetting, bases: Sequence[CheckpointMetadata]
 ) -> CheckpointMetadata:
-    """The content of `_metadata`. bases: what it may have taken bytes over from. Raises NothingToTakeOver."""
+    """The content of `_metadata`. bases: snapshots that it may have taken bytes over from. Raises NothingToTakeOver."""
     return CheckpointMetadata(
         format_version=FORMAT_VERSION,
         job_key=setting.job_key,
@@ -58,7 +58,7 @@ def metadata_of(
 def record_of(
     pending: PendingCheckpoint, metadata: CheckpointMetadata, setting: CheckpointSetting, request_ids: tuple[str, ...]
 ) -> CompletedCheckpoint:
-    """The record without what the runtime knows: see PersistCheckpoint. request_ids: of the clients that it answers."""
+    """The record without the runtime's fields: see PersistCheckpoint. request_ids: of the clients that it answers."""
     checkpoint_id, subtasks = pending.checkpoint_id, metadata.subtasks
     diff_values, diff_saved_bytes = diffs(subtasks, checkpoint_id)
     return CompletedCheckpoint(

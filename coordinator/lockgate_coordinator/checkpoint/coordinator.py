@@ -2,11 +2,11 @@
 
     idle --due | savepoint | terminal--> one PendingCheckpoint (see pending.py) --completed | aborted--> idle
 
-As many checkpoints at a time as the job's options allow, one unless they say otherwise; their records are written one
-by one, and a completed one subsumes those that began before it. Savepoints queue, and neither they nor the terminal
-checkpoint share their time with another one. After the one that ends its attempt (see final.py) nothing begins; when it
-is a savepoint it answers everybody who still waits for one. An attempt that ends takes its pending checkpoints with
-it, except one whose record is being written: that one is waited for, because it may turn out to be completed.
+The job's options bound the number of concurrent checkpoints, one by default. Their records are written one by one, and
+a completed checkpoint subsumes those that began before it. Savepoints queue; neither they nor the terminal checkpoint
+run concurrently with another one. After the checkpoint that ends its attempt (see final.py) nothing begins; if it is a
+savepoint, it answers all clients that still wait for one. The end of an attempt aborts its pending checkpoints, except
+one whose record is being written: its outcome is awaited, because it may be completed.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from lockgate_coordinator.checkpoint.events import (
     DisposalBegun,
     Draining,
     InputExhausted,
-    LastOneDropped,
-    NoneFollows,
+    LastCheckpointDropped,
+    NoFurtherAttempt,
     Resumed,
     SavepointDisposed,
     SavepointRequested,
@@ -79,7 +79,7 @@ class CheckpointCoordinator:
         self.completed = completed
         self.completed_count = 0
         self.aborted_count = 0
-        self.acknowledgements: Counter[AckResult] = Counter()  # how many were answered how
+        self.acknowledgements: Counter[AckResult] = Counter()  # by result
         self.final = FinalCheckpoint()
         self.newest_triggered_ms: int | None = None  # when the newest completed one was begun, under this leader
         self._setting = setting
@@ -90,7 +90,7 @@ class CheckpointCoordinator:
         self._subtasks: frozenset[SubtaskKey] = frozenset()
         self._suspended = False
         self._failures = CheckpointFailures(setting.options.tolerable_failures)
-        self._full_next = False  # an increment had nothing to stand on
+        self._full_next = False  # the base of an increment was missing
         self._schedule = Schedule(setting.options.interval_ms, setting.options.min_pause_ms)
 
     @property
@@ -131,7 +131,7 @@ class CheckpointCoordinator:
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def _on(self, event: CheckpointEvent, now_ms: int) -> list[CheckpointEffect]:  # noqa: C901  one case a kind
-        """What follows from the event alone."""
+        """The effects of the event alone."""
         effects: list[CheckpointEffect] = []
         match event:  # the frequent ones first
             case Acknowledged(acknowledge):
@@ -154,14 +154,14 @@ class CheckpointCoordinator:
                 effects = self._started(event, now_ms)
             case AttemptEnded(reason):
                 effects = self._ended(reason, now_ms)
-            case NoneFollows(reason):
+            case NoFurtherAttempt(reason):
                 effects = refused(self._savepoints.take_all(), reason)
             case InputExhausted():
                 self.final.input_ended(event.kind, now_ms)
                 self._schedule.hurry(now_ms)
             case Draining():
                 effects = self._drained(now_ms)
-            case LastOneDropped():
+            case LastCheckpointDropped():
                 self.final.dropped(now_ms)
                 self._savepoints.take_final()  # it may not have begun
             case DisposalBegun(checkpoint_id):
@@ -186,7 +186,7 @@ class CheckpointCoordinator:
         self.acknowledgements[result] += 1
 
     def _started(self, event: AttemptRunning, now_ms: int) -> list[CheckpointEffect]:
-        """Only now goes what the leaders before did not get round to deleting: a failover does not wait for that."""
+        """Also discards what earlier leaders left undeleted: only now, so that a failover does not wait for it."""
         self._attempt = event.attempt
         self._subtasks = event.subtasks
         if event.vertices:
@@ -209,7 +209,7 @@ class CheckpointCoordinator:
         return effects + refused(self._savepoints.take_final(), reason)
 
     def _drained(self, now_ms: int) -> list[CheckpointEffect]:
-        """What is not triggered yet would find sources that have stopped; who waits for it waits on."""
+        """Aborts checkpoints that are not triggered yet, because the sources stop; their clients keep waiting."""
         pending = self._pending.first(PendingState.RESERVING)
         if not self.final.draining(now_ms) or pending is None:
             return []
@@ -348,7 +348,7 @@ class CheckpointCoordinator:
         return effects
 
     def _out_of_time(self, pending: PendingCheckpoint, now_ms: int) -> list[CheckpointEffect]:
-        """Whose fault it is shows when the subtasks have answered; a savepoint counts as nobody's."""
+        """Aborts an expired checkpoint. The subtasks' answers decide whose fault it is; a savepoint never counts."""
         late = f"not acknowledged in time by {pending.missing()}"
         counts = pending.request_id is None and pending.attempt == self._attempt
         effects = self._abort(pending, FailureReason.EXPIRED, now_ms, late)
@@ -369,7 +369,7 @@ class CheckpointCoordinator:
         try:
             metadata = metadata_of(pending, self._setting, self.completed.bases())
         except NothingToTakeOver as error:
-            self._full_next = True  # a full one needs nothing of what is not there
+            self._full_next = True  # a full one needs no base
             reason = FailureReason.INCOMPLETE if pending.completed_id == 0 else FailureReason.BASE_MISSING
             return self._abort(pending, reason, now_ms, str(error))
         pending.move(PendingState.PERSISTING, now_ms)

@@ -34,9 +34,8 @@ class PersistCheckpoint:
 class DiscardCheckpoint:
     """Delete a subsumed checkpoint: the ZooKeeper record first (fenced), and only when that is done its files.
 
-    Those are its folder and what it has shared with other checkpoints, unless one that is kept refers to it: `free`,
-    names in the run's `shared` folder.
-    No answer. A failure is logged; a record that stays is offered for discarding again after the next recovery.
+    Its files are its folder and the shared files that no kept checkpoint refers to: `free`, names in the run's `shared`
+    folder. No answer. A failure is logged; a record that remains is discarded again after the next recovery.
     """
 
     checkpoint: CompletedCheckpoint
@@ -77,7 +76,7 @@ class CheckpointTriggered:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCompleted:
-    """To the JobMaster: the checkpoint is durable; tell its attempt if that still lives (`attempt_alive`)."""
+    """To the JobMaster: the checkpoint is durable; notify its attempt if that still lives (`attempt_alive`)."""
 
     attempt: AttemptId
     checkpoint: CompletedCheckpoint
@@ -87,9 +86,9 @@ class CheckpointCompleted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAborted:
-    """To the JobMaster: the checkpoint will never complete; tell its attempt if that still lives.
+    """To the JobMaster: the checkpoint will never complete; notify its attempt if that still lives.
 
-    text: what exactly has happened, for people.
+    text: a description for people.
     """
 
     attempt: AttemptId

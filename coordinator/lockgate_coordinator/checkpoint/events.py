@@ -90,9 +90,9 @@ class SavepointRequested:
 
 @dataclass(frozen=True, slots=True)
 class DisposalBegun:
-    """A client wants this savepoint deleted; it is not the newest snapshot. It is no answer to anything any more.
+    """A client wants this savepoint deleted; it is not the newest snapshot. It answers no request any more.
 
-    The result of the job does not list it, however the deletion comes out: the clean-up deletes what is left of it.
+    The job's result does not list it, whether the deletion succeeds or not: the clean-up deletes what remains of it.
     """
 
     checkpoint_id: int
@@ -142,7 +142,7 @@ class AttemptEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class NoneFollows:
+class NoFurtherAttempt:
     """The job ends: there will be no further attempt for savepoints. From the JobMaster only."""
 
     reason: str
@@ -150,10 +150,10 @@ class NoneFollows:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """The sources of the attempt are told to stop reading: the terminal checkpoint follows, and none begins before it.
+    """The sources of the attempt stop reading: the terminal checkpoint follows, and none begins before it.
 
-    From the JobMaster only. Such a checkpoint would hold windows that the end of some inputs has fired, and sources
-    that read on after a failure. Savepoints that clients wait for are answered with the terminal one.
+    From the JobMaster only. A checkpoint before it would hold windows fired by the end of some inputs, and sources that
+    read on after a failure. Clients that wait for a savepoint get the terminal one.
     """
 
 
@@ -161,7 +161,7 @@ class Draining:
 class InputExhausted:
     """Every subtask of the attempt is exhausted: the terminal checkpoint is wanted now. From the JobMaster only.
 
-    is_savepoint: it is one that somebody has asked for, and is kept.
+    is_savepoint: a client has requested it, so it is kept.
     """
 
     is_savepoint: bool = False
@@ -173,8 +173,8 @@ class InputExhausted:
 
 
 @dataclass(frozen=True, slots=True)
-class LastOneDropped:
-    """Others may follow the checkpoint that was to be the last of its attempt, or that one need not begin any more.
+class LastCheckpointDropped:
+    """The checkpoint planned as the last of its attempt is not wanted as such: others may follow, or it need not begin.
 
     From the JobMaster only, which has answered its own request itself.
     """
@@ -195,8 +195,8 @@ CheckpointEvent = (
     | Tick
     | AttemptRunning
     | AttemptEnded
-    | NoneFollows
+    | NoFurtherAttempt
     | Draining
     | InputExhausted
-    | LastOneDropped
+    | LastCheckpointDropped
 )

@@ -1,10 +1,10 @@
-"""Whose fault it is that a checkpoint failed, and how many of a job's own faults in a row are too many.
+"""Attributes checkpoint failures, and decides how many consecutive failures of the job itself are too many.
 
-Faults of the job's own count: it declined, or took too long. A storage that is full or away does not: no restart helps
-there, so the attempt runs on, and what it waits for is shown. Nor does anything that only the leader is the cause of.
+Only failures of the job itself count: it declined, or took too long. A storage that is full or away does not count: no
+restart helps, so the attempt runs on, and the status reports what it waits for. Failures of the leader do not count.
 
-A checkpoint that runs out of time may be either. Its subtasks hear that it was given up, and those that were still
-storing their snapshot say so; until all that are missing have, or ANSWER_MS have passed, it is in doubt.
+An expired checkpoint may be either. Its subtasks are notified, and those that were still storing their snapshot report
+that. Until all missing subtasks have reported, or ANSWER_MS have passed, the cause is in doubt.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class CheckpointFailures:
             self.failed(Fault.STORAGE, reason)
 
     def overdue(self, now_ms: int) -> str:
-        """Why there are too many by now, because subtasks have not blamed the storage; "" when there are not."""
+        """The reason, if there are too many because subtasks have not blamed the storage in time; else ""."""
         doubt = self._doubt
         if doubt is None or now_ms < doubt.deadline_ms:
             return ""

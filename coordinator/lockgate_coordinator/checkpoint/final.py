@@ -4,8 +4,8 @@
      +---asked for, or input ended-------------------------------> WANTED
      +---the attempt started from it---------------------------------------------------------------------> TAKEN
 
-Given up or not wanted any more it goes back to NONE, or to WANTED once the input has ended. Nothing begins while the
-sources stop reading, and nothing from UNDER_WAY on.
+When it is aborted or withdrawn it goes back to NONE, or to WANTED once the input has ended. No other checkpoint begins
+while the sources stop reading, and from UNDER_WAY on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the handles in a snapshot say: sizes, files that several snapshots share, and bytes taken over from another."""
+"""Queries on the handles in a snapshot: sizes, files shared by snapshots, and bytes taken over from another."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shared_files(metadata: CheckpointMetadata) -> frozenset[str]:
 
 
 def writer_of(name: str) -> int | None:
-    """The checkpoint that has written a shared file, which its name begins with; None for a name of another kind."""
+    """The checkpoint that wrote a shared file, from the beginning of its name; None for a name of another kind."""
     number = name.partition("-")[0]
     return int(number) if number.isdigit() else None
 
@@ -56,7 +56,7 @@ def written_bytes(states: Sequence[SubtaskState], checkpoint_id: int) -> int:
 
 
 def diffs(states: Sequence[SubtaskState], checkpoint_id: int) -> tuple[int, int]:
-    """How many values this checkpoint itself has written as differences, and how many bytes that has saved."""
+    """The number of values that this checkpoint itself wrote as differences, and the bytes that this saved."""
     mine = [handle for handle in all_handles(states) if handle.checkpoint_id == checkpoint_id]
     return sum(handle.diff_values for handle in mine), sum(handle.diff_saved_bytes for handle in mine)
 
@@ -69,9 +69,9 @@ def is_incremental(states: Sequence[SubtaskState], checkpoint_id: int) -> bool:
 def completed_handles(
     states: Sequence[SubtaskState], earlier: Sequence[CheckpointMetadata]
 ) -> tuple[SubtaskState, ...]:
-    """The same states with the bytes put in that were left out of the acknowledgements.
+    """The same states with the bytes that the acknowledgements left out.
 
-    earlier: completed checkpoints that they may have been taken over from. Raises NothingToTakeOver.
+    earlier: completed checkpoints from which they may have been taken over. Raises NothingToTakeOver.
     """
     if not any(handle.taken_over for handle in all_handles(states)):
         return tuple(states)

@@ -70,8 +70,8 @@ class PendingCheckpoint:
     ) -> None:
         """request_id: of the client that wants this savepoint. deadline_ms: of a savepoint, else set when triggered.
 
-        completed_id: the newest completed checkpoint when this one began; it may build on that or on a later one;
-        0: it is to be full.
+        completed_id: the newest completed checkpoint when this one began; it may build on that or on a later one; 0: it
+        must be full.
         """
         self.checkpoint_id = checkpoint_id
         self.attempt = attempt
@@ -102,7 +102,7 @@ class PendingCheckpoint:
             self.deadline_ms = now_ms + timeout_ms
 
     def acknowledge(self, ack: AcknowledgeCheckpoint, now_ms: int) -> AckResult:
-        """Takes one acknowledgement, or returns why not: it may be late, duplicated, or from another attempt."""
+        """Takes one acknowledgement, or returns why it is ignored: late, duplicated, or from another attempt."""
         result, key = self._received(ack)
         if key is None or result is not AckResult.SUCCESS:
             self._strangers += result is AckResult.UNKNOWN
@@ -137,7 +137,7 @@ class PendingCheckpoint:
         return self.expected - self._acks.keys()
 
     def missing(self) -> str:
-        """The names of the first of them, for people, and what was taken for none of theirs."""
+        """The names of the first of them, for people, and the number of ignored acknowledgements."""
         names = [f"{vertex}-{index}" for vertex, index in sorted(self.absent)]
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         strangers = f" (ignored acknowledgements of other subtasks: {self._strangers})" if self._strangers else ""

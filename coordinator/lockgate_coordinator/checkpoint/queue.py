@@ -1,4 +1,4 @@
-"""Who waits for a savepoint, or another snapshot of their own, that has not begun; also between two attempts."""
+"""The queue of requests for savepoints and other snapshots that have not begun; also between two attempts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SavepointQueue:
         return bool(self._waiting)
 
     def refusal(self, kept: int) -> str:
-        """Why no more may be added, a sentence; "" when it may. kept: savepoints that there are and that count."""
+        """Why no more may be added, a sentence; "" when it may. kept: number of the job's savepoints."""
         if len(self._waiting) >= MAX_QUEUED:
             return f"{MAX_QUEUED} savepoints of this job are waiting already; ask again later."
         if kept >= MAX_SAVEPOINTS:
@@ -75,7 +75,7 @@ class SavepointQueue:
         return self._leave(waiting for waiting in self._waiting if now_ms < waiting.deadline_ms)
 
     def take_final(self) -> tuple[Waiting, ...]:
-        """The snapshot after which an attempt was to end is not wanted any more. Others wait for the next attempt."""
+        """Takes the requests that were to end an attempt. The others wait for the next attempt."""
         return self._leave([waiting for waiting in self._waiting if waiting.ends_for is None])
 
     def next_deadline_ms(self) -> int | None:

@@ -16,7 +16,7 @@ class Schedule:
 
     @property
     def next_ms(self) -> int:
-        """When the next one may begin, as far as time decides."""
+        """When the next one may begin."""
         return max(self._due_ms, self._not_before_ms)
 
     def started(self, now_ms: int) -> None:
@@ -28,11 +28,11 @@ class Schedule:
         self._due_ms = self._not_before_ms = now_ms
 
     def begun(self, now_ms: int) -> None:
-        """The one that was due has begun, however late; beginnings that were missed are not made up for."""
+        """The due one has begun, however late; missed ones are not caught up on."""
         self._due_ms += ((now_ms - self._due_ms) // self._interval_ms + 1) * self._interval_ms
 
     def ended(self, now_ms: int) -> None:
-        """One is complete, or was given up."""
+        """One was completed or aborted."""
         self._not_before_ms = max(self._not_before_ms, now_ms + self._min_pause_ms)
 
     def not_begun(self, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The checkpoints of one job that are under way, and what each leaves open to the others."""
+"""The checkpoints of one job that are in progress, and whether another may begin beside them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CheckpointsUnderWay:
         self._pending.append(pending)
 
     def remove(self, pending: PendingCheckpoint) -> None:
-        """It is complete, or given up."""
+        """It is completed or aborted."""
         self._pending.remove(pending)
 
     def find(self, checkpoint_id: int, state: PendingState | None = None) -> PendingCheckpoint | None:
@@ -44,7 +44,7 @@ class CheckpointsUnderWay:
 
     @property
     def has_request(self) -> bool:
-        """Somebody waits for one of them, or the job's end does."""
+        """A client, or the end of the job, waits for one of them."""
         return any(pending.request_id is not None or pending.terminal for pending in self._pending)
 
     @property
@@ -65,7 +65,7 @@ class CheckpointsUnderWay:
         return len(self._pending) < most
 
     def late(self, now_ms: int) -> list[PendingCheckpoint]:
-        """Takes the requests that have expired."""
+        """Those that have expired."""
         return [
             pending
             for pending in self._pending
@@ -73,7 +73,7 @@ class CheckpointsUnderWay:
         ]
 
     def to_switch(self, now_ms: int) -> list[PendingCheckpoint]:
-        """Aligned ones that have taken too long, and go on unaligned."""
+        """Aligned ones that have taken too long and are to become unaligned."""
         return [
             pending
             for pending in self._pending

@@ -1,7 +1,7 @@
-"""SQL that answers for a micro-batch where its author may mean the stream.
+"""Recognises SQL whose result depends on the micro-batch, although its author may mean the stream.
 
-A transform sees one micro-batch at a time, of any size. That makes no difference to what looks at a row alone. Whether
-a query does is for Spark to know; here it is guessed from its words, which is good enough for a hint.
+A transform sees one micro-batch at a time, of any size. That makes no difference to a query that treats each row alone.
+Only Spark knows whether a query does; here it is guessed from keywords, which is good enough for a warning.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ _WORDS = (
 
 
 def spans_rows(query: str) -> str:
-    """What in the query looks at more than one row, as its author knows it; empty for nothing that is seen."""
+    """The first construct in the query that spans several rows, in the author's terms; "" for none."""
     text = _ASIDE.sub(" ", query)
     return next((name for name, pattern in _WORDS if pattern.search(text)), "")

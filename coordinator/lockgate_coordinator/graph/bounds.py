@@ -1,8 +1,8 @@
 """The bounds of every number, text and list of a job graph.
 
-What is too large here would not fail once and be over: the leader itself would work on it, for seconds or for ever, and
-the next leader again. So these are looked at first, and nothing else of a graph that is out of bounds. A field without
-an entry fails a test, so that a new one cannot be forgotten.
+A value beyond its bound would keep the leader busy for seconds or for ever, and then the next leader. So the bounds are
+checked first, and nothing else of a graph that is out of bounds. A field without an entry fails a test, so that a new
+one cannot be forgotten.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ MOST: Mapping[_Field, float] = {
     (m.StragglerReplacement, "window_ms"): MAX_DURATION_MS,
     (m.StragglerReplacement, "pause_ms"): MAX_DURATION_MS,
 }
-"""The highest value of each number. What is too low, or no number, others of this room say in their own words."""
+"""The highest value of each number. Other modules of this room report values that are too low or not numbers."""
 
 LONGEST: Mapping[_Field, int] = {
     (m.JobGraph, "name"): MAX_NAME,
@@ -116,7 +116,7 @@ _OWNERS: Mapping[type[Any], str] = {
 
 
 def bound_problems(graph: m.JobGraph) -> tuple[str, ...]:
-    """What of the graph is out of all bounds, as sentences. Costs no more than the graph is long."""
+    """Everything in the graph that is out of bounds, as sentences. Cost grows with the size of the graph."""
     problems = tuple(_walk(graph, "The job has"))
     subtasks = sum(max(0, vertex.parallelism) for vertex in graph.vertices)
     if not problems and subtasks > MAX_SUBTASKS:
@@ -125,15 +125,15 @@ def bound_problems(graph: m.JobGraph) -> tuple[str, ...]:
 
 
 def text_problem(value: str, most: int) -> str:
-    """What is wrong with a text, as the rest of a sentence about it; "" when nothing is."""
+    """The problem of a text, as the rest of a sentence; "" for none."""
     if "\0" in value:
-        return f"with a NUL character in it: {shown(value)}"
+        return f"with a NUL character in it: {quoted(value)}"
     return f"of {len(value)} characters: the limit is {most}" if len(value) > most else ""
 
 
-def shown(text: str) -> str:
-    """A text in a sentence, cut where it is long."""
-    return repr(text if len(text) <= 100 else f"{text[:100]}...")
+def quoted(text: str, most: int = 100) -> str:
+    """The text in quotes for a sentence, cut after `most` characters."""
+    return repr(text if len(text) <= most else f"{text[:most]}...")
 
 
 def _walk(message: Any, owner: str) -> Iterator[str]:
@@ -169,9 +169,9 @@ def _value(kind: type[Any], name: str, value: Any, owner: str) -> Iterator[str]:
 
 def _owner(message: Any, owner: str) -> str:
     if isinstance(message, m.Vertex):
-        return f"Vertex {shown(message.id)} has"
+        return f"Vertex {quoted(message.id)} has"
     if isinstance(message, m.Operator):
-        return f"Operator {shown(message.id)} has"
+        return f"Operator {quoted(message.id)} has"
     if isinstance(message, m.Edge):
-        return f"The edge {shown(message.source)} -> {shown(message.target)} has"
+        return f"The edge {quoted(message.source)} -> {quoted(message.target)} has"
     return _OWNERS.get(type(message), owner)

@@ -1,8 +1,8 @@
-"""Streams that put out a new value of a key each time it changes, and operators that would add all of these up.
+"""Changelogs, which emit the new value of a key each time it changes, and operators that would add these values up.
 
-A keyed aggregate gives the value so far, again and again, and so do windows that late records change. What looks up or
-replaces by key (an upsert, a maximum of what only grows) takes such a stream as it is. A count, a sum or an average of
-it counts every value in between, how many of them depends on where micro-batches end.
+A keyed aggregate emits the value so far again and again, and so do windows that late records change. An operator that
+replaces by key (an upsert, a maximum of growing values) handles such a stream correctly. A count, a sum or an average
+includes every intermediate value, and their number depends on where micro-batches end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ADDING = (AggregateFunction.COUNT, AggregateFunction.SUM, AggregateFunction.AVG
 
 
 def added_up(graph: JobGraph) -> Iterator[tuple[str, str]]:
-    """Ids of operators that add up the values of a changelog, each with that of the one that puts them out."""
+    """Ids of operators that add up the values of a changelog, each with the id of the operator that emits it."""
     vertices = {vertex.id: vertex for vertex in graph.vertices}
     for vertex in graph.vertices:
         if (first := _head(vertex)) is None or not _is_changelog(first):
@@ -35,7 +35,7 @@ def added_up(graph: JobGraph) -> Iterator[tuple[str, str]]:
 
 
 def _takers(graph: JobGraph, vertices: dict[str, Vertex], vertex: Vertex) -> list[Vertex]:
-    """The vertices that get the rows of `vertex` as they are, or through transforms alone."""
+    """The vertices that receive the rows of `vertex` directly, or through transforms only."""
     found: list[Vertex] = []
     more, seen = [vertex.id], {vertex.id}
     while more:

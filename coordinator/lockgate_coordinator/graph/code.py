@@ -1,4 +1,4 @@
-"""Whether a job graph brings code of its own, so that only those who may run code as the cluster's user submit it."""
+"""Whether a job graph contains code, which only callers may submit that may run code as the cluster's user."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LOADS_LIBRARIES = re.compile(r"plugin\.library\.paths", re.IGNORECASE)
 
 
 def brings_code(graph: JobGraph) -> str:
-    """What it brings, as the subject of a sentence; "" for nothing.
+    """The operator that contains code, as the subject of a sentence; "" for none.
 
-    Pickles are all bytes that a graph can hold. Of SQL everything counts that Spark lets call Java or start programs,
-    and what is no query; a harmless name that looks like it counts as well.
+    All bytes in a graph are pickles. SQL counts if it is not a query, or if it could call Java or start programs in
+    Spark; a harmless name that looks like this counts as well.
     """
     for vertex in graph.vertices:
         for operator in vertex.operators:

@@ -1,6 +1,6 @@
-"""Where the sinks of a job graph write: the same place under one name, however it is spelled.
+"""The destinations of a job graph's sinks, normalized so that equal places have equal names.
 
-Two jobs that write one folder or table without meaning to show a mixture of both, and nothing in it says so.
+Two jobs that write one folder or table by accident produce a mixture, and nothing in it shows that.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _PORTS = {"postgresql": 5432}
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One place that one sink writes.
+    """The destination of one sink.
 
-    place: equal for equal places. text: the same for people, without user and password. shared: its author knows that
-    other jobs may write there.
+    place: equal for equal places. text: the same for people, without user and password. shared: the author allows other
+    jobs to write there.
     """
 
     operator_id: str
@@ -30,16 +30,16 @@ class Destination:
 
 
 def destinations(graph: JobGraph) -> tuple[Destination, ...]:
-    """The folders and tables that the graph's sinks write, one for each sink; topics and functions have no owner.
+    """The folders and tables that the graph's sinks write, one for each sink. Topics and functions have none.
 
-    Links are not followed: they are the task managers', and the leader may not see them.
+    Symbolic links are not followed: they are on the task managers, and the leader may not see them.
     """
     found = (_destination(operator) for vertex in graph.vertices for operator in vertex.operators)
     return tuple(item for item in found if item is not None)
 
 
 def clashes(wanted: Iterable[Destination], others: Mapping[str, Iterable[Destination]]) -> tuple[str, ...]:
-    """Every sink that would write where another job's does, as sentences; but not where its author asks for it.
+    """Every sink that would write to the destination of another job, as sentences, unless its author allows it.
 
     others: by key, those of each job that has not ended.
     """
@@ -60,10 +60,10 @@ def _destination(operator: Operator) -> Destination | None:
     match operator.kind:
         case FileSink(path=path, shared=shared):
             place = _folder(path)
-            return Destination(operator.id, f"folder {place}", f"the folder {_shown(place)}", shared)
+            return Destination(operator.id, f"folder {place}", f"the folder {_without_secrets(place)}", shared)
         case DeltaSink(uri=uri, shared=shared):
             place = _folder(uri)
-            return Destination(operator.id, f"folder {place}", f"the Delta table {_shown(place)}", shared)
+            return Destination(operator.id, f"folder {place}", f"the Delta table {_without_secrets(place)}", shared)
         case SqlSink(url=url, table=table, shared=shared):
             database, name = _database(url), table
             if not database.startswith("sqlite"):
@@ -85,8 +85,8 @@ def _folder(path: str) -> str:
     return f"{scheme}://{store}{slash if name else ''}{name.lstrip('/')}{mark}{options}"
 
 
-def _shown(place: str) -> str:
-    """Without user, password and options: keys may be in them."""
+def _without_secrets(place: str) -> str:
+    """The place without user, password and options, which may contain keys."""
     scheme, mark, rest = place.partition("://")
     if not mark:
         return place

@@ -55,7 +55,7 @@ class ExecutionGraph:
         self._graph = graph
         self._place: dict[SubtaskKey, SlotOffer] = {key: slots[key[1]] for key in subtasks(graph)}
         self._phase: dict[SubtaskKey, Phase] = dict.fromkeys(self._place, Phase.DEPLOYING)
-        self._not_started = len(self._place)  # counted, because every report of every subtask asks
+        self._not_started = len(self._place)  # a counter, because every report of every subtask needs it
         self._not_exhausted = len(self._place)
         self._sources = frozenset(vertex.id for vertex in source_vertices(graph))
         self._story = Story(f"attempt {attempt.attempt} of job {attempt.job_key}")

@@ -1,4 +1,4 @@
-"""Defaults filled in, so that nobody else has to know that 0 means something. Idempotent."""
+"""Fills in defaults, so that no other code has to know the meaning of 0. Idempotent."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ DEFAULT_STRAGGLERS = StragglerReplacement(factor=3.0, window_ms=30_000, pause_ms
 
 
 def normalize(graph: JobGraph) -> JobGraph:
-    """The same graph with every default written out. Does not judge: see validate."""
+    """The same graph with every default filled in. Does not validate."""
     return replace(
         graph,
         vertices=tuple(_vertex(vertex) for vertex in graph.vertices),
@@ -104,7 +104,7 @@ def _operator(operator: Operator, parallelism: int) -> Operator:
             mode = kind.mode or KafkaWriteMode.KAFKA_EXACTLY_ONCE
             kind = replace(kind, mode=mode, commits_topic=kind.commits_topic or DEFAULT_COMMITS_TOPIC)
         case _:
-            pass  # nothing of it has a default
+            pass  # has no defaults
     return replace(operator, name=operator.name or operator.id, kind=kind)
 
 

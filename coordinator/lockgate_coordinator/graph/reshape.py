@@ -1,4 +1,4 @@
-"""A job graph at another parallelism than it was submitted with."""
+"""Changes the parallelism of a job graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lockgate_coordinator.graph.validate import validate
 
 
 def reshape(graph: JobGraph, wanted: Iterable[VertexParallelism]) -> JobGraph:
-    """The same graph with these vertices at these parallelisms. graph: normalized: nothing else depends on them."""
+    """The same graph with these vertices at these parallelisms. graph: normalized, so nothing else depends on them."""
     by_id = {vertex_parallelism.vertex_id: vertex_parallelism.parallelism for vertex_parallelism in wanted}
     vertices = (replace(vertex, parallelism=by_id.get(vertex.id, vertex.parallelism)) for vertex in graph.vertices)
     return replace(graph, vertices=tuple(vertices))

@@ -3,9 +3,9 @@
     free --SlotsRequested--> held by a job --SlotsReleased | SlotsRequested again--> free
       \\____________________________|____________ TaskManagerRemoved ______________> gone
 
-A request that cannot be met waits. Jobs that have run come before those that have not: what a task manager took with
-it when it died is not given to a newcomer when it is back. Otherwise requests are looked at in order of arrival, and
-one that does not fit holds nobody up, so that a job which is too large for the cluster never stops another.
+A request that cannot be met waits. Jobs that have run come before those that have not: the slots of a task manager that
+failed are not given to a new job when it is back. Otherwise requests are served in order of arrival, and one that does
+not fit blocks no other, so that a job that is too large for the cluster never stops another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SlotOffer:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerAdded:
-    """A task manager has registered. The same id again replaces what was known; held slots of it stay held."""
+    """A task manager has registered. The same id again replaces the earlier entry; held slots of it stay held."""
 
     task_manager_id: str
     exchange_address: str
@@ -92,7 +92,7 @@ class SlotsShort:
 
 @dataclass(frozen=True, slots=True)
 class WakePool:
-    """Send TimePassed at this monotonic time. Replaces the one asked for before."""
+    """Send TimePassed at this monotonic time. Replaces the previous request."""
 
     at_ms: int
 
@@ -114,7 +114,7 @@ class SlotCount:
 class _Waiting:
     request: SlotsRequested
     grace_until_ms: int
-    told: tuple[int, int] | None = None
+    reported: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class SlotPool:
         self._waiting: dict[str, _Waiting] = {}
 
     def handle(self, event: SlotEvent, now_ms: int) -> list[SlotEffect]:
-        """The one entrance. Returns grants and shortages, in the order in which requests are looked at."""
+        """The one entrance. Returns grants and shortages, in the order in which requests are served."""
         match event:
             case TaskManagerAdded(name, address, slots):
                 known = self._task_managers.get(name)
@@ -167,9 +167,9 @@ class SlotPool:
         return sum(task_manager.free for task_manager in self._task_managers.values())
 
     def spares(self, job_key: str) -> tuple[SlotCount, ...]:
-        """Task managers with free slots, for a job that would ask anew for what it has and some of them.
+        """Task managers with free slots that the job would get if it requested its slots again with some of these.
 
-        Empty when what it gives up for a moment would go to a job that waits.
+        Empty when the slots that it releases for a moment would go to a job that waits.
         """
         within_reach = self.free_slots + sum(self.held_by(job_key).values())
         if any(waiting.request.count <= within_reach for key, waiting in self._waiting.items() if key != job_key):
@@ -197,8 +197,8 @@ class SlotPool:
             free = self.free_slots if request.preferred else max(0, self.free_slots - kept)
             if free < request.count:
                 numbers = (free, len(self._task_managers))
-                if waiting.told != numbers:
-                    waiting.told = numbers
+                if waiting.reported != numbers:
+                    waiting.reported = numbers
                     effects.append(SlotsShort(job_key, request.request, *numbers))
             elif now_ms >= waiting.grace_until_ms or self._registered(request.preferred):
                 del self._waiting[job_key]
@@ -224,7 +224,7 @@ class SlotPool:
         return tuple(SlotOffer(name, self._task_managers[name].address) for name in places)
 
     def _spread(self, request: SlotsRequested) -> Iterator[str]:
-        """Holds a slot of the task manager that has the least of the job and the most free, again and again."""
+        """Repeatedly takes a slot of the task manager with the fewest slots of the job, then the most free ones."""
         avoided = frozenset(request.avoided)
 
         def rank(name: str) -> tuple[bool, int, int, str]:
@@ -250,8 +250,8 @@ class SlotPool:
 def slot_shortage(slots_needed: int, task_manager_slots: Sequence[int]) -> str | None:
     """A sentence when the cluster as it is can never run a job of this size, else None.
 
-    task_manager_slots: slots of every registered task manager, busy or not. Without any task manager nothing can be
-    said yet, and the job may wait for them.
+    task_manager_slots: slots of every registered task manager, busy or not. Without any task manager the answer is
+    unknown, and the job may wait for them.
     """
     total = sum(task_manager_slots)
     if not task_manager_slots or slots_needed <= total:

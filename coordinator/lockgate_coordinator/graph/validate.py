@@ -53,7 +53,7 @@ def validate(graph: JobGraph) -> tuple[str, ...]:
 
 
 def duplicates(names: Sequence[str]) -> list[str]:
-    """Names that occur more than once, each once, in order. Column names count as equal whatever their case."""
+    """Names that occur more than once, each once, in order. Column names are compared without case."""
     counts = Counter(name.casefold() for name in names)
     seen = {name.casefold(): name for name in reversed(names)}
     return [seen[name] for name, count in counts.items() if count > 1]

@@ -1,4 +1,4 @@
-"""What can be wrong with event time and windows."""
+"""Validates event time and windows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_PANES = 10_000
 
 
 def event_time_problems(graph: JobGraph) -> Iterator[str]:
-    """Every problem of places and of what belongs together, as sentences. graph: normalized."""
+    """Every problem of the positions of event time operators, as sentences. graph: normalized."""
     for vertex in graph.vertices:
         yield from _place_problems(graph, vertex)
         if vertex.operators and window_of(vertex) is not None:
@@ -41,7 +41,7 @@ def event_time_problems(graph: JobGraph) -> Iterator[str]:
 
 
 def declaration_problems(kind: EventTime) -> Iterator[str]:
-    """What is wrong with one declaration of event time; the operator's name comes in front."""
+    """The problems of one event time declaration; the caller puts the operator's name in front."""
     if not kind.expression.strip():
         yield "declares event time without an expression, for example 'ts'."
     if is_reserved(kind.column):
@@ -57,7 +57,7 @@ def declaration_problems(kind: EventTime) -> Iterator[str]:
 
 
 def window_problems(aggregate: KeyedAggregate) -> Iterator[str]:
-    """What is wrong with the window of an aggregate; the operator's name comes in front."""
+    """The problems of an aggregate's window; the caller puts the operator's name in front."""
     window = aggregate.window
     if window is None:
         return
@@ -121,7 +121,7 @@ def _place_problems(graph: JobGraph, vertex: Vertex) -> Iterator[str]:
 
 
 def _why_apart(graph: JobGraph, vertex: Vertex) -> str:
-    """Why an operator does not run together with the source, and where event time is to be declared instead."""
+    """Why an operator does not run together with the source, and where to declare event time instead."""
     inputs = [edge for edge in graph.edges if edge.target == vertex.id]
     if len({edge.source for edge in inputs}) > 1:
         return "several streams meet in it; declare event time in each of them, right behind its source"
@@ -139,7 +139,7 @@ def _is_continuous(operator: Operator) -> bool:
 
 
 def _upstream_problems(graph: JobGraph, behind: Vertex, what: str, why: str, outcome: str) -> Iterator[str]:
-    """A source without event time would hold it back for ever."""
+    """Sources without event time, which would hold it back for ever."""
     before = {behind.id}
     while more := {edge.source for edge in graph.edges if edge.target in before} - before:
         before |= more

@@ -1,4 +1,4 @@
-"""What can be wrong with interval joins."""
+"""Validates interval joins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIDES = (JoinSide.LEFT, JoinSide.RIGHT)
 
 
 def join_problems(kind: IntervalJoin) -> Iterator[str]:
-    """What is wrong with the settings of one join; the operator's name comes in front."""
+    """The problems of one join's settings; the caller puts the operator's name in front."""
     for side, keys, time in (("left", kind.left_keys, kind.left_time), ("right", kind.right_keys, kind.right_time)):
         if not keys or not all(keys):
             yield f"joins by key but names no keys of the {side} side."
@@ -47,8 +47,8 @@ def join_edge_problems(graph: JobGraph) -> Iterator[str]:
         for edge in inputs if join is None else ():
             if edge.join_side is not JoinSide.JOIN_SIDE_UNSPECIFIED:
                 yield (
-                    f"The edge {edge.source} -> {edge.target} says that it is the {_word(edge.join_side)} side of a "
-                    f"join, but vertex '{vertex.id}' does not begin with one."
+                    f"The edge {edge.source} -> {edge.target} is declared as the {_side_name(edge.join_side)} side "
+                    f"of a join, but vertex '{vertex.id}' does not begin with one."
                 )
 
 
@@ -61,13 +61,13 @@ def _input_problems(operator: Operator, kind: IntervalJoin, inputs: Sequence[Edg
         keys = kind.left_keys if edge.join_side is JoinSide.LEFT else kind.right_keys
         if edge.partitioning is not Partitioning.HASH or edge.keys != keys:
             yield (
-                f"Join '{operator.id}' needs HASH input on the keys of its {_word(edge.join_side)} side "
+                f"Join '{operator.id}' needs HASH input on the keys of its {_side_name(edge.join_side)} side "
                 f"({', '.join(keys)}), in this order; {name} is {edge.partitioning.name}"
                 + (f" on ({', '.join(edge.keys)})." if edge.keys else ".")
             )
     for side in _SIDES:
         if not any(edge.join_side is side for edge in inputs):
-            yield f"Join '{operator.id}' has no input on its {_word(side)} side: it joins two streams."
+            yield f"Join '{operator.id}' has no input on its {_side_name(side)} side: it joins two streams."
 
 
 def _join_of(vertex: Vertex) -> tuple[Operator, IntervalJoin] | None:
@@ -75,5 +75,5 @@ def _join_of(vertex: Vertex) -> tuple[Operator, IntervalJoin] | None:
     return (first, first.kind) if first is not None and isinstance(first.kind, IntervalJoin) else None
 
 
-def _word(side: JoinSide) -> str:
+def _side_name(side: JoinSide) -> str:
     return side.name.lower()

@@ -1,4 +1,4 @@
-"""What can be wrong with a Kafka source or sink."""
+"""Validates Kafka sources and sinks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lockgate_proto.messages import KafkaSink, KafkaSource
 
 _SERVER = re.compile(r"[^,\s:@/]+:\d+|\[[0-9a-fA-F:]+\]:\d+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_OURS = {  # options that decide on what is promised
+_OURS = {  # options on which the guarantees depend
     "auto.offset.reset": "the source's offsets are in snapshots, and starting= says where the first ones are",
     "bootstrap.servers": "the servers have a place of their own",
     "metadata.broker.list": "the servers have a place of their own",

@@ -1,4 +1,4 @@
-"""What can be wrong with loops. What is not known to be right in one is refused."""
+"""Validates loops. Anything that is not known to work in a loop is refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def loop_problems(graph: JobGraph) -> Iterator[str]:
 
 
 def _cycle_problems(graph: JobGraph) -> Iterator[str]:
-    """Takes away vertices without inputs until none is left; what remains is a cycle or lies behind one."""
+    """Removes vertices without inputs until none is left; the rest is a cycle, or downstream of one."""
     forward = [edge for edge in graph.edges if not is_feedback(edge)]
     remaining = {vertex.id for vertex in graph.vertices}
     edges = [edge for edge in forward if edge.source in remaining and edge.target in remaining]
@@ -67,7 +67,7 @@ def _feedback_problems(graph: JobGraph, edge: Edge) -> Iterator[str]:
 
 
 def _member_problems(graph: JobGraph, members: Sequence[Vertex]) -> Iterator[str]:
-    """Of operators inside: those that put out records in answer to records, and to nothing else."""
+    """The problems of operators inside: they may emit records only in response to records."""
     names = {vertex.id for vertex in members}
     heads = {edge.target for edge in graph.edges if is_feedback(edge)}
     for vertex in members:
@@ -99,7 +99,7 @@ def _can_head(operator: Operator) -> bool:
 
 
 def _behind_problems(graph: JobGraph, loop: frozenset[str]) -> Iterator[str]:
-    """Event time does not go through a loop: nobody knows how old what circles is."""
+    """The problems of operators behind a loop. Event time does not pass a loop: the age of its records is unknown."""
     for vertex in graph.vertices:
         if vertex.id in loop or not loop & before(graph.edges, vertex.id):
             continue

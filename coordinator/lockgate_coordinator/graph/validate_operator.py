@@ -1,4 +1,4 @@
-"""What can be wrong with one operator, wherever it stands."""
+"""Validates single operators, wherever they are in the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with the options of a whole job."""
+"""Validates the options of a job."""
 
 from __future__ import annotations
 

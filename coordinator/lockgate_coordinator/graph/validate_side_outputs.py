@@ -1,4 +1,4 @@
-"""What can be wrong with side outputs: late records, and records that operators fail on."""
+"""Validates side outputs: late records, and records on which operators fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def side_output_problems(graph: JobGraph) -> Iterator[str]:
-    """Every problem of side outputs and of what leads there, as sentences. graph: normalized."""
+    """Every problem of side outputs and the edges from them, as sentences. graph: normalized."""
     for vertex in graph.vertices:
         for operator in vertex.operators:
             yield from _operator_problems(graph, vertex, operator)
@@ -52,7 +52,7 @@ def _operator_problems(graph: JobGraph, vertex: Vertex, operator: Operator) -> I
 
 
 def _instead(operator: Operator) -> str:
-    """What to do where on_error is not offered."""
+    """What to do where on_error is not supported."""
     if is_sink(operator):
         return "a sink shows what a checkpoint holds, whole; sort out such records with a transform before it"
     if is_source(operator):

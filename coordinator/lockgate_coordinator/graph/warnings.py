@@ -1,4 +1,4 @@
-"""What runs as asked for but promises less than its author may think."""
+"""Warnings about jobs that run as requested but guarantee less than their author may expect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lockgate_coordinator.graph.normalize import normalize
 
 
 def warnings(graph: JobGraph) -> tuple[str, ...]:
-    """Sentences for whoever submits `graph`, as submitted or normalized; empty when it keeps every promise."""
+    """Sentences for the submitter of `graph`, as submitted or normalized; empty when there is nothing to warn of."""
     graph = normalize(graph)
     return (
         *_lost_records(graph),
@@ -65,14 +65,14 @@ def _repeated_records(graph: JobGraph) -> tuple[str, ...]:
 
 
 def _is_exact(operator: Operator) -> bool:
-    """True for a sink that shows each record's effect once, and whose author has not asked for less."""
+    """True for an exactly-once sink whose author has not asked for less."""
     kind, sink = kind_of(operator), operator.kind
     is_loose = isinstance(sink, KafkaSink) and sink.mode is KafkaWriteMode.KAFKA_AT_LEAST_ONCE
     return kind is not None and kind.is_exact and not is_loose
 
 
 def _shared_ids(graph: JobGraph) -> tuple[str, ...]:
-    """A function that takes an id that it has seen for done drops the rows of all subtasks but one."""
+    """Functions that deduplicate by checkpoint id would drop the rows of all subtasks but one."""
     return tuple(
         f"'{operator.id}' calls its function in each of {vertex.parallelism} subtasks: the same checkpoint id comes "
         f"{vertex.parallelism} times, each time with other rows, so the id alone does not tell what was done before. "
@@ -84,7 +84,7 @@ def _shared_ids(graph: JobGraph) -> tuple[str, ...]:
 
 
 def _late_timers(graph: JobGraph) -> tuple[str, ...]:
-    """Only the function itself knows which timers it sets; what is seen to need event time is refused there."""
+    """Process functions behind loops. Only the function knows its timers, so this is a warning and not an error."""
     found = loops(graph)
     return tuple(
         f"Event time timers of '{operator.id}' never fire before the end of its input: it stands behind the loop of "
@@ -134,7 +134,7 @@ def _of_a_batch(graph: JobGraph) -> tuple[str, ...]:
 
 
 def _has_several_channels(graph: JobGraph) -> bool:
-    """True when some subtask has more than one input channel: else there is nothing to hold back."""
+    """True when some subtask has more than one input channel; otherwise there is nothing to align."""
     widths = {vertex.id: vertex.parallelism for vertex in graph.vertices}
     channels: dict[str, dict[str, int]] = {}  # by target and source
     for edge in graph.edges:
@@ -145,7 +145,11 @@ def _has_several_channels(graph: JobGraph) -> bool:
 
 
 def _written_secrets(graph: JobGraph) -> tuple[str, ...]:
-    holders = [operator.id for operator in _operators(graph) if any(masked(text) != text for text in _told(operator))]
+    holders = [
+        operator.id
+        for operator in _operators(graph)
+        if any(masked(text) != text for text in _connection_settings(operator))
+    ]
     if not holders:
         return ()
     return (
@@ -155,7 +159,7 @@ def _written_secrets(graph: JobGraph) -> tuple[str, ...]:
     )
 
 
-def _told(operator: Operator) -> list[str]:
+def _connection_settings(operator: Operator) -> list[str]:
     """Where to connect, and with which options."""
     kind = operator.kind
     options = getattr(kind, "options", None) or {}

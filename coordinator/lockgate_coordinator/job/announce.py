@@ -1,4 +1,4 @@
-"""What the task managers and the watchers are told of a checkpoint."""
+"""Messages about checkpoints to task managers and watchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One execution attempt under this leader: its subtasks, the splits of its sources, what has been committed."""
+"""One execution attempt under this leader: its subtasks, the splits of its sources, its commits."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ DEPLOY_TIMEOUT_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """The attempt is over. lost: the task manager that cannot be told, or empty. planned: a restart costs nothing.
+    """The attempt has failed. lost: the unreachable task manager, or empty. planned: not counted as a restart.
 
-    subtask: the one that has ended, if it is that; error: in its own words; place: where it was.
+    subtask: the one that failed, if any; error: its message; place: where it was.
     """
 
     cause: FailureCause
@@ -87,7 +87,7 @@ class Attempt:
         self._commit_deadline_ms: int | None = None
 
     def handle(self, event: AttemptEvent, now_ms: int) -> list[AttemptEffect]:
-        """Takes what its task managers say. What belongs to another attempt is ignored."""
+        """Handles reports of its task managers. Reports of other attempts are ignored."""
         match event:  # the frequent ones first
             case Committed(committed):
                 self._on_committed(committed)
@@ -109,7 +109,7 @@ class Attempt:
                 assert_never(event)
 
     def deploy(self, metadata: CheckpointMetadata | None, checkpoint_directory: str, now_ms: int) -> list[Send]:
-        """Everything to send now that the attempt's record is written.
+        """The messages to send once the attempt's record is written.
 
         metadata: the snapshot to start from. Raises SourceStateUnreadable, InFlightMisfit, DeployTooLarge,
         TooManyPartitions.
@@ -138,23 +138,23 @@ class Attempt:
         return min((at for at in times if at is not None), default=None)
 
     def await_commits(self, checkpoint_id: int, deadline_ms: int) -> bool:
-        """Has every subtask a deadline to make this checkpoint visible, from the first call on; True when all have."""
+        """The first call sets the deadline for committing this checkpoint. True when every subtask has committed it."""
         if self._commit_deadline_ms is None:
             self._commit_deadline_ms = deadline_ms
         return not self._not_committed(checkpoint_id)
 
     def has_committed(self, key: SubtaskKey, checkpoint_id: int) -> bool:
-        """True when a subtask has made this checkpoint visible."""
+        """True when a subtask has committed this checkpoint."""
         return self._committed.get(key, 0) >= checkpoint_id
 
     def took(self, snapshot: CheckpointMetadata) -> bool:
-        """True for a snapshot of this very attempt."""
+        """True for a snapshot of this attempt."""
         return (snapshot.run_id, snapshot.attempt) == (self.id.run_id, self.id.attempt)
 
-    def not_shown(self, newest: CheckpointMetadata) -> tuple[SubtaskKey, ...]:
-        """Sinks that are not known to have shown the newest checkpoint: one of its own, or what it is restored from.
+    def uncommitted(self, newest: CheckpointMetadata) -> tuple[SubtaskKey, ...]:
+        """Sinks not known to have committed `newest`: a snapshot of this attempt, or the one it is restored from.
 
-        One that has started has shown what it was restored from.
+        A sink that has started has committed the snapshot that it was restored from.
         """
         if self.took(newest):
             return tuple(key for key in self.sinks if not self.has_committed(key, newest.checkpoint_id))
@@ -165,7 +165,7 @@ class Attempt:
         return [Send(name, body) for name in self.execution.task_managers() if name != without]
 
     def cancel(self, reason: str, lost: str) -> list[Send]:
-        """Cancels the attempt wherever it was deployed, but not on the task manager that is lost."""
+        """Cancels the attempt on every task manager except the lost one."""
         if self.deployed_ms is None:
             return []
         return self.to_all(CancelAttempt(attempt=self.id, reason=reason), without=lost)
@@ -187,7 +187,7 @@ class Attempt:
         return [*self._split_sends(assigner, assigner.running(subtask.subtask))] if assigner is not None else []
 
     def _on_end(self, report: SubtaskReport, subtask: SubtaskId) -> list[AttemptEffect]:
-        """A subtask has failed, or was stopped although nobody here has cancelled it."""
+        """A subtask has failed, or was stopped although this leader did not cancel it."""
         key = (subtask.vertex_id, subtask.subtask)
         place = self.execution.task_manager_of(key)
         name = f"{subtask.vertex_id}-{subtask.subtask} on {place}"

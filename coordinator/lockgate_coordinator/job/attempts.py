@@ -1,4 +1,4 @@
-"""The attempts of one job: which comes next and where, the one that lives, and what the leaders before have left.
+"""The attempts of one job: the next one and its slots, the current one, and those of earlier leaders.
 
 none --request, begin--> current, not deployed --deploy--> current --tear_down--> none
 """
@@ -36,16 +36,16 @@ from lockgate_coordinator.job.events import (
     Gone,
     Report,
     Reported,
-    Said,
     SlotsMissing,
     SlotsOffered,
     SplitsFound,
     StillRunning,
     TaskManagerLost,
+    TaskManagerReport,
     Tick,
 )
 from lockgate_coordinator.job.in_flight import InFlightMisfit
-from lockgate_coordinator.job.provenance import attempt_of, believed
+from lockgate_coordinator.job.provenance import accepted, attempt_of
 from lockgate_coordinator.job.redistribute import SourceStateUnreadable, counted
 from lockgate_coordinator.job.splits import TooManyPartitions
 from lockgate_coordinator.job.stragglers import MoveRejected, Relocation, Stragglers
@@ -54,46 +54,46 @@ TaskManagerEvent = AttemptEvent | CountersReported | StillRunning
 
 
 class Attempts:
-    """Of one job under one leader."""
+    """The attempts of one job under one leader."""
 
     def __init__(self, record: JobRecord, graph: JobGraph, token: int) -> None:
         """graph: normalized."""
-        self.graph = graph  # of the next one
+        self.graph = graph  # of the next attempt
         self.token = token
         self.current: Attempt | None = None
         self.number = 0  # of the newest, 0 before the first
         self.restarts = 0
-        self.is_counted = True  # the next one, as a restart
+        self.is_counted = True  # whether the next attempt counts as a restart
         self.places: tuple[str, ...] = ()  # task manager of slot i in the newest
-        self.shown_id = 0  # the newest checkpoint that every sink of an attempt before is known to have shown
+        self.committed_id = 0  # the newest checkpoint known to be committed by every sink of an earlier attempt
         self.counters = JobCounters(graph)
         self.stragglers = Stragglers(graph.straggler_replacement)
-        self.is_ending = False  # the job ends: none follows, and how the current one fails does not matter
+        self.is_ending = False  # the job ends: no attempt follows, and failures of the current one do not matter
         self._record = record
         self._request = 0
         self._at_work = AtWork()
-        self._stale = AttemptId(record.job_key, record.run_id, 0)  # the last one of the leaders before
+        self._stale = AttemptId(record.job_key, record.run_id, 0)  # the last attempt of earlier leaders
         self._stale_places: set[str] = set()  # where it may still run
 
     def recovered(self, last: AttemptRecord, now_ms: int) -> None:
-        """The last attempt under the leaders before."""
+        """Sets the last attempt of earlier leaders."""
         self.number, self.restarts, self.places = last.attempt, last.restarts, last.task_manager_ids
         self._stale = AttemptId(self._record.job_key, self._record.run_id, last.attempt)
         self._stale_places = set(last.task_manager_ids) - {""}
         self.stragglers.recovered(last.moves, now_ms)
 
     def record(self, failures: tuple[RecurringFailure, ...]) -> AttemptRecord:
-        """The newest one's, as it is stored."""
+        """The stored record of the newest attempt."""
         return AttemptRecord(self.number, self.places, self.token, self.restarts, self.stragglers.moves, failures)
 
     def event(self, kind: JobEventKind, text: str, checkpoint_id: int = 0) -> Emit:
-        """Something happens to the job in the newest one."""
+        """An event of the job in the newest attempt."""
         return Emit(JobEvent(kind, attempt=self.number, checkpoint_id=checkpoint_id, token=self.token, text=text))
 
-    # the next one
+    # the next attempt
 
     def request(self, now_ms: int, grace_ms: int = 0) -> RequestSlots:
-        """Requests slots for it; answers to earlier requests are stale from now on."""
+        """Requests slots; answers to earlier requests become stale."""
         self._request += 1
         avoided = self.stragglers.avoided(now_ms)
         return RequestSlots(self._request, slots_needed(self.graph), self.places, grace_ms, avoided)
@@ -103,7 +103,7 @@ class Attempts:
         return answer.request == self._request
 
     def begin(self, offer: SlotsOffered) -> bool:
-        """Its slots are granted. False when the offer is stale, or too small."""
+        """Begins the next attempt on the granted slots. False when the offer is stale, or too small."""
         if not self.awaits(offer) or len(offer.slots) < slots_needed(self.graph):
             return False
         if self.number and self.is_counted:
@@ -116,15 +116,15 @@ class Attempts:
         self._at_work.clear()
         return True
 
-    # the one that lives
+    # the current attempt
 
     def awaits_record(self, event: AttemptPersisted) -> bool:
-        """Its record is written, and it is not deployed yet."""
+        """True when `event` is for the current attempt and that is not deployed yet."""
         attempt = self.current
         return attempt is not None and attempt.deployed_ms is None and event.attempt == attempt.id.attempt
 
     def deploy(self, metadata: CheckpointMetadata | None, directory: str, now_ms: int) -> list[Send | AttemptFailed]:
-        """Starts it from this snapshot; an attempt of an earlier leader is cancelled where no Deploy replaces it."""
+        """Deploys it from this snapshot; cancels an attempt of an earlier leader where no Deploy replaces it."""
         assert self.current is not None
         try:
             sends = self.current.deploy(metadata, directory, now_ms)
@@ -135,18 +135,18 @@ class Attempts:
         return [*self.cancel_stale("replaced by a new attempt", replaced_on), *sends]
 
     def running(self, stopped_with: int, now_ms: int) -> AttemptRunning:
-        """Every subtask runs. stopped_with: see AttemptRunning."""
+        """Every subtask runs. stopped_with: as in AttemptRunning."""
         assert self.current is not None
         self.current.running_ms, execution = now_ms, self.current.execution
         self.stragglers.running(execution.places(), now_ms)
         return AttemptRunning(self.current.id, execution.subtasks, vertex_shapes(self.graph), stopped_with)
 
     def count_from(self, metadata: CheckpointMetadata | None) -> None:
-        """Records are counted from what this snapshot holds; what was counted beyond it is undone."""
+        """Resets the counters to those of this snapshot."""
         self.counters.restore(counted(self.graph, metadata).values())
 
     def handle(self, event: TaskManagerEvent, now_ms: int) -> list[AttemptEffect | Relocation]:
-        """What task managers report. A Relocation is to be carried out if nothing else goes on."""
+        """Handles reports of task managers. A Relocation is to be carried out if nothing else is in progress."""
         match event:  # the frequent ones first
             case CountersReported():
                 return self._heartbeat(event, now_ms)
@@ -161,18 +161,18 @@ class Attempts:
                 assert_never(event)
         return [*self.current.handle(event, now_ms)] if self.current is not None and not self.is_ending else []
 
-    def believed(self, said: Said) -> Report | None:
-        """What counts of it: what comes from where it happens; of an attempt that was torn down, only its end."""
+    def accepted(self, report: TaskManagerReport) -> Report | None:
+        """The valid part of a report: that of the task manager that runs the subtask; later, only the end is valid."""
         if self.current is None:
-            return said.report if isinstance(said.report, Gone) else None
-        return believed(said.report, said.task_manager_id, self.current.execution)
+            return report.report if isinstance(report.report, Gone) else None
+        return accepted(report.report, report.task_manager_id, self.current.execution)
 
-    def is_current(self, said: Said) -> bool:
-        """It names the attempt that lives."""
-        return self.current is not None and attempt_of(said.report) == self.current.id
+    def is_current(self, report: TaskManagerReport) -> bool:
+        """True when the report names the current attempt."""
+        return self.current is not None and attempt_of(report.report) == self.current.id
 
     def _heartbeat(self, event: CountersReported, now_ms: int) -> list[AttemptEffect | Relocation]:
-        """What its subtasks have done, and whether one of them should run elsewhere."""
+        """Takes over counters, and checks whether a subtask should run elsewhere."""
         attempt = self.current
         if attempt is None:
             return []
@@ -195,31 +195,31 @@ class Attempts:
         return effects
 
     def busy(self) -> str:
-        """Which calls of operators had not returned when last heard of, as a sentence; "" for none."""
+        """The operator calls that had not returned at the last heartbeat, as a sentence; "" for none."""
         return self._at_work.sentence(self.current.execution.task_manager_of) if self.current is not None else ""
 
     def tear_down(self, reason: str, lost: str, newest: CheckpointMetadata | None) -> list[Send]:
-        """Ends it everywhere but on the task manager that is lost: nothing that it says counts any more.
+        """Cancels the attempt on every task manager except the lost one: later reports of it are ignored.
 
-        newest: the snapshot that the next one would start from.
+        newest: the snapshot that the next attempt would start from.
         """
         attempt, self.current = self.current, None
         if attempt is None:
             return []
-        if newest is not None and not attempt.not_shown(newest):
-            self.shown_id = newest.checkpoint_id
+        if newest is not None and not attempt.uncommitted(newest):
+            self.committed_id = newest.checkpoint_id
         return attempt.cancel(reason, lost)
 
     def drain_sources(self) -> list[Send]:
-        """Its sources are to stop reading."""
+        """Orders its sources to stop reading."""
         assert self.current is not None
         names = self.current.execution.source_task_managers()
         return [Send(name, DrainSources(self.current.id)) for name in names]
 
-    # those that are over
+    # earlier attempts
 
     def _still_running(self, event: StillRunning) -> list[Send]:
-        """Cancels what a task manager still runs, unless that is the current one or the next Deploy deals with it."""
+        """Cancels what a task manager still runs, unless it is the current attempt or the next Deploy replaces it."""
         attempt, name = self.current, event.task_manager_id
         if attempt is not None and event.attempt == attempt.id:
             return []
@@ -230,7 +230,7 @@ class Attempts:
         return [Send(name, CancelAttempt(attempt=event.attempt, reason="this attempt is over"))]
 
     def cancel_stale(self, reason: str, replaced_on: tuple[str, ...] = ()) -> list[Send]:
-        """Cancels the attempt of the leaders before wherever no Deploy replaces it. Once."""
+        """Cancels, once, the attempt of earlier leaders wherever no Deploy replaces it."""
         places, self._stale_places = self._stale_places - set(replaced_on), set()
         return [Send(name, CancelAttempt(attempt=self._stale, reason=reason)) for name in sorted(places)]
 

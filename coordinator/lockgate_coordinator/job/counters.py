@@ -1,4 +1,4 @@
-"""What heartbeats say: records in and out of every operator, and which calls of operators do not return."""
+"""Counters from heartbeats: records in and out of every operator, and operator calls that do not return."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _COUNTS = tuple(field.name for field in fields(OperatorCounters) if field.name !
 
 
 def summed(operator_id: str, parts: Iterable[OperatorCounters]) -> OperatorCounters:
-    """What several subtasks have counted for one operator, together."""
+    """The sum of the counters of several subtasks for one operator."""
     found = tuple(parts)
     return OperatorCounters(operator_id, **{name: sum(getattr(part, name) for part in found) for name in _COUNTS})
 
 
-def shown(counters: OperatorCounters, name: str = "", vertex_id: str = "") -> OperatorStatus:
-    """As clients see them. name: of the operator."""
+def operator_status(counters: OperatorCounters, name: str = "", vertex_id: str = "") -> OperatorStatus:
+    """The counters in the form for clients. name: of the operator."""
     counts = {count: getattr(counters, count) for count in _COUNTS}
     return OperatorStatus(operator_id=counters.operator_id, name=name, vertex_id=vertex_id, **counts)
 
@@ -32,17 +32,17 @@ class JobCounters:
         self._graph = graph
         self._latest: dict[tuple[str, int], tuple[OperatorCounters, ...]] = {}
         self._ahead: set[str] = set()  # operators with records too far ahead of the clock
-        self._ahead_told: set[str] = set()  # those of them of which that was said, or is known from a snapshot
+        self._ahead_reported: set[str] = set()  # those already reported, or known from a snapshot
 
     def restore(self, states: Iterable[SubtaskState]) -> None:
-        """An attempt starts from these states: what was counted beyond them is undone."""
+        """Resets the counters to those of the states from which an attempt starts."""
         self._latest = {(state.vertex_id, state.subtask): state.counters for state in states}
-        self._ahead_told |= {
+        self._ahead_reported |= {
             item.operator_id for state in self._latest.values() for item in state if item.records_ahead
         }
 
     def update(self, counters: Iterable[SubtaskCounters], owns: Callable[[SubtaskId | None], bool]) -> None:
-        """Newer totals out of a heartbeat; taken from subtasks of the current attempt (`owns`) only."""
+        """Takes newer totals from a heartbeat, of subtasks of the current attempt (`owns`) only."""
         for counter in counters:
             if counter.subtask is not None and owns(counter.subtask):
                 self._latest[(counter.subtask.vertex_id, counter.subtask.subtask)] = counter.counters
@@ -50,8 +50,8 @@ class JobCounters:
 
     def newly_ahead(self) -> tuple[OperatorStatus, ...]:
         """Operators that have met records too far ahead of the clock, each once."""
-        new = self._ahead - self._ahead_told
-        self._ahead_told |= new
+        new = self._ahead - self._ahead_reported
+        self._ahead_reported |= new
         return tuple(view for view in self.views() if view.operator_id in new) if new else ()
 
     def totals(self) -> tuple[OperatorCounters, ...]:
@@ -71,41 +71,41 @@ class JobCounters:
         names = {
             operator.id: (operator.name, vertex.id) for vertex in self._graph.vertices for operator in vertex.operators
         }
-        return tuple(shown(total, *names[total.operator_id]) for total in self.totals())
+        return tuple(operator_status(total, *names[total.operator_id]) for total in self.totals())
 
 
-_SHOWN = 3
+_MAX_LISTED = 3
 
 
 class AtWork:
-    """Of one attempt, as heartbeats have told it last."""
+    """The operator calls of one attempt that had not returned at the last heartbeat."""
 
     def __init__(self) -> None:
-        self._told: dict[SubtaskKey, tuple[str, int]] = {}
+        self._reported: dict[SubtaskKey, tuple[str, int]] = {}
 
     def update(self, counters: Iterable[SubtaskCounters], owns: Callable[[SubtaskId | None], bool]) -> None:
-        """Out of a heartbeat; of subtasks of the current attempt (`owns`) only."""
+        """Takes the calls from a heartbeat, of subtasks of the current attempt (`owns`) only."""
         for counter in counters:
             if counter.subtask is None or not owns(counter.subtask):
                 continue
             key = (counter.subtask.vertex_id, counter.subtask.subtask)
             if counter.at_work:
-                self._told[key] = (counter.at_work, counter.at_work_ms)
+                self._reported[key] = (counter.at_work, counter.at_work_ms)
             else:
-                self._told.pop(key, None)
+                self._reported.pop(key, None)
 
     def clear(self) -> None:
         """A new attempt begins."""
-        self._told.clear()
+        self._reported.clear()
 
     def sentence(self, place_of: Callable[[SubtaskKey], str], on: Collection[str] | None = None) -> str:
         """The running calls, where and for how long; "" for none. on: only on these task managers."""
         found = [
             f"{what} of {key[0]}-{key[1]} on {place_of(key)} (for {since_ms // 1000} s)"
-            for key, (what, since_ms) in sorted(self._told.items())
+            for key, (what, since_ms) in sorted(self._reported.items())
             if on is None or place_of(key) in on
         ]
         if not found:
             return ""
-        rest = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        return f"Still running at the last report: {', '.join(found[:_SHOWN])}{rest}."
+        rest = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
+        return f"Still running at the last report: {', '.join(found[:_MAX_LISTED])}{rest}."

@@ -1,9 +1,9 @@
-"""Whether a job can be deployed: each task manager's Deploy has to fit into one message.
+"""Checks whether a job can be deployed: each task manager's Deploy must fit into one message.
 
-One that does not would break the control stream again and again. So it is asked before a job is started from a
-snapshot, at another parallelism, in other places or under another key, when everything can still stay as it is. At
-another parallelism a subtask gets the whole inline state of every subtask that had one of its key groups, so the same
-snapshot may need larger messages than before.
+A larger one would break the control stream again and again. So the size is checked before a job is started from a
+snapshot, rescaled, moved or submitted under another key, while nothing has been changed yet. At another parallelism a
+subtask gets the whole inline state of every subtask that had one of its key groups, so the same snapshot may need
+larger messages than before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DeployTooLarge(Exception):
 
 
 def check_size(deploy: Deploy, limit: int = MAX_MESSAGE_BYTES) -> None:
-    """Raises DeployTooLarge for more than `limit` bytes. Encodes only what may be near that: failover waits for it."""
+    """Raises DeployTooLarge beyond `limit` bytes. Encodes only messages that may be near it: a failover waits here."""
     inline = sum(len(handle.inline) for handle in all_handles(deploy.restore))
     if 8 * inline + 1024 * (len(deploy.placements) + len(deploy.restore)) < limit and _small_graph(deploy, limit):
         return
@@ -45,7 +45,7 @@ def check_size(deploy: Deploy, limit: int = MAX_MESSAGE_BYTES) -> None:
 
 
 def _small_graph(deploy: Deploy, limit: int) -> bool:
-    """Pickled functions and connectors are all that can make a graph large."""
+    """True when the graph is certainly small. Only pickled functions and connectors make it large."""
     operators = [
         operator
         for vertex in (deploy.graph.vertices if deploy.graph is not None else ())
@@ -56,7 +56,7 @@ def _small_graph(deploy: Deploy, limit: int) -> bool:
 
 
 def _pickled_bytes(kind: object) -> int:
-    """All bytes fields of an operator, so that a kind that is added later counts too."""
+    """Size of all bytes fields of an operator, so that future kinds count too."""
     values = (getattr(kind, field.name) for field in fields(kind)) if is_dataclass(kind) else ()
     return sum(len(value) for value in values if isinstance(value, bytes))
 
@@ -68,8 +68,8 @@ def _mb(size: int) -> str:
 def deploy_problem(graph: JobGraph, metadata: CheckpointMetadata | None, places: Sequence[str]) -> str:
     """Why `graph` cannot be started from the snapshot, a sentence; empty when it can.
 
-    graph: normalized. places: task manager of slot i as it is now. New slots are assumed to be where most are; their
-    place is known only once they are granted.
+    graph: normalized. places: present task manager of slot i. New slots are assumed to be on the task manager with the
+    most slots, because their place is known only once they are granted.
     """
     if metadata is None:
         return ""
@@ -87,9 +87,9 @@ def deploy_problem(graph: JobGraph, metadata: CheckpointMetadata | None, places:
 
 
 def start_problem(graph: JobGraph, metadata: CheckpointMetadata, task_manager_slots: Sequence[int]) -> str:
-    """Why `graph` cannot be started from the snapshot on task managers of which all slots are free; else empty.
+    """Why `graph` cannot be started from the snapshot on these task managers, with all slots free; else empty.
 
-    graph: normalized. task_manager_slots: of every registered one. Nothing can be said when they are too few.
+    graph: normalized. task_manager_slots: of every registered one. Empty as well when there are too few slots to tell.
     """
     pool = SlotPool()
     for number, slots in enumerate(task_manager_slots):

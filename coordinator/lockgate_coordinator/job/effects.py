@@ -1,8 +1,8 @@
 """Effects of a JobMaster. The runtime carries them out in the order of the list.
 
-Persist* of one job run on that job's one ordered worker, and so does the part of Discard* that deletes a record; their
-answers come back as events. Files are deleted on another worker, behind their records, and CleanUp comes behind them.
-Nothing may be reordered across a Send that follows a Persist answer: the JobMaster waits for answers itself.
+Persist* of one job run on its ordered worker, like the part of Discard* that deletes a record; their answers are
+events. Files are deleted on another worker, after their records, and CleanUp runs after those. Nothing may be reordered
+across a Send that follows a Persist answer: the JobMaster itself waits for answers.
 """
 
 from __future__ import annotations
@@ -50,17 +50,16 @@ ControlBody = (
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """Read the job's records and snapshot again, after a retryable RecoveryFailed. Answer: as at the start."""
+    """Read the job's records and snapshot again, after a retryable RecoveryFailed. Answer: Recovered or that again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSlots:
-    """Ask the SlotPool for `count` slots; replaces whatever the job holds or has asked for.
+    """Request `count` slots from the SlotPool; replaces the job's slots and its previous request.
 
-    request: rises; comes back in SlotsOffered. preferred: the task manager wanted for slot i,
-    best effort, "" where there is none.
-    grace_ms: wait so long for preferred task managers that are not registered yet, then take what is there.
-    avoided: task managers that get no slot but those that prefer them, as long as others have any.
+    request: rises; returned in SlotsOffered. preferred: the task manager wanted for slot i, best effort, "" for any.
+    grace_ms: how long to wait for preferred task managers that are not registered yet. avoided: task managers whose
+    slots are used only by slots that prefer them, as long as others have any.
     """
 
     request: int
@@ -100,8 +99,8 @@ class PersistOrders:
 class AnswerRescale:
     """Answer a RescaleRequested: the parallelism of every vertex from now on, or `error`, a sentence.
 
-    after: attempts with a higher number are at this parallelism, 0 when nothing has to be restarted for it.
-    busy: the error is one of the moment, and the client may simply ask again.
+    after: attempts with a higher number have this parallelism, 0 when no restart is needed. busy: the error is
+    temporary, and the client may try again.
     """
 
     request_id: str
@@ -115,8 +114,8 @@ class AnswerRescale:
 class CleanUp:
     """The job has ended: delete its records (fenced; the result becomes clean), then its checkpoint directory.
 
-    retained: checkpoints whose folders stay, the same as JobResult.retained. A leader that finds a dirty result does
-    the same from the result alone. The last effect of a JobMaster; it may be dropped now.
+    retained: checkpoints whose folders stay, as in JobResult.retained. A leader that finds a dirty result does the same
+    from the result alone. The last effect of a JobMaster, which may be dropped then.
     """
 
     retained: tuple[CompletedCheckpoint, ...] = ()
@@ -142,7 +141,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Send a Tick at this monotonic time. Replaces the wake-up asked for before."""
+    """Send a Tick at this monotonic time. Replaces the previous request."""
 
     at_ms: int
 

@@ -1,7 +1,7 @@
 """The end of a job: the last checkpoint is committed, everything stops, then the result is written.
 
-decided --an attempt is deployed--> its sinks show the last checkpoint (last_commit.py) --torn down--> stopping
-   +----nothing is deployed, or all is shown---------------------------------------------------------> stopping
+decided --an attempt is deployed--> its sinks commit the last checkpoint (last_commit.py) --torn down--> stopping
+   +----nothing is deployed, or all is committed------------------------------------------------------> stopping
 stopping --no checkpoint is in doubt; of a cancelled job every subtask has stopped, or 5 s--> the result is wanted
 """
 
@@ -38,7 +38,7 @@ CANCEL_TIMEOUT_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class TearDown:
-    """To the JobMaster: end the attempt everywhere. lost: the task manager that cannot be told."""
+    """To the JobMaster: cancel the attempt everywhere. lost: the task manager that is unreachable."""
 
     reason: str
     lost: str
@@ -50,7 +50,7 @@ class WriteResult:
 
 
 class Ending:
-    """An end that is decided and not written yet."""
+    """The end of a job, from the decision until the result is written."""
 
     def __init__(self, outcome: Outcome, error: str = "", *, keep_all: bool = False, stopped_with: int = 0) -> None:
         """keep_all: no checkpoint may be deleted.
@@ -62,10 +62,10 @@ class Ending:
         self.message = "its end is being written"  # what the job waits for
         self._keep_all = keep_all
         self._stopped_with = stopped_with
-        self._has_complaint = False  # the error says what may not be shown
-        self._attempt: Attempt | None = None  # the one that has to show something or to stop
+        self._has_complaint = False  # the error names output that may not be committed
+        self._attempt: Attempt | None = None  # the one that has to commit or stop
         self._last_commit: LastCommit | None = None
-        self._lost = ""  # the task manager that the job ends by
+        self._lost = ""  # the task manager whose loss ends the job
         self._busy = ""  # what was at work when the attempt was torn down
         self._stopping: set[str] = set()
         self._deadline_ms = 0
@@ -77,10 +77,10 @@ class Ending:
         """The cancellation reason for the task managers."""
         return self.error or "the job is cancelled"
 
-    def show_last(self, attempt: Attempt, failed: AttemptFailed | None, shown_id: int, now_ms: int) -> None:
-        """The attempt was deployed: before it is torn down, its sinks show what is complete. See LastCommit."""
+    def commit_last(self, attempt: Attempt, failed: AttemptFailed | None, committed_id: int, now_ms: int) -> None:
+        """Lets the sinks of the deployed attempt commit the last completed checkpoint before it is torn down."""
         self._attempt = attempt
-        self._last_commit = LastCommit(attempt, failed, shown_id, now_ms)
+        self._last_commit = LastCommit(attempt, failed, committed_id, now_ms)
         self._lost = failed.lost if failed is not None else ""
 
     def handle(self, event: TaskManagerEvent, now_ms: int) -> list[Emit]:
@@ -123,7 +123,7 @@ class Ending:
         return effects
 
     def _await_stop(self, busy: str, now_ms: int) -> None:
-        """The result of a cancelled job says that its subtasks have stopped: waits for it, but not for ever."""
+        """Waits, up to a limit, until the subtasks of a cancelled job have stopped, which its result implies."""
         assert self._attempt is not None
         self._last_commit, self._busy, self.message = None, busy, "its end is being written"
         if self.outcome is Outcome.CANCELED:
@@ -144,10 +144,10 @@ class Ending:
         ended_unix_ms: int,
         failure: JobFailure | None = None,
     ) -> JobResult:
-        """The record for /results/<key>. failure: of the last attempt that has failed."""
+        """The record for /results/<key>. failure: of the last failed attempt."""
         if self.outcome is Outcome.FINISHED:  # exact: what the terminal checkpoint holds
             attempts.count_from(completed.restore_point)
-        elif complaint := self._left_unshown(record, attempts, completed):
+        elif complaint := self._uncommitted(record, attempts, completed):
             self._complain(complaint)
         if self._is_late and self._busy:
             self._complain(self._busy)
@@ -170,7 +170,7 @@ class Ending:
             storage=record.storage,
             restore_from=record.restore_from,
             stopped_with=self._stopped_with,
-            keep_files=self._keep_all,  # also where the records that would name them cannot be read
+            keep_files=self._keep_all,  # even if the records that name them cannot be read
             retained=retained_after_end(lasting, keep_newest=keep_newest, keep_all=self._keep_all),
             failure=failure,
         )
@@ -179,16 +179,16 @@ class Ending:
         self._has_complaint = True
         self.error = f"{self.error}\n{complaint}".strip()
 
-    def _left_unshown(self, record: JobRecord, attempts: Attempts, completed: CompletedCheckpoints) -> str:
-        """What may not be shown of a job that ends between two attempts, as a sentence; else "".
+    def _uncommitted(self, record: JobRecord, attempts: Attempts, completed: CompletedCheckpoints) -> str:
+        """The output that may be uncommitted when a job ends between two attempts, as a sentence; else "".
 
-        It owes nothing of the snapshot of another job that it was to start from.
+        The snapshot of another job, from which it was to start, does not count.
         """
         restored, newest = completed.restore_point, completed.newest
         is_foreign = newest is None and restored is not None and restored.run_id != record.run_id
         newest_id = max((known.checkpoint_id for known in (restored, newest) if known is not None), default=0)
-        is_shown = newest_id == attempts.shown_id or not committers(attempts.graph)
-        if is_foreign or is_shown or self._has_complaint or not attempts.number:
+        is_committed = newest_id == attempts.committed_id or not committers(attempts.graph)
+        if is_foreign or is_committed or self._has_complaint or not attempts.number:
             return ""
         return (
             f"Checkpoint {newest_id} may be only partially committed: the job ended before another attempt "
@@ -196,6 +196,6 @@ class Ending:
         )
 
     def _keeps_newest(self, graph: JobGraph) -> bool:
-        """Whoever has a failed job to repair decides when its state goes; a cancelled one's author has decided."""
+        """Failed jobs keep the newest checkpoint for repair; for cancelled ones the job's option decides."""
         asked = graph.checkpoints is not None and graph.checkpoints.retain_after_end
         return self.outcome is Outcome.FAILED or (asked and self.outcome is not Outcome.FINISHED)

@@ -1,6 +1,6 @@
-"""Everything a JobMaster can be told. The runtime makes these; `JobMaster.handle` takes them one at a time.
+"""The events of a JobMaster. The runtime creates them; `JobMaster.handle` takes them one at a time.
 
-Every event may come late, twice, or for an attempt that is gone: the JobMaster ignores what no longer fits.
+Every event may come late, twice, or for an earlier attempt: the JobMaster ignores events that no longer apply.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Recovered:
 class RecoveryFailed:
     """The snapshot to start from cannot be read.
 
-    reason: a sentence for the operator that names the file. retryable: the storage may come back (the JobMaster
-    asks again with the effect Recover); else the file is missing or corrupt, the job fails and nothing is deleted.
+    reason: a sentence for the operator that names the file. retryable: the storage may come back (the JobMaster tries
+    again with the effect Recover); otherwise the file is missing or corrupt, the job fails and nothing is deleted.
     attempt, completed, next_checkpoint_id: as in Recovered.
     """
 
@@ -117,7 +117,7 @@ class PersistFailed:
     """Answer to PersistAttempt, PersistResult or PersistOrders: certainly not written. The JobMaster tries again.
 
     An unknown outcome must be read back first. A lost leadership is not reported: the JobMaster is dropped.
-    attempt: of the record, for ATTEMPT; 0 stands for whichever is being written.
+    attempt: of the record, for ATTEMPT; 0 stands for the one being written.
     """
 
     kind: PersistKind
@@ -134,9 +134,9 @@ class OrdersPersisted:
 
 @dataclass(frozen=True, slots=True)
 class RescaleRequested:
-    """A client wants another parallelism. request_id: comes back in AnswerRescale exactly once.
+    """A client wants another parallelism. request_id: returned in AnswerRescale exactly once.
 
-    parallelism: of the vertices that are to change; available_slots: free ones, and those that the job holds.
+    parallelism: of the vertices to change; available_slots: free slots, and those that the job holds.
     timeout_ms: for the snapshot; 0 means the job's checkpoint timeout.
     """
 
@@ -148,7 +148,7 @@ class RescaleRequested:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """A client wants the job to end with a savepoint. request_id: comes back in AnswerSavepoint exactly once.
+    """A client wants the job to end with a savepoint. request_id: returned in AnswerSavepoint exactly once.
 
     drain: sources stop reading first. timeout_ms: for the savepoint; 0 means the job's checkpoint timeout.
     """
@@ -172,7 +172,7 @@ class TaskManagerLost:
 
 @dataclass(frozen=True, slots=True)
 class StillRunning:
-    """A task manager has registered and still runs something of this job (Register.running).
+    """A task manager has registered and still runs an attempt of this job (Register.running).
 
     The JobMaster cancels it there unless it is the current attempt, or is about to be replaced by a Deploy.
     """
@@ -219,7 +219,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """A task manager with so many free slots."""
+    """A task manager with free slots."""
 
     task_manager_id: str
     exchange_address: str  # host:port
@@ -228,9 +228,9 @@ class Spare:
 
 @dataclass(frozen=True, slots=True)
 class CountersReported:
-    """Counters out of a heartbeat, those of this job only.
+    """The counters of this job in a heartbeat.
 
-    spares: slots that the job would certainly get if it asked now, with those that it has.
+    spares: free slots that the job would certainly get if it requested its slots again now.
     """
 
     counters: tuple[SubtaskCounters, ...]
@@ -242,8 +242,8 @@ Report = Reported | Acknowledged | Declined | Committed | FirstRecordSeen | Spli
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A task manager has said this. It counts only where what it is about is placed there: see provenance.py."""
+class TaskManagerReport:
+    """A report with its sender. It counts only if the subtask is placed on that task manager: see provenance.py."""
 
     task_manager_id: str
     report: Report
@@ -270,7 +270,7 @@ Event = (
     | Committed
     | Gone
     | CountersReported
-    | Said
+    | TaskManagerReport
     | CancelRequested
     | Acknowledged
     | Declined
@@ -314,7 +314,6 @@ __all__ = [
     "RescaleRequested",
     "ResultPersisted",
     "Resumed",
-    "Said",
     "SavepointDisposed",
     "SavepointRequested",
     "SlotOffer",
@@ -326,5 +325,6 @@ __all__ = [
     "StopRequested",
     "Suspended",
     "TaskManagerLost",
+    "TaskManagerReport",
     "Tick",
 ]

@@ -9,26 +9,26 @@ from lockgate_proto.messages import ChannelSide, CheckpointMetadata, Edge, JobGr
 
 
 class InFlightMisfit(Exception):
-    """An attempt cannot take up the records in flight of its snapshot; str() is for the job's author."""
+    """An attempt cannot restore the records in flight of its snapshot; str() is for the job's author."""
 
 
 def holds_in_flight(metadata: CheckpointMetadata | None) -> bool:
-    """The snapshot has channel state that fits no other parallelism; the logs of loops fit every one."""
+    """True when the snapshot has channel state that fits no other parallelism. The logs of loops fit any."""
     return metadata is not None and bool(set(_channels(metadata)))
 
 
 def check_in_flight(graph: JobGraph, metadata: CheckpointMetadata | None) -> None:
-    """Raises InFlightMisfit when `metadata` has channel state that `graph`, normalized, has no channels for."""
+    """Raises InFlightMisfit when `metadata` has channel state for which `graph`, normalized, has no channels."""
     problems = in_flight_misfits(graph, metadata) if metadata is not None else ()
     if problems:
         raise InFlightMisfit("\n".join(problems))
 
 
 def in_flight_misfits(graph: JobGraph, metadata: CheckpointMetadata) -> tuple[str, ...]:
-    """Why the channel state of an unaligned snapshot cannot be put back into `graph`, as sentences.
+    """Why the channel state of an unaligned snapshot cannot be restored into `graph`, as sentences.
 
-    graph: normalized. Records in flight are already partitioned for the subtasks that were to get them, so every
-    channel has to exist again, between the same two subtasks. A snapshot without any fits as far as this goes.
+    graph: normalized. Records in flight are already partitioned for their target subtasks, so every channel must exist
+    again, between the same two subtasks. A snapshot without channel state always fits.
     """
     lost = sorted(
         (channel.vertex_id, state.vertex_id)

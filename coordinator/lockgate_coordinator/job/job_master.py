@@ -1,9 +1,9 @@
 """One job under one leader: from the grant to the job's end or the leader's.
 
-Dispatches events to the parts of a job, and carries out what they answer. Each has state of its own:
-restore.py (what the leader found), attempts.py (which runs, which comes next, and where), restart.py (what follows a
-failure), checkpoint/coordinator.py, orders.py (what clients order), record_writer.py and ending.py (how the job ends).
-The states of the job and their drawing are in job_state.py.
+Dispatches events to the parts of a job, and carries out their answers. Each part has its own state: restore.py (what
+the leader found), attempts.py (the current and the next attempt), restart.py (what follows a failure),
+checkpoint/coordinator.py, orders.py (orders of clients), record_writer.py and ending.py (the end of the job). The
+states of the job are drawn in job_state.py.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from lockgate_coordinator.job.stragglers import Relocation
 from lockgate_coordinator.job.view import job_status
 
 RECOVERY_GRACE_MS = 500
-"""A new leader waits so long for the task managers of the last attempt to register."""
+"""How long a new leader waits for the task managers of the last attempt to register."""
 
 Wanted = AttemptEffect | Relocation | OrderEffect | CheckpointEffect | TearDown | WriteResult
-"""What the parts of a job want, of the JobMaster itself or of the runtime."""
+"""The answers of the parts of a job, for the JobMaster itself or for the runtime."""
 
 
 class JobMaster:
-    """One job under one leader; made after a grant, dropped with it or after the effect CleanUp.
+    """One job under one leader; created after a grant, dropped with it or after the effect CleanUp.
 
     The first event is Recovered or RecoveryFailed. Pure: no I/O, clock, thread.
     """
@@ -89,7 +89,7 @@ class JobMaster:
         self._out: list[effects.Effect] = []
 
     def handle(self, event: events.Event, now_ms: int) -> list[effects.Effect]:
-        """The one entrance. now_ms: monotonic. Raises IllegalTransition on a fault of this code only."""
+        """The one entrance. now_ms: monotonic. Raises IllegalTransition only for a defect of this code."""
         self._out = []
         if self._life.has_ended:
             if isinstance(event, Request):
@@ -104,10 +104,10 @@ class JobMaster:
         return self._out
 
     def _on(self, event: events.Event, now_ms: int) -> None:  # noqa: C901  one case a kind
-        """Gives an event to the part that it is for."""
+        """Dispatches an event to the parts concerned."""
         match event:  # the frequent ones first
-            case events.Said():
-                self._on_said(event, now_ms)
+            case events.TaskManagerReport():
+                self._on_task_manager_report(event, now_ms)
             case events.Acknowledged() | events.Declined():
                 self._to_snapshots(event, now_ms)
             case events.CountersReported() | events.Committed() | events.Reported() | events.FirstRecordSeen():
@@ -165,7 +165,7 @@ class JobMaster:
                 case Drain():
                     self._out += self._attempts.drain_sources()
                     self._to_snapshots(ce.Draining(), now_ms)
-                case events.SavepointRequested() | ce.LastOneDropped():
+                case events.SavepointRequested() | ce.LastCheckpointDropped():
                     self._to_snapshots(effect, now_ms)
                 case effects.AnswerSavepoint(request_id) if request_id == OWN_SNAPSHOT and self._snapshots is not None:
                     now, lives = self._now(self._snapshots, now_ms), self._attempts.current is not None
@@ -177,10 +177,10 @@ class JobMaster:
                 case _:  # the rest is for the runtime; a type checker sees that it is
                     self._out.append(effect)
 
-    # what the runtime may look at
+    # queries of the runtime
 
     def status(self) -> m.JobStatus:
-        """What clients see; `leader_address` is left to the runtime."""
+        """The status for clients; the runtime sets `leader_address`."""
         parts = (self._attempts, self._snapshots, self._restarts, self._ending)
         return job_status(self._record, self._setting, self._life, *parts, self._writer.trouble)
 
@@ -189,18 +189,18 @@ class JobMaster:
         return self._snapshots.completed.all() if self._snapshots is not None else None
 
     def preparation(self) -> m.PrepareJob | None:
-        """What task managers with free slots (their number is to be filled in) may prepare for; None unless it runs."""
+        """The advice for task managers with free slots, whose number the runtime fills in; None unless the job runs."""
         attempt = self._attempts.current if self._life.state is m.JobState.RUNNING else None
         return m.PrepareJob(attempt.id, self._attempts.graph) if attempt is not None else None
 
     @property
     def wants_spares(self) -> bool:
-        """Whether heartbeats have to report free slots."""
+        """Whether the runtime must report free slots with heartbeats."""
         return self._attempts.stragglers.is_wanted
 
     @property
     def is_ending(self) -> bool:
-        """Its end is decided, and so may be the snapshots that outlive it."""
+        """True when the end is decided, and so perhaps which snapshots outlive the job."""
         return self._ending is not None
 
     # recovery
@@ -279,11 +279,11 @@ class JobMaster:
             for writer in (self._writer, self._orders.writer):
                 writer.failed(event, now_ms)
 
-    # what task managers report
+    # reports of task managers
 
-    def _on_said(self, event: events.Said, now_ms: int) -> None:
-        """Only what comes from where it happens counts; of an attempt that was torn down, only its end."""
-        counts = self._attempts.believed(event)
+    def _on_task_manager_report(self, event: events.TaskManagerReport, now_ms: int) -> None:
+        """Handles the valid part of a report: see `Attempts.accepted`."""
+        counts = self._attempts.accepted(event)
         if counts is not None:
             self._on(counts, now_ms)
         elif self._attempts.is_current(event):
@@ -297,7 +297,7 @@ class JobMaster:
             self._carry_out(self._attempts.handle(event, now_ms), now_ms)
 
     def _relocate(self, relocation: Relocation, now_ms: int) -> None:
-        """Restarts the job with some of its slots elsewhere, which is no failure; not while anything else goes on."""
+        """Restarts the job with some slots elsewhere, which is no failure, unless something else is in progress."""
         snapshots, stragglers = self._snapshots, self._attempts.stragglers
         if snapshots is None or self._ending is not None or self._life.is_suspended:
             return
@@ -330,7 +330,7 @@ class JobMaster:
             self._carry_out(self._orders.requested(event, self._now(self._snapshots, now_ms), now_ms), now_ms)
 
     def _refuse(self, event: Request, error: str) -> None:
-        """Of a job that does nothing more for clients. A savepoint that there is for the request is an answer, too."""
+        """Refuses a request that the job cannot carry out. If its savepoint exists already, that is the answer."""
         known = self._snapshots.completed.answer_to(event.request_id) if self._snapshots is not None else None
         self._out.append(refused(event, error, known))
 
@@ -344,7 +344,7 @@ class JobMaster:
         return JobSnapshot.of(self._life.state, snapshots, self._setting.options.mode, self._attempts.places, now_ms)
 
     def _reshape(self, now_ms: int) -> None:
-        """The orders are durable. Whatever runs is replaced; what waits for slots asks for another number."""
+        """The new parallelism is durable: restarts a running job, or requests another number of slots."""
         self._attempts.graph = self._orders.graph
         if self._ending is not None:
             return
@@ -360,13 +360,13 @@ class JobMaster:
         if snapshots is None:
             return
         if wanted := snapshots.handle(event, now_ms):
-            # What it gives up on comes last: that ends the attempt which the others are about.
+            # TooManyFailures comes last: it ends the attempt to which the others belong.
             self._carry_out(sorted(wanted, key=lambda effect: isinstance(effect, TooManyFailures)), now_ms)
 
-    # what is due now
+    # due actions
 
     def _proceed(self, now_ms: int) -> None:
-        """Everything that may go on because of what has just happened, or because time has passed."""
+        """Does everything that has become possible by an event or the passage of time."""
         if self._restarts.storage.may_read(now_ms):
             self._out.append(effects.Recover())
         snapshots = self._snapshots
@@ -382,7 +382,7 @@ class JobMaster:
         self._out += [*self._writer.due(now_ms), *self._orders.writer.due(now_ms)]
 
     def _may_restart(self, snapshots: CheckpointCoordinator) -> bool:
-        """Nothing is in doubt that the next attempt depends on."""
+        """True when every outcome is known on which the next attempt depends."""
         return self._life.state is m.JobState.RESTARTING and not snapshots.settling and not self._orders.reshapes
 
     def _proceed_attempt(self, attempt: Attempt, snapshots: CheckpointCoordinator, now_ms: int) -> None:
@@ -402,14 +402,14 @@ class JobMaster:
             self._proceed_final(attempt, snapshots.final, now_ms)
 
     def _proceed_final(self, attempt: Attempt, final: FinalCheckpoint, now_ms: int) -> None:
-        """Ends the job once every subtask has shown what the checkpoint that ends it holds."""
+        """Ends the job once every subtask has committed the checkpoint that ends it."""
         if not final.ends_job:
             return
         deadline_ms = now_ms + self._setting.options.timeout_ms
         if not final.was_restored and not attempt.await_commits(final.checkpoint_id, deadline_ms):
             return
         stopped_with = self._orders.stopped_with(final)
-        if final.purpose is Purpose.STOP:  # its sources read on, and nothing of that will ever be shown
+        if final.purpose is Purpose.STOP:  # its sources read on, and that output will never be committed
             self._tear_down("the job is stopped", now_ms)
         if self._life.state is m.JobState.RUNNING:
             self._move(m.JobState.FINISHING, now_ms)
@@ -439,7 +439,7 @@ class JobMaster:
             self._restart(failed.text, now_ms, failed.lost, decided.delay_ms, is_counted=decided.is_counted)
 
     def _restart(self, reason: str, now_ms: int, lost: str = "", delay_ms: int = 0, *, is_counted: bool = True) -> None:
-        """The next attempt comes as soon as nothing is in doubt and the delay is over. is_counted: as a restart."""
+        """Schedules the next attempt, once every outcome is known and the delay is over. is_counted: as a restart."""
         self._tear_down(reason, now_ms, lost)
         self._attempts.is_counted = is_counted
         self._move(m.JobState.RESTARTING, now_ms)
@@ -447,25 +447,25 @@ class JobMaster:
         self._life.message = f"{reason}; the next attempt comes {delay_ms} ms after that"
 
     def _end(self, ending: Ending, now_ms: int, failed: AttemptFailed | None = None) -> None:
-        """How the job ends is decided. failed: what it ends by, if that is a failure of the attempt."""
+        """Begins the end of the job. failed: the failure of the attempt that causes it, if any."""
         self._ending, self._attempts.is_ending = ending, True
         text = f"the job has ended: {ending.outcome.value.lower()}."
         self._life.note(f"{text} {ending.error}", now_ms)
         self._carry_out(self._orders.ended(text[0].upper() + text[1:]), now_ms)
-        self._to_snapshots(ce.NoneFollows(ending.error or text), now_ms)
+        self._to_snapshots(ce.NoFurtherAttempt(ending.error or text), now_ms)
         if ending.outcome is Outcome.FINISHED:
             return
         attempt = self._attempts.current
         if attempt is not None and attempt.deployed_ms is not None:
             self._writer.drop(now_ms)
             self._to_snapshots(ce.AttemptEnded(ending.reason), now_ms)
-            ending.show_last(attempt, failed, self._attempts.shown_id, now_ms)
+            ending.commit_last(attempt, failed, self._attempts.committed_id, now_ms)
         else:
             self._tear_down(ending.reason, now_ms)
         self._out += self._attempts.cancel_stale(ending.reason)
 
     def _tear_down(self, reason: str, now_ms: int, lost: str = "") -> None:
-        """Ends the current attempt everywhere: nothing it says counts any more."""
+        """Cancels the current attempt everywhere: later reports of it are ignored."""
         self._writer.drop(now_ms)
         newest = self._snapshots.completed.restore_point if self._snapshots is not None else None
         self._out += self._attempts.tear_down(reason, lost, newest)

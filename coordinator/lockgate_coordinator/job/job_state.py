@@ -7,7 +7,7 @@
         +------delay over------- RESTARTING <--------------+---------------------------+
 
     any of these --CancelRequested--> CANCELING --> CANCELED
-    any of these --the job is wrong | restarts used up | snapshot unreadable--> FAILED
+    any of these --invalid job | restarts used up | snapshot unreadable--> FAILED
 
 FINISHED, FAILED and CANCELED are entered only when the result is written.
 """
@@ -43,5 +43,5 @@ class Outcome(Enum):
 
     @property
     def state(self) -> JobState:
-        """The state that it stands for."""
+        """The final job state."""
         return JobState[self.name]

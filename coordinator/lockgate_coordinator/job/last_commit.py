@@ -1,8 +1,8 @@
-"""What an attempt still has to show when its job ends for good: the output of the newest checkpoint.
+"""The last commit of an attempt whose job ends: its sinks commit the newest completed checkpoint.
 
-    waiting for a checkpoint that is being written --settled--> announced --every sink has shown it | deadline--> over
+    a checkpoint is being written --settled--> announced --every sink has committed | deadline--> over
 
-An attempt that is replaced needs none of this: the next one commits again what it restores.
+An attempt that is replaced does not need this: the next one commits the snapshot that it restores.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from lockgate_coordinator.job.effects import Emit, Send
 from lockgate_coordinator.job.events import Gone, TaskManagerLost
 
 COMMIT_TIMEOUT_MS = 5_000
-"""A job that ends does not wait longer for its sinks."""
+"""How long an ending job waits for its sinks."""
 
 
 class LastCommit:
-    """Of one attempt that was deployed."""
+    """The last commit of one deployed attempt."""
 
-    def __init__(self, attempt: Attempt, failed: AttemptFailed | None, shown_id: int, now_ms: int) -> None:
-        """failed: what the job ends by, None for a cancel; its subtask or task manager can show nothing more.
+    def __init__(self, attempt: Attempt, failed: AttemptFailed | None, committed_id: int, now_ms: int) -> None:
+        """failed: the failure that ends the job, None for a cancel; its subtask or task manager can commit nothing.
 
-        shown_id: the checkpoint that every sink has shown in attempts before, 0 for none.
+        committed_id: the checkpoint that every sink has committed in earlier attempts, 0 for none.
         """
         self._attempt = attempt
-        self._shown_id = shown_id
+        self._committed_id = committed_id
         self._unable: set[SubtaskKey] = set()
         self._snapshot: CheckpointMetadata | None = None
         self._is_settled = False
@@ -39,24 +39,24 @@ class LastCommit:
             self._drop(failed)
 
     def handle(self, event: AttemptEvent, now_ms: int) -> list[Emit]:
-        """Takes what the attempt's task managers say; all that counts is what is shown, and who cannot any more."""
-        told: list[Emit] = []
+        """Handles reports of the attempt's task managers: commits, and sinks that can commit nothing any more."""
+        effects: list[Emit] = []
         for effect in self._attempt.handle(event, now_ms):
             match effect:
                 case AttemptFailed():
                     self._drop(effect)
                 case Emit():
-                    told.append(effect)
+                    effects.append(effect)
                 case Send():
                     pass
                 case _:
                     assert_never(effect)
         if isinstance(event, TaskManagerLost | Gone):
             self._unable.update(key for key in self._attempt.sinks if self._place(key) == event.task_manager_id)
-        return told
+        return effects
 
     def settled(self, newest: CheckpointMetadata | None) -> list[Send]:
-        """No checkpoint is in doubt any more, and this is the newest completed one. The first call announces it."""
+        """Every outcome is known, and this is the newest completed checkpoint. The first call announces it."""
         if self._is_settled:
             return []
         self._is_settled, self._snapshot = True, newest
@@ -66,7 +66,7 @@ class LastCommit:
         return [Send(name, body) for name in sorted({self._place(key) for key in self._missing()})]
 
     def is_over(self, now_ms: int) -> bool:
-        """True when nobody has anything to show any more, or too late."""
+        """True when no sink has anything to commit any more, or the deadline has passed."""
         if not self._attempt.sinks or now_ms >= self._deadline_ms:
             return True
         return self._is_settled and not self._awaited()
@@ -76,14 +76,14 @@ class LastCommit:
         return self._deadline_ms
 
     def complaint(self) -> str:
-        """What may not be shown, as a sentence; "" when all of it is."""
+        """The output that may be uncommitted, as a sentence; "" when all is committed."""
         missing = [f"{key[0]}-{key[1]} on {self._place(key)}" for key in self._missing()]
         if not self._attempt.sinks or (self._is_settled and not missing):
             return ""
         if self._snapshot is not None and self._snapshot.run_id != self._attempt.id.run_id:
-            return ""  # what it was to start from: the job that has taken it has shown it, or its result says what not
+            return ""  # the snapshot of another job, whose result reports what it has not committed
         if self._snapshot is None:
-            return "A checkpoint was being written when the job ended; what it holds may not be shown."
+            return "A checkpoint was being written when the job ended; its output may be uncommitted."
         who = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         return (
             f"Checkpoint {self._snapshot.checkpoint_id} may be only partially committed: {who} had not "
@@ -91,14 +91,14 @@ class LastCommit:
         )
 
     def _missing(self) -> tuple[SubtaskKey, ...]:
-        """Sinks that are not known to have shown the snapshot."""
+        """Sinks that are not known to have committed the snapshot."""
         newest = self._snapshot
-        if newest is None or newest.checkpoint_id == self._shown_id:
+        if newest is None or newest.checkpoint_id == self._committed_id:
             return ()
-        return self._attempt.not_shown(newest)
+        return self._attempt.uncommitted(newest)
 
     def _awaited(self) -> tuple[SubtaskKey, ...]:
-        """Of those, the ones that may show it yet. Where a restore fails, the others need not be waited for."""
+        """Those of them that may still commit it. If a restore failed, the others are not waited for."""
         newest = self._snapshot
         if newest is None or not (self._is_cancel or self._attempt.took(newest)):
             return ()

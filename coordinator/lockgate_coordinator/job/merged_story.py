@@ -1,4 +1,4 @@
-"""One story out of those of several processes, whose clocks need not agree. Pure."""
+"""Merges the stories of several processes, whose clocks need not agree. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from lockgate_proto.messages import StoryLine
 
 
 def merged(parts: Sequence[Sequence[StoryLine]]) -> tuple[StoryLine, ...]:
-    """Every line below its cause, the lines of one part in their own order; for the rest the clocks decide.
+    """All lines, each after its cause, those of one part in their order; otherwise sorted by time.
 
-    parts: of one process each, in the order of its events.
+    parts: the lines of one process each, in the order of its events.
     """
     return tuple(_Merge(parts).lines())
 
 
 class _Merge:
-    """The first line of each part that is left is ready, unless its cause is still to come."""
+    """The first remaining line of each part is ready, unless its cause is still to come."""
 
     def __init__(self, parts: Sequence[Sequence[StoryLine]]) -> None:
         self._parts = parts
@@ -31,7 +31,7 @@ class _Merge:
             self._offer(part)
         merged_lines = []
         while self._ready or self._waiting:
-            if not self._ready:  # causes in a circle, which no machine makes: what was sent to us is wrong
+            if not self._ready:  # a cycle of causes, which no machine produces: the received lines are invalid
                 self._release(next(iter(self._waiting)))
             part = heappop(self._ready)[1]
             line = self._head(part)

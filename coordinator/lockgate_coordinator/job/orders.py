@@ -1,4 +1,4 @@
-"""What clients order of a job while it runs: another parallelism, or its end with a savepoint.
+"""Orders of clients for a running job: another parallelism, or its end with a savepoint.
 
     IDLE --rescale, the job runs--> SNAPSHOT --taken, or the attempt has ended--> WRITING --written--> IDLE
       |                                 +------failed------------------------------------------------> IDLE
@@ -6,11 +6,11 @@
       +--stop--------------------------> WRITING --written--> STOPPING --no savepoint--> WRITING --> IDLE
                                                                   +----savepoint complete: the job ends
 
-WRITING: the record `/jobs/<key>/orders` is on its way; what it says holds from the moment it is written, whoever leads.
-So a rescale is durable before anything is stopped, and a stop before its savepoint is begun: a leader that finds it
-recorded carries it out, and knows by the savepoint's id whether that was done already. There a client's savepoint from
-after the order will do as well; in a running attempt only the one that ends it (checkpoint/final.py). Clients that ask
-again, perhaps after a failover, join the order that there is.
+WRITING: the record `/jobs/<key>/orders` is being written; it is valid from then on, under any leader. So a rescale is
+durable before anything is stopped, and a stop before its savepoint begins. A leader that finds a recorded stop carries
+it out, and knows by the savepoint's id whether that was done already. After a failover a client's savepoint taken after
+the order counts as well; in a running attempt only the one that ends it (checkpoint/final.py). Clients that repeat a
+request, perhaps after a failover, join the existing order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lockgate_proto.messages import (
 
 from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
-from lockgate_coordinator.checkpoint.events import LastOneDropped, SavepointRequested
+from lockgate_coordinator.checkpoint.events import LastCheckpointDropped, SavepointRequested
 from lockgate_coordinator.checkpoint.final import FinalCheckpoint, Purpose
 from lockgate_coordinator.graph.reshape import merged, reshape, reshape_problems, shape
 from lockgate_coordinator.graph.shape import slots_needed
@@ -46,10 +46,10 @@ from lockgate_coordinator.job.in_flight import holds_in_flight
 from lockgate_coordinator.job.record_writer import RecordWriter
 
 OWN_SNAPSHOT = "(order)"
-"""Request id of the snapshots that are taken for an order; no client may choose it."""
+"""Request id of snapshots that are taken for an order; clients cannot choose it."""
 
 FRESH_MS = 2_000
-"""A rescale takes a snapshot that is not older as it is: to read so much again costs less than another snapshot."""
+"""A rescale uses a snapshot up to this age: reading that much again costs less than another snapshot."""
 
 
 class OrderState(Enum):
@@ -71,25 +71,27 @@ ALLOWED: Mapping[OrderState, frozenset[OrderState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """To the JobMaster: the graph has another parallelism now; restart at it from the newest snapshot."""
+    """To the JobMaster: the graph has a new parallelism; restart at it from the newest snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """To the JobMaster: the sources of the running attempt are to stop reading."""
+    """To the JobMaster: stop the sources of the running attempt."""
 
 
 Order = RescaleRequested | StopRequested
 Request = SavepointRequested | Order
-OrderEffect = AnswerRescale | AnswerSavepoint | PersistOrders | SavepointRequested | LastOneDropped | Restart | Drain
+OrderEffect = (
+    AnswerRescale | AnswerSavepoint | PersistOrders | SavepointRequested | LastCheckpointDropped | Restart | Drain
+)
 
 
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """A job as it is. final: what ends the attempt; newest: snapshot; begun_id: of the newest that was ever begun.
+    """The present state of a job. final: the checkpoint that ends the attempt; newest: the newest snapshot.
 
-    age_ms: since it was begun, None when that is not known; mode: of the job's checkpoints; restore: what `newest`
-    holds; places: task manager of slot i.
+    begun_id: highest id of any snapshot begun; age_ms: since `newest` was begun, None if unknown; mode: of the job's
+    checkpoints; restore: content of `newest`; places: task manager of slot i.
     """
 
     state: JobState
@@ -105,7 +107,7 @@ class JobSnapshot:
     def of(
         state: JobState, snapshots: CheckpointCoordinator, mode: CheckpointMode, places: tuple[str, ...], now_ms: int
     ) -> JobSnapshot:
-        """At this moment."""
+        """The state at this moment."""
         completed, begun_ms = snapshots.completed, snapshots.newest_triggered_ms
         age_ms = now_ms - begun_ms if begun_ms is not None else None
         newest, restore, begun_id = completed.newest, completed.restore_point, snapshots.newest_begun_id
@@ -113,20 +115,20 @@ class JobSnapshot:
 
     @property
     def overtakes(self) -> bool:
-        """Snapshots, or the newest, may hold records in flight, which only the same subtasks could take up.
+        """True when snapshots may hold records in flight, which only the same subtasks can restore.
 
-        One that is taken for an order never does. Not known before it is asked for: it looks at every state.
+        Snapshots taken for an order never do. A property, because it inspects every state.
         """
         return self.mode is CheckpointMode.UNALIGNED or holds_in_flight(self.restore)
 
     @property
     def is_fresh(self) -> bool:
-        """There is a snapshot from which a restart has next to nothing to read again."""
+        """True when there is a snapshot so new that a restart would read next to nothing again."""
         return self.age_ms is not None and self.age_ms <= FRESH_MS and not self.overtakes
 
 
 def refused(event: Request, error: str, known: CompletedCheckpoint | None) -> AnswerRescale | AnswerSavepoint:
-    """The answer of a job that does not do what is asked for. known: a savepoint that was taken for this request."""
+    """The answer of a job that refuses a request. known: a savepoint that was taken for this request."""
     match event:
         case RescaleRequested(request_id):
             return AnswerRescale(request_id, error=error)
@@ -156,35 +158,35 @@ class Orders:
 
     @property
     def graph(self) -> JobGraph:
-        """The job graph as it is to run."""
+        """The job graph at the ordered parallelism."""
         return reshape(self._submitted, self._durable.parallelism)
 
     @property
     def stop(self) -> StopOrder | None:
-        """The stop that has to be carried out."""
+        """The stop to be carried out."""
         return self._durable.stop if self._state is OrderState.STOPPING else None
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is ordered that is not carried out."""
+        """True when every order is carried out."""
         return self._state is OrderState.IDLE
 
     @property
     def reshapes(self) -> bool:
-        """Another parallelism is being written. Until then no attempt may begin: its snapshots could hold records in
-        flight for the old one, and the order would be carried out with them.
+        """True while a new parallelism is being written. Until then no attempt may begin: its snapshots could hold
+        records in flight for the old parallelism, from which the job would then be rescaled.
         """
         return self._state is OrderState.WRITING and self._wanted.parallelism != self._durable.parallelism
 
     def recovered(self, orders: JobOrders, now_ms: int) -> JobGraph:
-        """What the leaders before have written. Returns the job graph as it is to run."""
+        """Takes over the orders of earlier leaders. Returns the job graph at the ordered parallelism."""
         self._durable = self._wanted = orders
         if orders.stop is not None:
             self._move(OrderState.STOPPING, now_ms)
         return self.graph
 
     def requested(self, event: Order, now: JobSnapshot, now_ms: int) -> list[OrderEffect]:
-        """A client wants something of a job that takes orders."""
+        """Handles the order of a client."""
         match event:
             case RescaleRequested():
                 return self._rescale(event, now, now_ms)
@@ -231,7 +233,7 @@ class Orders:
         return ""
 
     def _grows(self, target: tuple[VertexParallelism, ...]) -> bool:
-        """It needs more slots than now. After a failover they are known when the job runs, not before."""
+        """True when it needs more slots than now. After a failover that is known only once the job runs."""
         return slots_needed(reshape(self._submitted, target)) > slots_needed(self.graph)
 
     def _stop(self, event: StopRequested, now: JobSnapshot, now_ms: int) -> list[OrderEffect]:
@@ -247,7 +249,7 @@ class Orders:
         return self._write(now_ms)
 
     def _busy_with(self) -> str:
-        """Why a stop has to wait, or a rescale while a stop is taken back."""
+        """Why a stop must wait, or a rescale while a stop is withdrawn."""
         if self._wanted.stop is not None:
             return "The job is being stopped in another way already; ask again later."
         if self._durable.stop is not None:
@@ -255,7 +257,7 @@ class Orders:
         return "The job is being rescaled already; ask again later."
 
     def written(self, orders: JobOrders, attempt: int, now_ms: int) -> list[OrderEffect]:
-        """Answer to PersistOrders. Anything but what is being written is late. attempt: number of the newest."""
+        """Handles the answer to PersistOrders; late ones are ignored. attempt: number of the newest."""
         if self._state is not OrderState.WRITING or orders != self._wanted:
             return []
         self.writer.drop(now_ms)
@@ -275,9 +277,9 @@ class Orders:
     def snapshot_answered(
         self, answer: AnswerSavepoint, attempt_lives: bool, now: JobSnapshot, now_ms: int
     ) -> list[OrderEffect]:
-        """The snapshot that was asked for is complete, or was given up."""
+        """The snapshot that was requested is completed or aborted."""
         if self._state is OrderState.SNAPSHOT:
-            restarts = not attempt_lives and not now.overtakes  # anyway, so at once as wanted
+            restarts = not attempt_lives and not now.overtakes  # the job restarts anyway, so at once as ordered
             if answer.savepoint is not None or restarts:
                 return self._reshape(now, now_ms)
             self._wanted = self._durable
@@ -287,13 +289,13 @@ class Orders:
             return [AnswerRescale(rescaler, error=text, busy=not attempt_lives) for rescaler in waiting]
         runs = attempt_lives and now.state is JobState.RUNNING  # when it finishes, its last checkpoint is a savepoint
         if self._state is OrderState.STOPPING and answer.savepoint is None and runs:
-            self._withdrawn = f"{answer.error} The job runs on."  # said when that is durable
+            self._withdrawn = f"{answer.error} The job runs on."  # reported when that is durable
             self._wanted = replace(self._durable, stop=None)
             return self._write(now_ms)
         return []
 
     def proceed(self, now: JobSnapshot, now_ms: int) -> list[OrderEffect]:
-        """What an order needs now; to be asked whenever something has happened while the job runs or finishes."""
+        """The effects that an order needs now; called after every event while the job runs or finishes."""
         if self._state is OrderState.SNAPSHOT and now.is_fresh:  # it may be another one that was under way
             return self._reshape(now, now_ms)
         stop = self.stop
@@ -307,14 +309,14 @@ class Orders:
         return [Drain()] if stop.drain else [SavepointRequested(OWN_SNAPSHOT, self._timeout_ms, ends_for=Purpose.STOP)]
 
     def stopped_with(self, final: FinalCheckpoint) -> int:
-        """Id of the savepoint that the stop has led to, 0 when the job does not end, or ends by itself."""
+        """Id of the savepoint of the stop, 0 when the job does not end, or ends by itself."""
         done = self.stop is not None and final.ends_job and final.kind is CheckpointKind.SAVEPOINT
         return final.checkpoint_id if done else 0
 
     def carried_out_by(self, completed: CompletedCheckpoints) -> int:
-        """Id of the newest snapshot when the stop has led to it before the attempt that starts from it, else 0.
+        """Id of the newest snapshot if it already carries out the stop before an attempt starts from it, else 0.
 
-        It is a savepoint from after the order, with `drain` one of all that was read (terminal).
+        It must be a savepoint taken after the order; with `drain`, a terminal one.
         """
         stop, newest, restored = self.stop, completed.newest, completed.restore_point
         terminal = restored is not None and restored.terminal
@@ -333,7 +335,7 @@ class Orders:
         ]
 
     def _reshape(self, now: JobSnapshot, now_ms: int) -> list[OrderEffect]:
-        """Writes the new parallelism, unless the job could not be started at it."""
+        """Writes the new parallelism, unless the job cannot be started at it."""
         problem = deploy_problem(reshape(self._submitted, self._wanted.parallelism), now.restore, now.places)
         if not problem:
             return self._write(now_ms)
@@ -341,10 +343,10 @@ class Orders:
         self._move(OrderState.IDLE, now_ms)
         waiting, self._rescalers = self._rescalers, []
         text = f"{problem} The job continues as before."
-        return [LastOneDropped(), *(AnswerRescale(rescaler, error=text) for rescaler in waiting)]
+        return [LastCheckpointDropped(), *(AnswerRescale(rescaler, error=text) for rescaler in waiting)]
 
     def _write(self, now_ms: int) -> list[OrderEffect]:
-        """The effect comes from `writer.due`, when ZooKeeper can be written to."""
+        """Queues the record; `writer.due` returns the effect once ZooKeeper can be written to."""
         self._move(OrderState.WRITING, now_ms)
         self.writer.want(PersistOrders(self._wanted), now_ms)
         return []

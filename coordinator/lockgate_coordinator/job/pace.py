@@ -1,4 +1,4 @@
-"""How long one subtask takes for its work, measured by what another one takes for its own."""
+"""Compares how long two subtasks take for their work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTHING = SubtaskEffort()
 
 @dataclass(frozen=True, slots=True)
 class EffortWindow:
-    """What a subtask did for a while. wall_ms: how long that was; the rest as in SubtaskEffort."""
+    """The effort of a subtask during `wall_ms`; the other fields as in SubtaskEffort."""
 
     wall_ms: int
     busy_us: int
@@ -23,12 +23,12 @@ class EffortWindow:
 
     @property
     def busy_share(self) -> float:
-        """How much of the time its operators ran; a batch counts when it ends, so that it may be more than 1."""
+        """The share of time for which its operators ran. A batch counts when it ends, so it may be more than 1."""
         return self.busy_us / 1_000 / max(1, self.wall_ms)
 
 
 def effort_window(before: SubtaskEffort, now: SubtaskEffort, wall_ms: int) -> EffortWindow:
-    """What lies between two reports of one subtask in one attempt."""
+    """The effort between two reports of one subtask in one attempt."""
     return EffortWindow(
         wall_ms,
         now.busy_us - before.busy_us,
@@ -40,7 +40,7 @@ def effort_window(before: SubtaskEffort, now: SubtaskEffort, wall_ms: int) -> Ef
 
 
 def together(parts: Sequence[EffortWindow]) -> EffortWindow:
-    """One stretch of several of one subtask, oldest first, at least one."""
+    """The sum of several windows of one subtask, oldest first, at least one."""
     return EffortWindow(
         sum(part.wall_ms for part in parts),
         sum(part.busy_us for part in parts),
@@ -52,11 +52,11 @@ def together(parts: Sequence[EffortWindow]) -> EffortWindow:
 
 
 def times_as_long(own: EffortWindow, other: EffortWindow) -> float:
-    """How many times as long `own` took as it would have taken where `other` ran; rather too little than too much.
+    """How many times as long `own` took as it would have taken where `other` ran; a lower bound.
 
-    A batch costs something for itself and something for each record. What it costs for itself is between nothing and
-    the quickest batch of `other`, and records are alike by number or by size: of all that can be, the longest time is
-    expected. So neither small batches nor large records make a subtask look slow. Both have done something.
+    A batch has a fixed cost and a cost for each record. The fixed cost is between 0 and the quickest batch of `other`,
+    and records are comparable by number or by size; of all these estimates the longest time is expected. So neither
+    small batches nor large records make a subtask look slow. Both windows must contain work.
     """
     expected_us = max(
         _expected_us(own, other, share, each_us)
@@ -67,7 +67,7 @@ def times_as_long(own: EffortWindow, other: EffortWindow) -> float:
 
 
 def _shares(own: EffortWindow, other: EffortWindow) -> list[float]:
-    """How much `own` had to do for each record, or byte, of `other`."""
+    """The work of `own` relative to that of `other`, by records and by bytes."""
     shares = [own.records / other.records]
     if own.size_bytes and other.size_bytes:
         shares.append(own.size_bytes / other.size_bytes)

@@ -1,11 +1,10 @@
-"""What counts of a report: what its sender may say, and no more of it than can be kept.
+"""Validates reports: only those of the right sender count, and their size is bounded.
 
-A task manager that is confused, or was taken over, may name any attempt. What it says of subtasks that run elsewhere
-must end no job, force no restart and complete no checkpoint.
+A faulty or compromised task manager may name any attempt. Its reports on subtasks that run elsewhere must not end a
+job, force a restart or complete a checkpoint.
 
-A report is kept, compared with later failures on the thread that decides, shown to every watcher, and becomes a part of
-the job's result. A result that is larger than a record of ZooKeeper may be could never be written: the job would not
-end.
+A report is kept, compared with later failures on the deciding thread, sent to every watcher, and included in the job's
+result. A result larger than a ZooKeeper record could never be written, and the job would not end.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _MAX_NAME = 1_000
 
 
 def bounded(report: Report) -> Report:
-    """The report with its texts and lists cut where they are too long."""
+    """The report with its texts and lists truncated."""
     match report:
-        case Reported(said) if len(said.error) > MAX_TEXT or said.place is not None:
-            return Reported(replace(said, error=_cut(said.error), place=_place(said.place)))
-        case Declined(said) if len(said.reason) > MAX_TEXT:
-            return Declined(replace(said, reason=_cut(said.reason)))
+        case Reported(body) if len(body.error) > MAX_TEXT or body.place is not None:
+            return Reported(replace(body, error=_cut(body.error), place=_place(body.place)))
+        case Declined(body) if len(body.reason) > MAX_TEXT:
+            return Declined(replace(body, reason=_cut(body.reason)))
         case SplitsFound(found) if len(found.error) > MAX_TEXT:
             return SplitsFound(replace(found, error=_cut(found.error)))
         case CountersReported(counters) if any(len(counter.at_work) > _MAX_NAME for counter in counters):
@@ -63,17 +62,17 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} ... ({len(text)} characters)"
 
 
-def believed(report: Report, task_manager_id: str, execution: ExecutionGraph) -> Report | None:
-    """What of the report counts when this task manager has said it; None when nothing does.
+def accepted(report: Report, task_manager_id: str, execution: ExecutionGraph) -> Report | None:
+    """The part of the report that counts from this task manager; None when nothing does.
 
-    execution: of the attempt that runs now. What belongs to another attempt counts for nothing either.
+    execution: of the current attempt. Reports on other attempts do not count.
     """
     report = bounded(report)
     match report:
-        case Reported(said) | Declined(said) | Committed(said) | FirstRecordSeen(said):
-            return report if execution.runs_on(said.subtask, task_manager_id) else None
-        case Acknowledged(said):
-            return report if execution.runs_on(said.subtask, task_manager_id) and _is_its_own(said) else None
+        case Reported(body) | Declined(body) | Committed(body) | FirstRecordSeen(body):
+            return report if execution.runs_on(body.subtask, task_manager_id) else None
+        case Acknowledged(body):
+            return report if execution.runs_on(body.subtask, task_manager_id) and _is_its_own(body) else None
         case SplitsFound(found):
             lister = SubtaskId(attempt=found.attempt, vertex_id=found.vertex_id, subtask=0)
             return report if execution.runs_on(lister, task_manager_id) else None
@@ -87,7 +86,7 @@ def believed(report: Report, task_manager_id: str, execution: ExecutionGraph) ->
 
 
 def attempt_of(report: Report) -> AttemptId | None:
-    """The attempt that a report names; of counters, which come for one attempt at a time, that of the first."""
+    """The attempt that a report names. Counters come for one attempt at a time, so the first one decides."""
     match report:
         case SplitsFound(found):
             return found.attempt
@@ -95,15 +94,15 @@ def attempt_of(report: Report) -> AttemptId | None:
             return gone.attempt
         case CountersReported(counters):
             subtask = counters[0].subtask if counters else None
-        case Reported(said) | Declined(said) | Committed(said) | FirstRecordSeen(said) | Acknowledged(said):
-            subtask = said.subtask
+        case Reported(body) | Declined(body) | Committed(body) | FirstRecordSeen(body) | Acknowledged(body):
+            subtask = body.subtask
         case _:
             assert_never(report)
     return subtask.attempt if subtask is not None else None
 
 
 def _is_its_own(ack: AcknowledgeCheckpoint) -> bool:
-    """The state in an acknowledgement is that of the subtask that acknowledges."""
+    """True when the state in an acknowledgement belongs to the subtask that acknowledges."""
     subtask, state = ack.subtask, ack.state
     if subtask is None or state is None:
         return subtask is not None

@@ -1,4 +1,4 @@
-"""The one record that a job waits to have written, through failures and while ZooKeeper is suspended.
+"""Writes one record at a time, with retries after failures and pauses while ZooKeeper is suspended.
 
 idle --want--> WANTED --due--> WRITING --written--> idle
                  ^                |
@@ -40,7 +40,7 @@ ALLOWED: Mapping[WriterState, frozenset[WriterState]] = {
 
 
 class RecordWriter:
-    """Attempt record or result, or (another writer) the orders: one at a time. Starts no write while suspended."""
+    """Writes attempt records and results, or (another instance) orders. Starts no write while suspended."""
 
     def __init__(self, job_key: str) -> None:
         self._story = Story(f"records of job {job_key}")
@@ -48,15 +48,15 @@ class RecordWriter:
         self._wanted: Record | None = None
         self._not_before_ms = 0
         self._suspended = False
-        self.trouble = ""  # why it is still wanted
+        self.trouble = ""  # why the record is not written yet
 
     @property
     def wanted(self) -> Record | None:
-        """What is not known to be written yet."""
+        """The record that is not known to be written."""
         return self._wanted
 
     def want(self, effect: Record, now_ms: int) -> None:
-        """The next thing to write; the writer must be idle."""
+        """Sets the next record to write; the writer must be idle."""
         self._wanted = effect
         self._not_before_ms = now_ms
         self._move(WriterState.WANTED, now_ms)
@@ -71,19 +71,19 @@ class RecordWriter:
         return [self._wanted]
 
     def failed(self, event: PersistFailed, now_ms: int) -> None:
-        """It was certainly not written: once more after a pause. What is no longer wanted does not matter."""
+        """The record was certainly not written: tries again after a pause, if it is still wanted."""
         if self._state is WriterState.WRITING and isinstance(self._wanted, _RECORDS[event.kind]):
             self.trouble = f"the {event.kind.value} record could not be written, next try soon: {event.reason}"
             self._not_before_ms = now_ms + RETRY_MS
             self._move(WriterState.WANTED, now_ms)
 
     def drop(self, now_ms: int) -> None:
-        """It is written, or not wanted any more."""
+        """The record is written, or not wanted any more."""
         self._wanted, self.trouble = None, ""
         self._move(WriterState.IDLE, now_ms)
 
     def suspend(self, suspended: bool, now_ms: int) -> None:
-        """ZooKeeper has gone away or come back; then what is wanted is due at once."""
+        """ZooKeeper has become unreachable, or reachable again; then the wanted record is due at once."""
         self._suspended = suspended
         if not suspended:
             self._not_before_ms = min(self._not_before_ms, now_ms)

@@ -1,11 +1,11 @@
-"""Recognises what fails again and again on the same records, which no restart gets over.
+"""Recognises failures that recur on the same records, which no restart can fix.
 
-Two attempts fail alike when the vertex, the operator and the words of the error are the same, and the records too:
-ranges of a source that overlap, or, where no source is in the vertex, the checkpoint that both attempts were restored
-from, because what follows it is read again.
+Two failures are alike when vertex, operator and error text are the same, and the records too: overlapping ranges of a
+source or, if the vertex has no source, the checkpoint from which both attempts were restored, because the same records
+follow it.
 
-Failures of the environment (a disk that is full, a database that is away) look alike for as long as they last, and
-are none of these: see FailureCause.
+Failures of the environment (a full disk, an unreachable database) also look alike while they last, but do not count:
+see FailureCause.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from lockgate_proto.messages import FailureCause, FailurePlace, JobFailure, Recu
 from lockgate_coordinator.job.attempt import AttemptFailed
 
 ENOUGH = 3
-"""So many attempts that have failed in the same way end the job."""
+"""The number of attempts that must fail alike to end the job."""
 REMEMBERED = 64
 STORED = 8
-"""So many of them stand in the record of the next attempt, where a new leader finds them."""
+"""The number of failures in the record of the next attempt, where a new leader finds them."""
 _OF_RECORDS = frozenset({FailureCause.DATA_ERROR, FailureCause.INTERNAL_ERROR})
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
-_RANGES_SHOWN = 3
+_MAX_RANGES = 3
 _RANGES_STORED, _LONGEST_SPLIT, _LONGEST_WORDS = 4, 1_000, 200
 
 
 class Recurrence:
-    """The failures of one job: those under this leader, and what the leaders before it have stored."""
+    """The failures of one job: those under this leader, and those stored by earlier leaders."""
 
     def __init__(self) -> None:
         self._seen: deque[RecurringFailure] = deque(maxlen=REMEMBERED)  # the newest last
 
     def recovered(self, stored: Sequence[RecurringFailure]) -> None:
-        """What the record of the last attempt holds. The failure of that attempt itself is not among it."""
+        """Takes over the failures in the record of the last attempt, which do not include that attempt's own."""
         self._seen.extend(stored)
 
     def stored(self) -> tuple[RecurringFailure, ...]:
-        """For the record of the next attempt, which is written anyway: some, and little of each."""
+        """The newest failures, shortened, for the record of the next attempt, which is written anyway."""
         return tuple(_short(seen) for seen in list(self._seen)[-STORED:])
 
     def noted(self, failed: AttemptFailed, restored_id: int) -> int:
-        """How many attempts have failed in this way by now; 1 for what is not of records.
+        """The number of attempts that have failed like this one; 1 for failures that are not due to records.
 
-        restored_id: the checkpoint that the attempt was restored from, 0 for none.
+        restored_id: the checkpoint from which the attempt was restored, 0 for none.
         """
         if failed.subtask is None or failed.cause not in _OF_RECORDS:
             return 1
         place = failed.place or FailurePlace()
-        words = _words(failed.error)
+        words = _digest(failed.error)
         found = RecurringFailure(failed.subtask[0], place.operator_id, words, restored_id, place.ranges, 1)
         before = next((seen for seen in self._seen if _is_like(seen, found)), None)
         if before is not None:
@@ -71,8 +71,8 @@ def _is_like(mine: RecurringFailure, other: RecurringFailure) -> bool:
     return not mine.ranges and not other.ranges and mine.restored_id == other.restored_id
 
 
-def _words(error: str) -> str:
-    """The first line of an error without addresses; of a long one the beginning, and a digest of it all."""
+def _digest(error: str) -> str:
+    """The first line of an error without addresses; if it is long, its beginning and a hash of the whole."""
     words = _ADDRESS.sub("", error.partition("\n")[0])
     if len(words) <= _LONGEST_WORDS:
         return words
@@ -85,28 +85,28 @@ def _short(seen: RecurringFailure) -> RecurringFailure:
 
 
 def job_failure(failed: AttemptFailed, attempt: int, times: int) -> JobFailure:
-    """The failure as it is shown and stored."""
+    """The failure in the form for clients and the result."""
     vertex_id, subtask = failed.subtask or ("", 0)
     return JobFailure(failed.cause, vertex_id, subtask, failed.place, times, attempt)
 
 
 def verdict(failure: JobFailure) -> str:
-    """Why a job ends by what has been recognised; a sentence."""
-    where = whereabouts(failure.place)
+    """Why a recurring failure ends the job; a sentence."""
+    where = place_text(failure.place)
     return (
         f"{failure.times} attempts have failed in this way on the same records{f' ({where})' if where else ''}, so no"
         f" restart can help; the newest checkpoint is kept."
     )
 
 
-def whereabouts(place: FailurePlace | None) -> str:
-    """Operator, column, and what of the source was being read, as far as is known."""
+def place_text(place: FailurePlace | None) -> str:
+    """Operator, column and source ranges of a failure, as far as they are known."""
     if place is None:
         return ""
     found = [f"operator '{place.operator_id}'"] if place.operator_id else []
     found += [f"column '{place.column}'"] if place.column else []
-    found += [f"{range_.split} from offset {range_.start} to {range_.end}" for range_ in place.ranges[:_RANGES_SHOWN]]
-    if len(place.ranges) > _RANGES_SHOWN:
+    found += [f"{range_.split} from offset {range_.start} to {range_.end}" for range_ in place.ranges[:_MAX_RANGES]]
+    if len(place.ranges) > _MAX_RANGES:
         found.append("and others")
     return ", ".join(found)
 

@@ -1,14 +1,14 @@
-"""Who gets which part of a snapshot: its states by operator id, spread over the subtasks that the graph has now.
+"""Distributes a snapshot over the subtasks of the present graph, by operator id.
 
-    same number of subtasks   every subtask gets what the one of its number had
-    another number            keyed state: whoever had some of the key groups that a subtask has now; no increment is
-                              built on it
-                              source: all splits anew, the largest to the subtask with the least to read
+    same number of subtasks   subtask i gets the state of old subtask i
+    another number            keyed state: of every old subtask that had one of the new subtask's key groups; no
+                              increment builds on it
+                              source: all splits are assigned again, the largest to the subtask with the least to read
                               loop: the log of old subtask i of its head goes to subtask i modulo the new number
                               sink: the pending transactions of old subtask i go to subtask i modulo the new number
 
 Pending transactions of one old subtask stay together, because they are committed in order; each keeps the number of the
-subtask that staged it, by which a commit that comes twice is known. See restore.py for what must hold before.
+subtask that staged it, by which a repeated commit is recognised. For the preconditions see restore.py.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from lockgate_coordinator.job.in_flight import back_edge
 
 SubtaskKey = tuple[str, int]
 KEYED = frozenset({StateKind.KEYED_STATE, StateKind.ROCKSDB_STATE})
-"""Kinds of state that lie by key group."""
+"""Kinds of state that are stored by key group."""
 
 
 class SourceStateUnreadable(Exception):
-    """A snapshot holds a source state that cannot be decoded; str() is a sentence."""
+    """The source state in a snapshot cannot be decoded; str() is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a snapshot has an operator: its vertex then, that one's shape, and the operator's states by subtask."""
+    """An operator in a snapshot: its vertex, the shape of that, and the operator's states by subtask."""
 
     vertex_id: str
     parallelism: int
@@ -64,7 +64,7 @@ class Origin:
 
 
 def origins(metadata: CheckpointMetadata) -> Mapping[str, Origin]:
-    """Operator id to where the snapshot has its state; operators without any are left out."""
+    """The origin of each operator's state, by operator id; operators without state are left out."""
     shapes = {shape.vertex_id: shape for shape in metadata.vertices}
     found: dict[str, Origin] = {}
     for subtask in metadata.subtasks:
@@ -77,7 +77,7 @@ def origins(metadata: CheckpointMetadata) -> Mapping[str, Origin]:
 
 
 def redistribute(graph: JobGraph, metadata: CheckpointMetadata | None) -> Mapping[SubtaskKey, SubtaskState]:
-    """(vertex id, subtask) to what it restores, for every subtask of `graph`; empty for no snapshot.
+    """The state that each subtask of `graph` restores, by (vertex id, subtask); empty for no snapshot.
 
     graph: normalized, and fits the snapshot. Raises SourceStateUnreadable.
     """
@@ -98,9 +98,9 @@ def redistribute(graph: JobGraph, metadata: CheckpointMetadata | None) -> Mappin
 
 
 def _heir_of_channel(graph: JobGraph, then: SubtaskState, channel: ChannelState) -> tuple[SubtaskKey, ChannelState]:
-    """Nobody but the same subtask can take up what was in flight, but for the log of a back edge.
+    """The subtask that restores a channel's records: the same one, except for the log of a back edge.
 
-    The head of a loop holds no keyed state, so any of its subtasks may go on with what circled, over any back edge.
+    The head of a loop has no keyed state, so any of its subtasks can process the log, over any back edge.
     """
     if not channel.feedback:
         return (then.vertex_id, then.subtask), channel
@@ -113,7 +113,7 @@ def _heir_of_channel(graph: JobGraph, then: SubtaskState, channel: ChannelState)
 
 
 def counted(graph: JobGraph, metadata: CheckpointMetadata | None) -> dict[SubtaskKey, SubtaskState]:
-    """The same with nothing but counters: their sums stay, whoever holds them. Empty for no snapshot."""
+    """The same with counters only, whose sums stay the same. Empty for no snapshot."""
     if metadata is None:
         return {}
     before: dict[str, list[tuple[int, OperatorCounters]]] = {}
@@ -130,27 +130,27 @@ def counted(graph: JobGraph, metadata: CheckpointMetadata | None) -> dict[Subtas
 def by_size(
     splits: Iterable[SplitState], load: dict[int, int], count: dict[int, int] | None = None
 ) -> dict[int, list[SplitState]]:
-    """Largest rest first, each to the subtask with the least to read, and of several to that with the fewest splits.
+    """Assigns splits, largest first, each to the subtask with the least to read, then with the fewest splits.
 
-    load, count: what each subtask has so far, and how many splits; both are raised.
+    load, count: the present load and number of splits of each subtask; both are updated.
     """
     shares: dict[int, list[SplitState]] = {index: [] for index in load}
     count = dict.fromkeys(load, 0) if count is None else count
-    for split in sorted(splits, key=lambda split: (-rest(split), split.split)):
+    for split in sorted(splits, key=lambda split: (-remaining(split), split.split)):
         index = min(shares, key=lambda share: (load[share], count[share], share))
         shares[index].append(split)
-        load[index] += rest(split)
+        load[index] += remaining(split)
         count[index] += 1
     return shares
 
 
-def rest(split: SplitState) -> int:
-    """What is left to be read, in the split's own unit; 0 where nobody knows."""
+def remaining(split: SplitState) -> int:
+    """What is left to read, in the split's own unit; 0 if unknown."""
     return max(0, split.end - split.offset) if split.end != UNBOUNDED else 0
 
 
 def source_state(state: OperatorState, name: str) -> SourceState:
-    """Decoded. name: of the subtask, for the message. Raises SourceStateUnreadable."""
+    """The decoded source state. name: of the subtask, for the message. Raises SourceStateUnreadable."""
     if state.handle is None or state.handle.path:
         raise SourceStateUnreadable(f"The snapshot's source state of {name} is not inside the snapshot's metadata.")
     try:
@@ -160,7 +160,7 @@ def source_state(state: OperatorState, name: str) -> SourceState:
 
 
 def _spread(origin: Origin, vertex: Vertex) -> list[list[OperatorState]]:
-    """An operator's states for each subtask of the vertex that has it now."""
+    """An operator's states for each subtask of its present vertex."""
     now = range(vertex.parallelism)
     if origin.parallelism == vertex.parallelism:
         return [origin.states.get(index, []) for index in now]
@@ -181,9 +181,10 @@ def _spread(origin: Origin, vertex: Vertex) -> list[list[OperatorState]]:
 
 
 def _not_to_build_on(state: OperatorState) -> OperatorState:
-    """The same for a subtask of another number: checkpoints know their pieces by it, so its first snapshot is full.
+    """The state for a subtask with another number, without a base: its first snapshot will be full.
 
-    Tables of a database lie in files of their own, which any subtask may refer to.
+    Checkpoints identify inline pieces by subtask. The tables of a database are separate files, to which any subtask may
+    refer.
     """
     handle = None if state.handle is None else replace(state.handle, checkpoint_id=0)
     return replace(
@@ -192,16 +193,16 @@ def _not_to_build_on(state: OperatorState) -> OperatorState:
 
 
 def _heirs(then: int, origin: Origin, vertex: Vertex) -> list[int]:
-    """The subtasks of today that own a key group which subtask `then` owned."""
+    """The present subtasks that own a key group of old subtask `then`."""
     old = key_group_range(then, origin.parallelism, origin.max_parallelism)
     ranges = [key_group_range(index, vertex.parallelism, vertex.max_parallelism) for index in range(vertex.parallelism)]
     return [index for index, range_ in enumerate(ranges) if max(range_.start, old.start) < min(range_.stop, old.stop)]
 
 
 def _source_shares(then: Sequence[tuple[str, OperatorState]], parallelism: int) -> list[tuple[int, OperatorState]]:
-    """All splits anew. Only when no subtask waited for more is the list of splits complete.
+    """All splits, assigned again. The list of splits is complete only if no subtask waited for more.
 
-    Files of splits at rest cannot be taken apart here: each stays whole, together with what is newer of its splits.
+    Files of idle splits cannot be split up here: each stays as it is, together with the newer states of its splits.
     """
     if not then:
         return []
@@ -230,7 +231,7 @@ def _packed(operator_id: str, state: SourceState, files: tuple[StateHandle, ...]
 def _counters(
     vertex: Vertex, index: int, before: Mapping[str, Sequence[tuple[int, OperatorCounters]]]
 ) -> tuple[OperatorCounters, ...]:
-    """Those of the old subtasks that this one stands in for."""
+    """The counters of the old subtasks that this one replaces."""
     here = [operator.id for operator in vertex.operators if operator.id in before]
     mine = {name: [item for then, item in before[name] if then % vertex.parallelism == index] for name in here}
     return tuple(summed(name, parts) for name, parts in mine.items())

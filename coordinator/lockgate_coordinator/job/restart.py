@@ -1,4 +1,4 @@
-"""When, and whether, a failed attempt is followed by another. Never a hot loop: no delay is below MIN_DELAY_MS."""
+"""Decides whether and when a failed attempt is restarted. No delay is below MIN_DELAY_MS, so it is never a hot loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lockgate_coordinator.job.recurrence import ENOUGH, Recurrence, job_failure,
 
 
 class StorageWait:
-    """Of one job under one leader, from the first try that failed until it gives back what is asked for."""
+    """The wait of one job for its storage, from the first failed read to the next successful one."""
 
     def __init__(self) -> None:
         self._reading = Backoff()
@@ -48,12 +48,12 @@ class StorageWait:
         return self._reading.take_due(now_ms)
 
     def not_restored(self, reason: str, now_ms: int) -> int:
-        """A subtask could not read its part. Returns the pause in ms before the next attempt."""
+        """A subtask could not read its state. Returns the pause in ms before the next attempt."""
         self._note(reason, now_ms)
         return self._restoring.failed(now_ms)
 
     def over(self) -> None:
-        """The storage has given back what was asked for."""
+        """The storage could be read."""
         self._reason, self._restoring = "", Backoff()
 
     def next_wake_ms(self) -> int | None:
@@ -86,7 +86,7 @@ class GiveUp:
 
 
 class Restarts:
-    """Takes in how the attempts of one job fail under this leader, and decides what follows."""
+    """Decides what follows the failures of one job under this leader."""
 
     def __init__(self, strategy: Strategy) -> None:
         """strategy: normalized."""
@@ -96,15 +96,15 @@ class Restarts:
         self._recurrence = Recurrence()
 
     def recovered(self, stored: Sequence[RecurringFailure]) -> None:
-        """What the record of the last attempt holds."""
+        """Takes over the failures in the record of the last attempt."""
         self._recurrence.recovered(stored)
 
     def stored(self) -> tuple[RecurringFailure, ...]:
-        """For the record of the next attempt."""
+        """The failures for the record of the next attempt."""
         return self._recurrence.stored()
 
     def failed(self, failed: AttemptFailed, attempt: Attempt, now_ms: int) -> RestartAfter | GiveUp:
-        """An attempt has failed. Where the job is not to blame, the restart strategy is not asked."""
+        """An attempt has failed. The restart strategy is consulted only if the job is to blame."""
         if failed.planned:
             return RestartAfter(0)
         if failed.cause is FailureCause.STORAGE_AWAY:

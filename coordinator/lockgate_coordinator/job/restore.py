@@ -1,4 +1,4 @@
-"""What a new leader goes on from, and whether a snapshot fits a job graph. How it is spread: redistribute.py."""
+"""The snapshot from which a new leader continues, and whether it fits the job graph. Distribution: redistribute.py."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SPREADABLE = frozenset(_WORDS)
 
 
 def taken_over(setting: CheckpointSetting, event: Recovered | RecoveryFailed) -> CheckpointCoordinator:
-    """The job's checkpoints at the moment of the grant."""
+    """The job's checkpoints as a new leader finds them."""
     metadata = event.metadata if isinstance(event, Recovered) else None
     completed = CompletedCheckpoints(setting.options.retained, event.completed, metadata)
     known = (metadata, *event.completed)
@@ -41,7 +41,7 @@ def taken_over(setting: CheckpointSetting, event: Recovered | RecoveryFailed) ->
 
 
 def recovery_problem(record: JobRecord, graph: JobGraph, completed: CompletedCheckpoints) -> str:
-    """Why the job must not go on from there, in sentences; "" when it may. A job with a snapshot never starts empty."""
+    """Why the job cannot continue, as sentences; "" when it can. A job with a snapshot never starts empty."""
     metadata, newest = completed.restore_point, completed.newest
     if metadata is None:
         wanted = newest.pointer if newest is not None else record.restore_from
@@ -80,7 +80,7 @@ def _gaps(metadata: CheckpointMetadata) -> list[str]:
 
 
 def _operator_misfits(operator: Operator, vertex: Vertex, origin: Origin) -> list[str]:
-    """The operator has this id now, and had a state of that kind then."""
+    """Why an operator cannot restore the state that has its id."""
     problems: list[str] = []
     for kind in sorted(origin.kinds):
         expected = {StateKind.SOURCE_STATE: is_source(operator), StateKind.SINK_STATE: is_sink(operator)}
@@ -128,7 +128,7 @@ def _named(kind: StateKind) -> str:
 
 
 def _holds_something(origin: Origin) -> bool:
-    """A sink without pending output has no state that could be lost."""
+    """False for a sink without pending output, which has no state that could be lost."""
     return any(not _is_empty(state) for states in origin.states.values() for state in states)
 
 

@@ -1,12 +1,12 @@
-"""Which subtask of a source reads which split.
+"""Assigns the splits of a source to its subtasks.
 
     fresh --discover--> DISCOVERING --found--> COMPLETE (bounded)
                               ^ |
                   poll interval \\--found--> POLLING (continuous)
 
 A split belongs to one subtask for the attempt and is in that subtask's snapshots from then on. After a restore the
-known splits are the union of what the subtasks' restored SourceStates hold: an assignment that came after the barrier
-is not in them, so its splits are found and assigned again.
+known splits are the union of the restored SourceStates: splits that were assigned after the barrier are not in them, so
+they are discovered and assigned again.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from lockgate_proto.splits import UNBOUNDED
 
 from lockgate_coordinator.graph.bounds import MAX_PARALLELISM
 from lockgate_coordinator.graph.shape import poll_interval_ms
-from lockgate_coordinator.job.redistribute import by_size, rest, source_state
+from lockgate_coordinator.job.redistribute import by_size, remaining, source_state
 
 DISCOVERY_TIMEOUT_MS = 60_000
-"""A task manager that has not listed a source's splits by then is stuck; another attempt may do better."""
+"""A task manager that has not listed a source's splits by then is stuck; the attempt fails."""
 
 
 class SplitPhase(Enum):
@@ -76,7 +76,7 @@ SplitEffect = Discover | Assign
 
 
 class TooManyPartitions(Exception):
-    """A generator of a job that was submitted before they were bounded; str() is for the job's author."""
+    """A generator of a job submitted before its partitions were bounded; str() is for the job's author."""
 
 
 class SplitAssigner:
@@ -99,7 +99,7 @@ class SplitAssigner:
         self._known: set[str] = set()
         self._files: list[StateHandle] = []
         self._closed: set[int] = set()
-        self._told: set[int] = set()  # have splits, or know that there is none for them yet
+        self._informed: set[int] = set()  # subtasks that have splits, or were notified that they have none
         self._load = dict.fromkeys(range(vertex.parallelism), 0)
         self._count = dict.fromkeys(range(vertex.parallelism), 0)  # the final length of a watched file is unknown
         self._story = Story(f"splits of {vertex.id}, attempt {attempt.attempt} of job {attempt.job_key}")
@@ -107,18 +107,18 @@ class SplitAssigner:
             self._restore(index, *_source_state(vertex.operators[0].id, state))
 
     def _restore(self, index: int, state: SourceState, files: Sequence[StateHandle]) -> None:
-        """files: further splits, with nothing left to be read, that only task managers look into."""
+        """files: further splits with nothing left to read, which only task managers read."""
         self._files += files
         self._known.update(split.split for split in state.splits)
-        self._load[index] = sum(rest(split) for split in state.splits)
+        self._load[index] = sum(remaining(split) for split in state.splits)
         self._count[index] = len(state.splits)
         if state.splits or files:
-            self._told.add(index)
+            self._informed.add(index)
         if state.complete:
             self._closed.add(index)
 
     def deployed(self, now_ms: int) -> list[SplitEffect]:
-        """The attempt has been sent out: find the splits, unless every subtask has all of its own already.
+        """The attempt is deployed: discovers splits, unless every subtask's list of splits is complete.
 
         Raises TooManyPartitions.
         """
@@ -132,9 +132,9 @@ class SplitAssigner:
         return self._discover(now_ms)
 
     def running(self, subtask: int) -> list[SplitEffect]:
-        """A subtask runs and can take splits. Repeated calls do nothing."""
+        """A subtask runs and can receive splits. Repeated calls do nothing."""
         self._running.add(subtask)
-        return self._send_to(subtask)  # not a look at all: each of them comes here once
+        return self._send_to(subtask)  # no discovery needed: each subtask comes here once
 
     def found(self, found: SplitsDiscovered, now_ms: int) -> list[SplitEffect]:
         """An answer to Discover, without an error. Late and repeated ones are ignored."""
@@ -152,7 +152,7 @@ class SplitAssigner:
         return self._flush()
 
     def tick(self, now_ms: int) -> list[SplitEffect]:
-        """Time has passed: look for new splits when it is time."""
+        """Looks for new splits when it is time."""
         if self._phase is SplitPhase.POLLING and self._poll_at_ms is not None and now_ms >= self._poll_at_ms:
             return self._discover(now_ms)
         return []
@@ -162,7 +162,7 @@ class SplitAssigner:
         return self._phase is SplitPhase.DISCOVERING and now_ms >= self._answer_by_ms
 
     def next_wake_ms(self) -> int | None:
-        """When a tick, or a look at `overdue`, is wanted."""
+        """When `tick` or `overdue` is to be called."""
         if self._phase is SplitPhase.DISCOVERING:
             return self._answer_by_ms
         return self._poll_at_ms if self._phase is SplitPhase.POLLING else None
@@ -171,12 +171,12 @@ class SplitAssigner:
         self._move(SplitPhase.DISCOVERING, now_ms)
         self._answer_by_ms = now_ms + DISCOVERY_TIMEOUT_MS
         self._round += 1
-        known = tuple(sorted(self._known)) if self._round == 1 else ()  # the rest the task manager has found itself
+        known = tuple(sorted(self._known)) if self._round == 1 else ()  # the task manager has found the others itself
         files = tuple(self._files) if self._round == 1 else ()
         return [Discover(DiscoverSplits(self._attempt, self.vertex_id, known, self._round, files))]
 
     def _generate(self, source: GeneratorSource) -> list[SplitEffect]:
-        """Partition i goes to subtask i modulo parallelism: the same places in every attempt."""
+        """Partition i goes to subtask i modulo parallelism, in every attempt."""
         if source.partitions > MAX_PARALLELISM:  # before the thread that decides counts them
             raise TooManyPartitions(
                 f"Source '{self._vertex.operators[0].id}' generates {source.partitions} partitions: the limit is "
@@ -201,13 +201,13 @@ class SplitAssigner:
         self._put(shares, complete=complete)
 
     def _put(self, shares: Mapping[int, Sequence[SplitState]], *, complete: bool) -> None:
-        """Who has no split is told so, and is idle then; not while nobody has one, or the first to read runs ahead."""
+        """Sends the shares. Subtasks without splits are notified, and become idle, once any subtask has a split."""
         is_any = bool(self._known or self._files) or any(shares.values())
         for index, share in shares.items():
             self._known.update(split.split for split in share)
-            if not share and not complete and (index in self._told or not is_any):
+            if not share and not complete and (index in self._informed or not is_any):
                 continue
-            self._told.add(index)
+            self._informed.add(index)
             if complete:
                 self._closed.add(index)
             subtask = SubtaskId(attempt=self._attempt, vertex_id=self.vertex_id, subtask=index)

@@ -1,16 +1,16 @@
-"""Which subtask falls behind its siblings because of where it runs, and where it goes.
+"""Detects subtasks that are slow because of the place where they run, and moves them.
 
     watched --slow for the whole window--> moved --slow there, too--> stays for good: it is the data
        ^                                     |
        +-----as quick as its siblings--------+
 
-A subtask is slow when its operators take `factor` times as long for what they get as those of its siblings on other
-task managers did within the last window (the median of them, see pace.py), and when they run at least half of the time:
-else it keeps up, or waits for others. Where a sibling on the same task manager is not slow, the place is not to blame.
-What moves is a slot, which is subtask i of every vertex; all others stay where they are.
+A subtask is slow when its operators take `factor` times as long for their input as those of its siblings on other task
+managers did within the last window (the median, see pace.py), and when they run at least half of the time; otherwise it
+keeps up, or waits for others. If a sibling on the same task manager is not slow, the place is not to blame. A whole
+slot is moved, which is subtask i of every vertex; all others stay where they are.
 
-What is measured is lost when the leader is. The moves are not (AttemptRecord.moves): a new leader waits before the next
-one, keeps away from the places that were left, and knows who is on trial.
+Measurements are lost with the leader. The moves are stored (AttemptRecord.moves): a new leader waits before the next
+one, avoids the places that were left, and knows which slots are on trial.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from lockgate_coordinator.job.events import Spare
 from lockgate_coordinator.job.pace import NOTHING, EffortWindow, effort_window, times_as_long, together
 
 AVOID_MS = 600_000
-"""So long nothing of the job is placed where a subtask was moved away from, if it can be placed elsewhere."""
+"""How long the job avoids a task manager from which a subtask was moved away."""
 
 KEPT_MOVES = 8
-"""So many are remembered; with each of them the pause before the next one is twice as long."""
+"""The most moves that are remembered; each doubles the pause before the next one."""
 
 LEAST_BATCHES = 4
-"""A stretch has at least so many: where cores are short, one may take several times as long as the next."""
+"""The least batches in a stretch: on few cores one batch may take several times as long as the next."""
 
 BUSY_SHARE = 0.5
 _STEPS = 4
-"""Stretches in a window: a pause of the whole machine, or a collection of garbage, spoils one of them."""
+"""Stretches in a window, so that a pause of the machine or of the garbage collector affects only one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class MoveRejected:
-    """A slow subtask is not moved; text: why, a sentence. Said once."""
+    """A slow subtask is not moved; text: why, a sentence. Reported once."""
 
     text: str
 
 
 @dataclass(slots=True)
 class _Watched:
-    """One subtask in one attempt."""
+    """The measurements of one subtask in one attempt."""
 
     mark: SubtaskEffort = NOTHING
     mark_ms: int = 0
@@ -76,19 +76,19 @@ class _Watched:
         return self.done[-1][0] if self.done else 0
 
     def add(self, ended: EffortWindow, now_ms: int, kept_ms: int) -> None:
-        """Its newest stretch; those that ended longer ago than kept_ms are forgotten."""
+        """Adds its newest stretch; drops those that ended longer ago than kept_ms."""
         self.done.append((now_ms, ended))
         while self.done[0][0] < now_ms - kept_ms:
             self.done.popleft()
 
 
 class Stragglers:
-    """The judgement over one job under one leader. Pure."""
+    """Straggler detection for one job under one leader. Pure."""
 
     def __init__(self, option: StragglerReplacement | None) -> None:
-        """option: normalized; None: nothing is ever judged or moved."""
+        """option: normalized; None: disabled."""
         self.is_wanted = option is not None
-        self.text = ""  # the newest thing that was said of a subtask, for people
+        self.text = ""  # the newest message about a subtask, for people
         self._option = option or StragglerReplacement()
         self._watched: dict[SubtaskKey, _Watched] = {}
         self._place: Mapping[SubtaskKey, SlotOffer] = {}
@@ -97,15 +97,15 @@ class Stragglers:
         self._given_up: set[int] = set()
         self._avoided: dict[str, int] = {}  # task manager id to the end of it
         self._not_before_ms = 0
-        self._told: set[int] = set()  # slots whose lack of a place was said in this attempt
+        self._reported: set[int] = set()  # slots without a better place, reported in this attempt
 
     @property
     def moves(self) -> tuple[StragglerMove, ...]:
-        """For the attempt's record."""
+        """The moves for the attempt's record."""
         return self._moves
 
     def recovered(self, moves: Sequence[StragglerMove], now_ms: int) -> None:
-        """What the leaders before have moved: as if it had been now."""
+        """Takes over the moves of earlier leaders, as if they had happened now."""
         if not self.is_wanted:
             return
         self._moves = tuple(moves)
@@ -117,15 +117,15 @@ class Stragglers:
             self._not_before_ms = now_ms + self._pause_ms()
 
     def avoided(self, now_ms: int) -> tuple[str, ...]:
-        """Task managers that are to be used for the job's slots only where there is no other."""
+        """Task managers to be used for the job's slots only if there is no other."""
         return tuple(sorted(name for name, until_ms in self._avoided.items() if now_ms < until_ms))
 
     def lost(self, task_manager_id: str) -> None:
-        """Its process is gone: another one under the same id may be quick."""
+        """Its process has ended; another one with the same id may be fast."""
         self._avoided.pop(task_manager_id, None)
 
     def running(self, place: Mapping[SubtaskKey, SlotOffer], now_ms: int) -> None:
-        """Every subtask of an attempt runs; nothing that was measured before counts."""
+        """Every subtask of an attempt runs; discards earlier measurements."""
         if not self.is_wanted:
             return
         if self._place and self._place.keys() != place.keys():  # another parallelism: each has other data now
@@ -133,13 +133,13 @@ class Stragglers:
             self._on_trial.clear()
         self._place = dict(place)
         self._watched = {key: _Watched(mark_ms=now_ms) for key in place}
-        self._told = set()
+        self._reported = set()
         for slot, move in list(self._on_trial.items()):
             if all(offer.task_manager_id != move.to_task_manager for key, offer in place.items() if key[1] == slot):
-                del self._on_trial[slot]  # it came elsewhere by another failure
+                del self._on_trial[slot]  # another failure has moved it
 
     def reported(self, key: SubtaskKey, effort: SubtaskEffort, now_ms: int) -> None:
-        """What a subtask of the running attempt has done so far."""
+        """Takes the total effort of a subtask of the running attempt."""
         watched = self._watched.get(key)
         if watched is None or now_ms - watched.mark_ms < self._option.window_ms // _STEPS:
             return
@@ -152,7 +152,7 @@ class Stragglers:
         self._judge(key, watched, ended, began_ms, now_ms)
 
     def look(self, spares: Sequence[Spare], now_ms: int) -> Relocation | MoveRejected | None:
-        """What is to be done now. spares: free slots that may be used. Tell `moved` when it is done."""
+        """The action to take now. spares: free slots that may be used. Call `moved` when it is done."""
         worst = max(self._slow(now_ms), key=lambda key: self._watched[key].ratio, default=None)
         self._discharge(now_ms)
         if worst is None:
@@ -169,7 +169,7 @@ class Stragglers:
         return self._relocation(worst, spares, now_ms)
 
     def moved(self, relocation: Relocation, now_ms: int) -> None:
-        """The job is being restarted for it."""
+        """The job is being restarted for this relocation."""
         self.text = relocation.text
         move = StragglerMove(relocation.slots, relocation.source, relocation.target, relocation.text)
         self._moves = (*self._moves, move)[-KEPT_MOVES:]
@@ -179,12 +179,12 @@ class Stragglers:
         self._watched = {}
 
     def impossible(self, relocation: Relocation, problem: str) -> MoveRejected:
-        """The job cannot be restarted like that, now or later."""
+        """The job can never be restarted for this relocation."""
         self._given_up.update(relocation.slots)
         return self._rejected(f"a slow subtask stays on {relocation.source}: {problem}")
 
     def may_read_again(self, age_ms: int | None) -> bool:
-        """A move costs little: the snapshot that it starts from was begun only `age_ms` ago."""
+        """True when a move costs little, because its snapshot was begun only `age_ms` ago."""
         return age_ms is not None and age_ms <= self._option.pause_ms
 
     def _rejected(self, text: str) -> MoveRejected:
@@ -195,7 +195,7 @@ class Stragglers:
         return self._option.pause_ms << max(0, len(self._moves) - 1)
 
     def _judge(self, key: SubtaskKey, watched: _Watched, done: EffortWindow, began_ms: int, now_ms: int) -> None:
-        """Holds its newest stretch against what its siblings elsewhere did."""
+        """Compares its newest stretch with those of its siblings elsewhere."""
         here = self._place[key].task_manager_id
         others = [other for sibling, other in self._siblings(key, now_ms) if self._at(sibling) != here]
         watched.ratio = median(times_as_long(done, other) for other in others) if others else 0.0
@@ -212,7 +212,7 @@ class Stragglers:
                 watched.slow_since_ms = began_ms
 
     def _siblings(self, key: SubtaskKey, now_ms: int) -> Iterable[tuple[SubtaskKey, EffortWindow]]:
-        """Those that were measured of late, with what they did in a window."""
+        """The siblings with recent measurements, and their effort in the last window."""
         oldest_ms = now_ms - 2 * self._option.window_ms
         for sibling, watched in self._watched.items():
             if sibling[0] == key[0] and sibling != key and watched.done and watched.newest_ms >= oldest_ms:
@@ -239,7 +239,7 @@ class Stragglers:
         return any(0 < self._watched[sibling].ratio < self._option.factor for sibling in near)
 
     def _discharge(self, now_ms: int) -> None:
-        """Who has kept up for a whole window after it was moved was slow because of the place."""
+        """Ends the trial of slots that have kept up for a whole window since their move: the place was to blame."""
         for slot in list(self._on_trial):
             mine = [watched for key, watched in self._watched.items() if key[1] == slot]
             known = [item.fine_since_ms for item in mine if item.fine_since_ms is not None]
@@ -266,7 +266,7 @@ class Stragglers:
         )
 
     def _best(self, open_to: Sequence[Spare], host: str) -> Spare:
-        """Where nothing was moved away from, on another host, with the most room."""
+        """The best spare: not avoided, on another host, with the most free slots."""
         left = {move.from_task_manager for move in self._moves}
 
         def rank(spare: Spare) -> tuple[bool, bool, int, str]:
@@ -276,9 +276,9 @@ class Stragglers:
         return min(open_to, key=rank)
 
     def _no_place(self, worst: SubtaskKey) -> MoveRejected | None:
-        if worst[1] in self._told:
+        if worst[1] in self._reported:
             return None
-        self._told.add(worst[1])
+        self._reported.add(worst[1])
         return self._rejected(
             f"{_subtasks(worst[0], [worst[1]])} {self._takes(worst)} on {_named(self._place[worst])}, and stays: there "
             "is no free slot for it elsewhere"

@@ -1,4 +1,4 @@
-"""What clients see of a job."""
+"""The status of a job for clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def job_status(
     ending: Ending | None,
     not_written: str,
 ) -> JobStatus:
-    """The status without the leader's address. not_written: why a record that the job waits for is not written."""
+    """The status without the leader's address. not_written: why a record is not written yet."""
     trouble = snapshots.storage_trouble if snapshots is not None else None
     if (waited := restarts.storage.trouble) is not None:
         trouble = StorageTrouble(waited[0] + setting.unix_offset_ms, waited[1])
@@ -61,7 +61,7 @@ def job_status(
 def status_message(
     life: JobLife, ending: Ending | None, attempt: Attempt | None, trouble: StorageTrouble | None, not_written: str = ""
 ) -> str:
-    """What a job waits for, in words; "" when it waits for nothing."""
+    """What a job waits for; "" for nothing."""
     state = life.state
     if life.has_ended:
         return ""

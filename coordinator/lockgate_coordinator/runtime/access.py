@@ -1,4 +1,4 @@
-"""Which rpc asks for which role. Pure: one table, and how it is read."""
+"""The role that each rpc requires. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lockgate_proto.rpc import full_name
 
 
 class Access(Enum):
-    """What is not a matter of roles."""
+    """Access that does not depend on roles."""
 
     FREE = "anybody"
     LOCAL = "anybody on this machine, and beyond it who may read"
@@ -43,13 +43,13 @@ ACCESS: dict[str, Role | Access] = {
 
 
 def is_free(method: str, *, everything: bool) -> bool:
-    """everything: the port can be reached from other machines."""
+    """True for a method that needs no credentials. everything: the port can be reached from other machines."""
     access = ACCESS.get(method, Access.PROCESS)
     return access is Access.FREE or (access is Access.LOCAL and not everything)
 
 
 def refusal(method: str, caller: Principal, *, is_free: bool) -> str:
-    """Why a caller may not call this; "" when it may. A method that is not in the table is for processes."""
+    """Why a caller may not call this; "" when it may. Methods that are not in the table are for processes only."""
     access = ACCESS.get(method, Access.PROCESS)
     if is_free or caller == OWNER:
         return ""
@@ -60,5 +60,5 @@ def refusal(method: str, caller: Principal, *, is_free: bool) -> str:
 
 
 def changes(method: str) -> bool:
-    """True for what changes a job, and so belongs into the audit log."""
+    """True for a method that changes a job, and so belongs in the audit log."""
     return ACCESS.get(method) in (Role.SUBMIT, Role.OPERATE)

@@ -1,6 +1,6 @@
-"""One thread that owns mutable things: a queue of work and a heap of timers.
+"""One thread that owns mutable state, with a queue of calls and a heap of timers.
 
-What runs on it must not block. Work that is handed in after `stop` is refused, so that nobody waits for ever.
+Calls must not block. Calls after `stop` are refused, so that no caller waits for ever.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_LONGEST_WAIT_MS = 3_600_000  # the operating system takes no wait of any length; who wakes early looks again
+_LONGEST_WAIT_MS = 3_600_000  # the operating system limits waits; the loop wakes up early and waits again
 
 
 class Timer:
-    """A call that is due later; `cancel` takes it back."""
+    """A call that is due later."""
 
     __slots__ = ("call", "due_ms")
 
@@ -35,17 +35,17 @@ class Timer:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """The call will not be made. Fine when it has been made already."""
+        """Cancels the call. No effect after it was made."""
         self.call = None
 
     def fire(self) -> None:
-        """Makes the call unless it was taken back."""
+        """Makes the call unless it was cancelled."""
         if self.call is not None:
             self.call()
 
 
 class Actor:
-    """Runs calls one after the other on a thread of its own; an exception in one is logged and stops no other."""
+    """Runs calls one after the other on its own thread; an exception in one is logged and stops no other."""
 
     def __init__(self, name: str) -> None:
         self._ready = threading.Condition()
@@ -120,8 +120,8 @@ class Actor:
         with self._ready:
             while True:
                 now = monotonic_ms()
-                # A due timer goes behind the calls that wait already: a heartbeat that has arrived is handled
-                # before the timer that would declare it missing.
+                # A due timer is queued after the waiting calls: a heartbeat that has arrived is handled before
+                # the timer that would declare it missing.
                 while self._timers and (self._timers[0][2].call is None or self._timers[0][0] <= now):
                     self._calls.append(heapq.heappop(self._timers)[2].fire)
                 if self._calls:

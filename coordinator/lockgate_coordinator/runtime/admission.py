@@ -1,4 +1,4 @@
-"""How much of one kind may be open at a time."""
+"""Limits the number of open calls of one kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lockgate_coordinator.runtime.errors import Refused
 
 
 class Places:
-    """On the loop only. what: in the plural, as the refusal names it; setting: which raises the limit, "" for none."""
+    """Used on the loop only. what: plural noun for the refusal; setting: the one that raises the limit, "" for none."""
 
     def __init__(self, limit: int, what: str, setting: str = "") -> None:
         self._limit = limit
@@ -21,7 +21,7 @@ class Places:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """A place for as long as the block runs. Raises Refused when all are taken."""
+        """Holds a place while the block runs. Raises Refused when all are taken."""
         if self.taken >= self._limit:
             hint = f" ({self._setting})" if self._setting else "; try again"
             text = f"{self._limit} {self._what}, which is the most this coordinator serves{hint}"

@@ -1,4 +1,4 @@
-"""The audit log: one line for each call that changes a job, with who made it and how it ended."""
+"""The audit log: one line for each call that changes a job, with its caller and outcome."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ audit = logging.getLogger("lockgate.audit")
 
 
 class AuditedCall:
-    """method: its path; peer: as gRPC names it. What a caller chose is shown escaped: a line stays one."""
+    """method: its path; peer: as gRPC names it. Text from the caller is escaped, so that a line stays one line."""
 
     def __init__(self, method: str, caller: Principal, peer: str) -> None:
         self._method, self._caller, self._peer = method, caller.name, peer
         self.job_key = ""
 
     def end(self, outcome: str) -> None:
-        """outcome: `OK`, or the name of another status code. Nothing is written of a call that changes nothing."""
+        """Logs the call if it changes a job. outcome: `OK`, or the name of another status code."""
         if changes(self._method):
-            name, shown = self._method.rpartition("/")[2], (ascii(self.job_key), ascii(self._caller), self._peer)
-            audit.info("%s job=%s by=%s from=%s: %s", name, *shown, outcome)
+            name, logged = self._method.rpartition("/")[2], (ascii(self.job_key), ascii(self._caller), self._peer)
+            audit.info("%s job=%s by=%s from=%s: %s", name, *logged, outcome)

@@ -1,11 +1,10 @@
-"""gRPC calls that hold no thread: a coroutine each, on one loop.
+"""gRPC calls that hold no thread: each is a coroutine on one loop.
 
-The threads of grpcio's server wait inside a call: for its request, for the next message of a stream, for a peer that
-reads slowly. As many calls as there are threads, and nothing is answered any more. Its asyncio server holds none, but
-ends as a whole at the first method name that is not UTF-8, which anybody may send (grpcio 1.85). So `Calls` takes the
-place of the thread pool: it is handed each call before anything was read, and drives it by the same operations as
-grpcio's own threads do. That reaches into grpcio; `grpc_parts` says what it relies on, and looks whether
-it is there.
+The threads of grpcio's server block inside a call: for its request, for the next message of a stream, for a slow
+reader. With as many such calls as threads the server answers nothing any more. Its asyncio server holds no threads, but
+stops completely at the first method name that is not UTF-8, which any peer may send (grpcio 1.85). So `Calls` replaces
+the thread pool: it receives each call before anything was read, and drives it by the same operations as grpcio's own
+threads. This uses internals of grpcio; `grpc_parts` lists them and checks that they exist.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from lockgate_coordinator.runtime.event_loop import LoopThread
 log = logging.getLogger(__name__)
 
 _RECEIVE, _SEND, _GREET = "receive_message", "send_message", "send_initial_metadata"
-_FOREVER_S = 10 * 365 * 86_400.0  # what the wire makes of "no deadline"
+_FOREVER_S = 10 * 365 * 86_400.0  # how grpcio represents "no deadline"
 
 
 class PeerGone(Exception):
@@ -49,7 +48,7 @@ class Call:
 
     @property
     def peer(self) -> str:
-        """Who calls, as gRPC names it."""
+        """The caller's address, as gRPC names it."""
         return str(_common.decode(self._event.call.peer()))
 
     @property
@@ -64,7 +63,7 @@ class Call:
         return None if remaining > _FOREVER_S else max(0.0, remaining)
 
     async def receive(self) -> bytes | None:
-        """The next message; None when there is none any more."""
+        """The next message; None at the end of the stream."""
         arrived: asyncio.Future[bytes | None] = self._thread.loop.create_future()
         with self._state.condition:
             if not _server._is_rpc_state_active(self._state):
@@ -86,14 +85,14 @@ class Call:
         return finished
 
     def greet(self) -> None:
-        """Sends the initial metadata now: a caller that waits for it has not sent anything yet."""
+        """Sends the initial metadata now, for callers that wait for it before they send anything."""
         with self._state.condition:
             if self.greeting and _server._is_rpc_state_active(self._state) and (operations := self._greeting()):
                 self._event.call.start_server_batch(operations, lambda _event: self._done(_GREET, None))
                 self._state.due.add(_GREET)
 
     async def send(self, data: bytes) -> None:
-        """Hands a message over; returns when the connection has taken it. Raises PeerGone."""
+        """Sends a message; returns when the connection has taken it. Raises PeerGone."""
         sent: asyncio.Future[None] = self._thread.loop.create_future()
         with self._state.condition:
             if not _server._is_rpc_state_active(self._state):
@@ -112,7 +111,7 @@ class Call:
         data: bytes | None = None,
         trailing: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Ends the call with a status, and a last message if there is one. Once; nothing when it has ended already."""
+        """Ends the call with a status, and a last message if there is one. No effect when it has ended already."""
         with self._state.condition:
             if not _server._is_rpc_state_active(self._state):
                 return
@@ -127,8 +126,8 @@ class Call:
             self._state.statused = True
             self._state.due.add(token)
 
-    def when_over(self, call: Callable[[], None]) -> None:
-        """Calls it on the loop when nothing of this call is under way any more, at once when that is so already."""
+    def on_over(self, call: Callable[[], None]) -> None:
+        """Makes `call` on the loop when no operation of this call is pending any more, perhaps at once."""
         with self._state.condition:
             if self._state.callbacks is not None:
                 self._state.callbacks.append(lambda: self._thread.post(call))
@@ -136,7 +135,7 @@ class Call:
         self._thread.post(call)
 
     def _greeting(self) -> tuple[Any, ...]:
-        """Under the lock."""
+        """Called under the lock."""
         if not self._state.initial_metadata_allowed:
             return ()
         self._state.initial_metadata_allowed = False
@@ -152,7 +151,7 @@ class Call:
 
 
 class Calls:
-    """Stands where grpcio's server has its thread pool. The behaviours of its handlers take a Call and finish it."""
+    """Replaces the thread pool of grpcio's server. The behaviours of its handlers take a Call and finish it."""
 
     def __init__(self, thread: LoopThread, on_failure: Callable[[Call, Exception], None]) -> None:
         """on_failure: ends a call whose behaviour has raised."""
@@ -160,7 +159,7 @@ class Calls:
         self._on_failure = on_failure
 
     def submit(self, _run: Any, _body: Any, event: Any, state: Any, behaviour: Any, *_more: Any) -> Future[None]:
-        """On grpcio's thread, with what its pools are given. The future tells it when the call counts no more."""
+        """Called on grpcio's thread like its pools. The future completes when the call does not count any more."""
         over: Future[None] = Future()
         if not self._thread.post(lambda: self._begin(event, state, behaviour, over)):
             event.call.cancel()
@@ -171,7 +170,7 @@ class Calls:
         call = Call(event, state, self._thread)
         task = self._thread.run_task(self._follow(call, behaviour))
         task.add_done_callback(lambda _: over.set_result(None))
-        call.when_over(lambda: _cancel(task))
+        call.on_over(lambda: _cancel(task))
 
     async def _follow(self, call: Call, behaviour: Callable[[Call], Awaitable[None]]) -> None:
         try:

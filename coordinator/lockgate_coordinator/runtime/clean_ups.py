@@ -1,4 +1,4 @@
-"""Jobs that have ended and of which records or files are left: tried again until nothing is. Actor thread only."""
+"""Cleans up ended jobs, with retries until no records or files are left. Actor thread only."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 
 class CleanUps:
-    """Those of one term. What is left at its end, the next leader does: the stored result stays dirty until then."""
+    """The clean-ups of one term. The next leader continues them: the stored result stays dirty until then."""
 
     def __init__(self, fence: TermFence, actor: Actor, workers: WorkerGroup, removals: Removals) -> None:
-        """workers: those that delete files, so that a clean-up comes behind what its job has still to delete."""
+        """workers: those that delete files, so that a clean-up runs after the pending deletions of its job."""
         self._fence = fence
         self._actor = actor
         self._workers = workers
@@ -38,7 +38,7 @@ class CleanUps:
         if error is None or self._fence.over.is_set() or isinstance(error, Stopped):
             self._pauses.pop(key, None)
             return
-        if isinstance(error, CorruptRecord):  # it will not get better by itself
+        if isinstance(error, CorruptRecord):  # retries do not help
             log.error("job %s has ended but is not cleaned up; the next leader will try again: %s", key, error)
             return
         now_ms = monotonic_ms()

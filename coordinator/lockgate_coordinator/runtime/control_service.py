@@ -1,4 +1,4 @@
-"""The control stream of every task manager: from its stream to the dispatcher and back."""
+"""The control streams of task managers, between gRPC and the dispatcher."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 _REGISTER_WAIT_S = 10.0
 
-_LARGE = (Deploy, PrepareJob, AssignSplits)  # a graph, state handles, splits: the more of them the larger the job
+_LARGE = (Deploy, PrepareJob, AssignSplits)  # their size grows with the job: a graph, state handles, splits
 
 
 class ControlService:
-    """See control.proto. Each stream is two coroutines: one reads it, one writes it."""
+    """The ControlService of control.proto. Each stream has two coroutines: a reader and a writer."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -54,7 +54,7 @@ class ControlService:
             link.close(StatusCode.CANCELLED, "the stream has ended")
             await asyncio.gather(reader, return_exceptions=True)
         code, reason = link.end or (StatusCode.CANCELLED, "")
-        if code is not StatusCode.OK:  # which only a good-bye gets
+        if code is not StatusCode.OK:  # only a Goodbye gets OK
             raise Refused(code, reason)
 
     async def _read(self, term: LeaderTerm, link: TaskManagerLink, stream: Stream, registered: asyncio.Event) -> None:
@@ -81,14 +81,14 @@ class ControlService:
 
     def _register(self, term: LeaderTerm, link: TaskManagerLink, message: TaskManagerMessage) -> str:
         self._check(term, message)
-        said = message.body
-        if not isinstance(said, Register) or not message.task_manager_id:
+        register = message.body
+        if not isinstance(register, Register) or not message.task_manager_id:
             raise Refused(
                 StatusCode.INVALID_ARGUMENT, "the first message of a task manager has to be a Register with its id"
             )
-        if problem := register_problem(message.task_manager_id, said):
+        if problem := register_problem(message.task_manager_id, register):
             raise Refused(StatusCode.INVALID_ARGUMENT, problem)
-        registration = Registration(message.task_manager_id, said, link, message.acknowledged)
+        registration = Registration(message.task_manager_id, register, link, message.acknowledged)
         over = "this coordinator no longer leads"
         if not self._dispatcher.tell(
             term,
@@ -110,7 +110,7 @@ class ControlService:
 
 
 async def _write(link: TaskManagerLink, stream: Stream, bell: Bell) -> None:
-    """Sends what the link is given, until it is closed."""
+    """Sends the messages of the link until it is closed."""
     while link.end is None:
         message = link.take()
         if message is None:
@@ -120,7 +120,7 @@ async def _write(link: TaskManagerLink, stream: Stream, bell: Bell) -> None:
         if notifies:
             faults.point("before-notify")
         await stream.send(message, large=isinstance(message.body, _LARGE))
-        if notifies:  # the connection has taken it: it is on its way
+        if notifies:  # the connection has taken it
             faults.point("after-notify")
 
 

@@ -1,4 +1,4 @@
-"""What every term of leadership of this process uses."""
+"""The services that all terms of this process share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lockgate_coordinator.runtime.workers import KeyedWorkers
 class CoordinatorServices:
     """address: `host:port` under which others reach this process.
 
-    step_down: (reason, token of the grant that it is about); report_token: (reason, a token that a peer names).
+    step_down: (reason, token of the grant concerned); report_token: (reason, a token named by a peer).
     """
 
     settings: CoordinatorSettings

@@ -1,7 +1,7 @@
-"""What a job no longer needs while it runs: the record first, then the files. Actor thread only.
+"""Deletes what a running job no longer needs: the record first, then the files. Actor thread only.
 
-Records go on the job's ordered worker, beside its other writes to ZooKeeper. Files go on a worker of their own: a
-storage that hangs on a delete holds up no attempt, no checkpoint and no result.
+Records are deleted on the job's ordered worker, like its other writes to ZooKeeper. Files are deleted on a separate
+worker, so that a storage that hangs on a delete delays no attempt, checkpoint or result.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from lockgate_coordinator.runtime.runner_services import RunnerServices
 
 log = logging.getLogger(__name__)
 
-ORPHANS_EVERY = 50  # completed checkpoints between two looks for files that nothing points to
-MOST_WAITING = 1_000  # deletions of files that wait for a slow storage; what is beyond is found by the next look
+ORPHANS_EVERY = 50  # completed checkpoints between two searches for orphans
+MOST_WAITING = 1_000  # pending deletions of files on a slow storage; the next search for orphans finds the others
 
 
 class Deletions:
-    """Those of one job under one leader."""
+    """The deletions of one job under one leader."""
 
     def __init__(self, key: str, run: Callable[[], Run], services: RunnerServices) -> None:
-        """run: whose files are meant."""
+        """run: returns the run to which the files belong."""
         self._key = key
         self._run = run
         self._services = services
-        self._undiscarded: dict[int, DiscardCheckpoint] = {}  # their records should be gone: they may refer to any file
+        self._undiscarded: dict[int, DiscardCheckpoint] = {}  # records not deleted yet, which may refer to any file
         self._backoff = Backoff()
         self._retry: Timer | None = None
         self._waiting = 0
-        self._is_behind = False  # some deletions were left to the next look for orphans
+        self._is_behind = False  # some deletions were left to the next search for orphans
         self._completed = 0  # checkpoints under this leader
         self._newest = 0
         self._closed = False
 
     def close(self) -> None:
-        """The job has ended, or the term has: whoever cleans up deletes what is left."""
+        """The job or the term has ended: the clean-up deletes the rest."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
 
     def completed(self, checkpoint_id: int) -> None:
-        """A checkpoint is durable. Now and then it is time to look for what nothing points to.
+        """A checkpoint is durable. Starts a search for orphans from time to time.
 
-        The first time for what a dead leader left, later for late uploads of checkpoints that were aborted.
+        The first one finds what a failed leader left, later ones find late uploads of aborted checkpoints.
         """
         self._newest = checkpoint_id
         if self._completed % ORPHANS_EVERY == 0:
@@ -61,10 +61,12 @@ class Deletions:
         self._completed += 1
 
     def discard(self, effect: DiscardCheckpoint) -> None:
-        """Carries out DiscardCheckpoint; tries again until the record is gone."""
+        """Carries out DiscardCheckpoint; retries until the record is deleted."""
         forget = partial(self._services.removals.forget_checkpoint, self._key, effect.checkpoint.checkpoint_id)
         work = self._services.workers.submit(self._key, forget)
-        work.add_done_callback(lambda done: self._services.actor.tell(partial(self._forgot, effect, done.exception())))
+        work.add_done_callback(
+            lambda done: self._services.actor.tell(partial(self._record_deleted, effect, done.exception()))
+        )
 
     def discard_pending(self, number: int) -> None:
         """Carries out DiscardPending."""
@@ -73,7 +75,7 @@ class Deletions:
     def dispose(self, savepoint: CompletedCheckpoint, forgotten: Callable[[], None]) -> Future[None]:
         """Deletes a savepoint. Fails with StoreError, StorageError or Stopped.
 
-        forgotten: called on a worker's thread when its record is gone; its files go after that.
+        forgotten: called on a worker's thread when its record is deleted; its files follow.
         """
         answer: Future[None] = Future()
         services = self._services
@@ -98,8 +100,8 @@ class Deletions:
         services.workers.submit(self._key, forget).add_done_callback(gone)
         return answer
 
-    def _forgot(self, effect: DiscardCheckpoint, error: BaseException | None) -> None:
-        """The record of a subsumed checkpoint is certainly gone, or (error) may still be there."""
+    def _record_deleted(self, effect: DiscardCheckpoint, error: BaseException | None) -> None:
+        """The record of a subsumed checkpoint is certainly deleted, or (error) may still exist."""
         if self._closed or isinstance(error, Stopped):
             return
         number = effect.checkpoint.checkpoint_id
@@ -112,7 +114,7 @@ class Deletions:
         self._delete(partial(self._services.removals.delete_files, self._run(), effect.checkpoint, free))
         if was_held_up and not self._undiscarded:
             self._backoff = Backoff()
-            self._look_for_orphans()  # shared files that had to stay meanwhile
+            self._look_for_orphans()  # for shared files that had to stay until now
 
     def _try_again(self, number: int, error: BaseException) -> None:
         if self._retry is not None:
@@ -134,7 +136,7 @@ class Deletions:
     def _delete(self, call: Callable[[], None]) -> None:
         if self._waiting >= MOST_WAITING:
             if not self._is_behind:
-                text = "job %s: %s deletions wait for its storage, which does not come to an end with them"
+                text = "job %s: %s deletions are waiting for its storage, which does not keep up"
                 log.warning(text, self._key, self._waiting)
             self._is_behind = True
             return

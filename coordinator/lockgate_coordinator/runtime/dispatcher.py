@@ -1,4 +1,4 @@
-"""The actor that owns everything that decides in this process, and the way in for the threads around it."""
+"""The actor that owns all deciding state of this process, and the entrance for other threads."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-GRANT_WAIT_S = 0.5  # others see a new leader in ZooKeeper at the same moment as the leader itself
+GRANT_WAIT_S = 0.5  # clients may see a new leader in ZooKeeper before the leader itself does
 RECOVERY_WAIT_S = 2.0
 _JOB_THREADS = 32
-_SLOW_S = 0.1  # a write to ZooKeeper takes milliseconds; who takes longer holds up nobody else
+_SLOW_S = 0.1  # a write to ZooKeeper takes milliseconds; a slower call does not count towards the bound
 _DELETION_THREADS = 8
 _HANGS_S = 10.0
 _WITHDRAWAL_S = 0.5
@@ -55,7 +55,7 @@ class Dispatcher:
         report_token: Callable[[str, int], None],
         leader: Callable[[], LeaderRecord | None],
     ) -> None:
-        """leader: who leads, as far as known; for the error that sends a client there."""
+        """leader: returns the leader, if known, for the error that redirects a client."""
         self._actor = Actor("dispatcher")
         self._services = CoordinatorServices(
             settings,
@@ -89,10 +89,10 @@ class Dispatcher:
 
     @property
     def actor(self) -> Actor:
-        """For a watchdog."""
+        """The actor, for a watchdog."""
         return self._actor
 
-    # -- what the election says; must return fast ---------------------------------------------------------------------
+    # -- callbacks of the election; must return fast ------------------------------------------------------------------
 
     def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
         """A term begins."""
@@ -102,11 +102,11 @@ class Dispatcher:
         self._actor.tell(term.start)
 
     def suspended(self) -> None:
-        """ZooKeeper is away."""
+        """ZooKeeper is unreachable."""
         self._in_term(lambda term: term.suspend())
 
     def resumed(self) -> None:
-        """ZooKeeper is back."""
+        """ZooKeeper is reachable again."""
         self._in_term(lambda term: term.resume())
 
     def revoked(self, reason: str) -> None:
@@ -114,14 +114,14 @@ class Dispatcher:
         self._replace(None, reason)
 
     def withdraw(self) -> None:
-        """Before an end in order: no job that is just being recovered is to blame for it. Takes a second at most."""
+        """Before a planned end: removes the marks of jobs in recovery, which are not to blame. At most a second."""
         term = self._term
         if term is None:
             return
         try:
             under_way = self._actor.ask(term.line.withdraw).result(_WITHDRAWAL_S)
         except (FutureTimeout, Stopped):
-            return  # the actor is stuck: the marks stay, it may be at one of these jobs
+            return  # the actor is stuck, perhaps because of one of these jobs: the marks stay
         wait(under_way, _WITHDRAWAL_S)
 
     def _replace(self, term: LeaderTerm | None, reason: str) -> None:
@@ -144,17 +144,17 @@ class Dispatcher:
 
     @property
     def term(self) -> LeaderTerm | None:
-        """The present term; only its token and fence may be read from other threads."""
+        """The current term; other threads may read only its token and fence."""
         return self._term
 
     def not_leading(self) -> NotLeading:
-        """The error that tells where the leader is."""
+        """The error that names the leader."""
         leader = self._leader()
         address = leader.address if leader is not None and leader.address != self._services.address else ""
         return NotLeading(address)
 
     def wait_leading(self, timeout_s: float) -> LeaderTerm:
-        """The present term, waiting a moment for one that is about to begin. Raises NotLeading."""
+        """The current term; waits a moment for one that is about to begin. Raises NotLeading."""
         with self._changed:
             self._changed.wait_for(lambda: self._term is not None, timeout_s)
             if self._term is None:
@@ -207,7 +207,7 @@ class Dispatcher:
             raise _stuck() from None
 
     def _grant_wait_s(self) -> float:
-        """A caller may have seen this process become the leader before it knows so itself; a standby sends him on."""
+        """How long to wait for a grant: a caller may see this leader before it does itself. A standby does not wait."""
         leader = self._leader()
         return GRANT_WAIT_S if leader is None or leader.address == self._services.address else 0.0
 
@@ -220,7 +220,7 @@ class Dispatcher:
             raise Busy("the new leader is still reading the jobs; try again") from None
 
     def refuse_token(self, who: str, token: int, term: LeaderTerm) -> Refused:
-        """What to answer `who`, a peer that names a token above the term's. ZooKeeper is asked who is right."""
+        """The answer to `who`, a peer that names a token above the term's. Has the token checked in ZooKeeper."""
         log.warning("%s names token %s, above %s of this leader", who, token, term.token)
         self._services.report_token(f"{who} has seen token {token}", token)
         return Refused(
@@ -255,7 +255,7 @@ class Dispatcher:
         return self._term is term and self._actor.tell(run)
 
     def forget(self, runner: JobRunner, watcher: Watcher) -> None:
-        """A watcher has gone."""
+        """Removes a watcher."""
         watcher.finish(WatchEnd.CLOSED)
         self._actor.tell(lambda: runner.hub.forget(watcher))
 
@@ -267,7 +267,7 @@ class Dispatcher:
 
 
 def writable(term: LeaderTerm) -> None:
-    """Raises Busy while the term must not begin anything."""
+    """Raises Busy while the term must not write."""
     if term.suspended:
         raise Busy("ZooKeeper is not reachable from the leader at the moment; try again")
     if term.recovering:

@@ -1,4 +1,4 @@
-"""Deleting savepoints, and retained checkpoints of jobs that have ended. Actor thread only."""
+"""Deletes savepoints, and retained checkpoints of jobs that have ended. Actor thread only."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lockgate_coordinator.runtime.views import not_read
 def dispose(
     term: LeaderTerm, key: str, checkpoint_id: int, retained: Sequence[CompletedCheckpoint] | None
 ) -> Future[None] | None:
-    """Begins it; None when there is nothing to delete. retained: of a job that has ended, None for one that ran.
+    """Begins the deletion; None when there is nothing to delete. retained: of an ended job, None for a running one.
 
-    Raises Refused when it is none of those that may be deleted, Busy.
+    Raises Refused when the snapshot may not be deleted, Busy.
     """
     writable(term)
     runner = term.jobs.get(key)
@@ -44,10 +44,10 @@ def dispose(
 
 
 def _require_unused(term: LeaderTerm, savepoint: CompletedCheckpoint) -> None:
-    """A job that started from it and has no snapshot of its own yet would be lost with it. Raises Refused, Busy."""
+    """Raises Refused if a job started from it and has no snapshot of its own, or Busy if that is not known yet."""
     pointer = metadata_uri(savepoint.pointer)
     for other in term.jobs.values():
-        if not other.is_read:  # it may start from there
+        if not other.is_read:  # it may start from this savepoint
             raise not_read(other.key, other.trouble)
         start = other.record.restore_from
         if start and metadata_uri(start) == pointer and not other.checkpoints():

@@ -1,4 +1,4 @@
-"""What happens to a job before its JobMaster is there to hear of it."""
+"""Keeps the events of a job that arrive before its JobMaster exists."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from lockgate_coordinator.job import events as ev
 
 
 class EarlyEvents:
-    """In order. Counters are not kept: newer ones come."""
+    """The events in order. Counters are not kept, because newer ones follow."""
 
     def __init__(self) -> None:
         self._events: list[tuple[str | None, ev.Event]] = []
 
     def add(self, event: ev.Event, run_id: str | None = None) -> None:
-        """run_id: of the event, where it is not known yet which run of the job counts."""
-        if not (isinstance(event, ev.Said) and isinstance(event.report, ev.CountersReported)):
+        """run_id: of the event, if the current run of the job is not known yet."""
+        if not (isinstance(event, ev.TaskManagerReport) and isinstance(event.report, ev.CountersReported)):
             self._events.append((run_id, event))
 
     def take(self, run_id: str) -> tuple[list[ev.Event], list[ev.StillRunning]]:
-        """Once: those of this run, and what still runs of other ones."""
+        """Takes the events of this run, and the attempts of other runs that still run. Call once."""
         events, self._events = self._events, []
         others = [
             still_running

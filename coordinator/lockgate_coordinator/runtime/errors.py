@@ -1,4 +1,4 @@
-"""What the coordinator's shell raises. Every message is one sentence or more for the person who reads it."""
+"""The errors of the coordinator's shell. Every message consists of sentences for the user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from grpc import StatusCode
 class StorageError(Exception):
     """A file of the HA storage is missing, corrupt or cannot be written. The message names the file.
 
-    retryable: the storage could not be reached; what is missing or corrupt stays so.
+    retryable: the storage could not be reached. Missing or corrupt files are not retryable.
     """
 
     def __init__(self, message: str, *, retryable: bool = False) -> None:
@@ -17,14 +17,14 @@ class StorageError(Exception):
 
 
 class NotLeading(Exception):
-    """This coordinator is a standby; the caller has to go to the leader.
+    """This coordinator is a standby; the caller must call the leader.
 
-    leader: its `host:port`, "" when nobody is known to lead.
+    leader: its `host:port`, "" when no leader is known.
     """
 
     def __init__(self, leader: str) -> None:
-        told = f"the leader is {leader}" if leader else "there is no leader at the moment"
-        super().__init__(f"not the leader; {told}")
+        where = f"the leader is {leader}" if leader else "there is no leader at the moment"
+        super().__init__(f"not the leader; {where}")
         self.leader = leader
 
 
@@ -33,7 +33,7 @@ class Busy(Exception):
 
 
 class Refused(Exception):
-    """A request that cannot be granted. code: what the call ends with."""
+    """A request that cannot be granted. code: the status of the call."""
 
     def __init__(self, code: StatusCode, message: str) -> None:
         super().__init__(message)

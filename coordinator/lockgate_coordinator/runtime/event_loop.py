@@ -28,13 +28,13 @@ class LoopThread:
 
     @property
     def ident(self) -> int | None:
-        """The thread's, for its stack."""
+        """The thread's id, for its stack."""
         return self._thread.ident
 
     def post(self, call: Callable[[], None]) -> bool:
         """Runs `call` on the loop soon, in order. False when the loop has ended. Calls must not raise.
 
-        Many that are posted at one time wake the loop once: an event of a job may be for thousands of watchers.
+        Many calls posted together wake the loop once: an event of a job may be for thousands of watchers.
         """
         with self._lock:
             if self._is_closed:
@@ -56,7 +56,7 @@ class LoopThread:
         return task
 
     def close(self) -> None:
-        """Cancels what still runs, waits for it a moment, ends the thread. Idempotent."""
+        """Cancels running tasks, waits for them a moment, ends the thread. Idempotent."""
         with self._lock:
             if self._is_closed:
                 return
@@ -87,7 +87,7 @@ class LoopThread:
 
 
 class Bell:
-    """Wakes one coroutine. Rung from any thread, before or while it is waited for; rings that come together are one."""
+    """Wakes one coroutine. May be rung on any thread, before or during the wait; several rings count as one."""
 
     def __init__(self, thread: LoopThread) -> None:
         """On any thread."""
@@ -95,11 +95,11 @@ class Bell:
         self._rung = asyncio.Event()
 
     def ring(self) -> None:
-        """Who waits looks again."""
+        """Wakes the waiting coroutine."""
         self._thread.post(self._rung.set)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Until it is rung; False after `timeout_s`. To be followed by a look at what may have changed."""
+        """Waits until it is rung; False after `timeout_s`. The caller then checks what has changed."""
         try:
             await asyncio.wait_for(self._rung.wait(), timeout_s)
         except TimeoutError:
@@ -109,7 +109,7 @@ class Bell:
 
 
 async def settled(answer: Future[T], thread: LoopThread, timeout_s: float | None) -> T:
-    """The outcome of a future of other threads, which is left alone when this is cancelled. Raises TimeoutError."""
+    """The outcome of another thread's future, which cancelling this does not cancel. Raises TimeoutError."""
     bell = Bell(thread)
     answer.add_done_callback(lambda _: bell.ring())
     if not answer.done() and not await bell.wait(timeout_s):

@@ -1,4 +1,4 @@
-"""The points at which a chaos test can make a coordinator die, see `lockgate_common.fault_points`."""
+"""The points at which a chaos test can kill a coordinator, see `lockgate_common.fault_points`."""
 
 from __future__ import annotations
 

@@ -24,19 +24,19 @@ from lockgate_coordinator.runtime.settings import CoordinatorSettings
 
 log = logging.getLogger(__name__)
 
-_SILENT_BEATS = 3  # a doubt, no more: the leader is asked by way of ZooKeeper before it loses its place
-_PAUSE_S = 0.1  # between two looks at a leader that does not answer
-ANSWER_S = 2.0  # for one question to a leader that does not beat
-SILENT_S = 10.0  # without any answer, after which it is replaced; its own watchdog takes as long
-_LOOK_S = 3.0  # what one look without an answer may count for
+_SILENT_BEATS = 3  # a suspicion only: the leader is challenged through ZooKeeper before it is replaced
+_PAUSE_S = 0.1  # between two probes of a leader that does not answer
+ANSWER_S = 2.0  # for one probe of a leader that sends no heartbeats
+SILENT_S = 10.0  # without any answer, after which it is replaced; its own watchdog has the same limit
+_LOOK_S = 3.0  # the most that one probe without an answer counts
 _NO_ANSWER = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-_TELL_S = 1.0  # for one try to tell a leader that it was replaced
-_TELL_AGAIN_S = 2.0
-_TELLS = 60  # it may be cut off from this process, too, for a while
+_NOTIFY_S = 1.0  # for one try to notify a leader that it was replaced
+_NOTIFY_AGAIN_S = 2.0
+_NOTIFICATIONS = 60  # it may be cut off from this process, too
 
 
 class FollowService:
-    """The leader's side. See control.proto."""
+    """The leader's side of FollowService in control.proto."""
 
     def __init__(self, dispatcher: Dispatcher, coordinator_id: str, heartbeat_ms: int) -> None:
         self._dispatcher = dispatcher
@@ -44,7 +44,7 @@ class FollowService:
         self._heartbeat_s = heartbeat_ms / 1000
 
     async def Follow(self, request: FollowRequest, stream: Stream) -> None:
-        """Beats until the term or the stream ends; the last one says that it is over."""
+        """Sends heartbeats until the term or the stream ends; the last one announces the end of the term."""
         term = await self._dispatcher.leading(stream.thread)
         if request.token > term.token:
             raise self._dispatcher.refuse_token(f"coordinator {request.coordinator_id}", request.token, term)
@@ -58,7 +58,7 @@ class FollowService:
 
 
 class Follower:
-    """The standby's side: reports what speaks against the leader. It only gathers evidence, the elector decides."""
+    """The standby's side: reports evidence that the leader has failed. The elector decides."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Follower:
         not_leading: Callable[[int], None],
         unanswering: Callable[[int], None],
     ) -> None:
-        """gone, not_leading, unanswering: Elector's report_leader_gone and so on; all take the leader's token."""
+        """gone, not_leading, unanswering: the report_... methods of Elector; all take the leader's token."""
         self._credentials: Credentials = settings.credentials
         self._silence_s = _SILENT_BEATS * settings.heartbeat_ms / 1000
         self._coordinator_id = coordinator_id
@@ -80,8 +80,8 @@ class Follower:
         self._leader: LeaderRecord | None = None
         self._last: LeaderRecord | None = None  # the leader that was followed last
         self._ended = threading.Event()
-        self._telling: list[threading.Thread] = []
-        self._refused_by = 0  # token of the leader about whom that was logged
+        self._notifiers: list[threading.Thread] = []
+        self._refused_by = 0  # token of the leader for which this was logged
         self._stopped = False
         self._stream: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="follower")
@@ -91,17 +91,17 @@ class Follower:
         self._thread.start()
 
     def follow(self, leader: LeaderRecord | None, token: int) -> None:
-        """From now on watches this leader; None: nobody (there is none, or it is this process).
+        """Watches this leader from now on; None: none (there is no leader, or it is this process).
 
-        token: of whoever leads, this process too; 0 for nobody. The leader before is told of it.
+        token: of the present leader, also of this process; 0 for none. The previous leader is notified of it.
         """
         with self._changed:
             self._leader = leader
             if self._last is not None and token > self._last.token:
-                self._tell_former(self._last, token)
+                self._notify_former(self._last, token)
             if token:
                 self._last = leader
-            self._stream.put(None)  # look up from the present stream
+            self._stream.put(None)  # wakes the reader of the present stream
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -112,7 +112,7 @@ class Follower:
             self._leader = None
             self._stream.put(None)
             self._changed.notify_all()
-        for thread in (self._thread, *self._telling):
+        for thread in (self._thread, *self._notifiers):
             if thread.is_alive():
                 thread.join()
 
@@ -142,7 +142,7 @@ class Follower:
         reader = threading.Thread(target=_read, args=(beats, introduction, inbox), name="follower-stream")
         reader.start()
         try:
-            while self._heard(leader, inbox, channel):
+            while self._read_message(leader, inbox, channel):
                 pass
         finally:
             beats.cancel()
@@ -152,39 +152,39 @@ class Follower:
         peer = Peer(leader.address, leader.instance)
         return self._credentials.introduction(peer, path("FollowService", "Follow"))
 
-    def _tell_former(self, former: LeaderRecord, token: int) -> None:
-        """One that was cut off from ZooKeeper cannot know that it was replaced: it would go on as if it led.
+    def _notify_former(self, former: LeaderRecord, token: int) -> None:
+        """Notifies a leader that it was replaced. Without ZooKeeper it cannot know that, and would go on.
 
-        On a thread of its own, because the leader that counts is to be followed at once.
+        Runs on a separate thread, because the new leader must be followed at once.
         """
-        thread = threading.Thread(target=self._tell, args=(former, token), name="follower-farewell")
-        self._telling = [thread for thread in self._telling if thread.is_alive()] + [thread]
+        thread = threading.Thread(target=self._notify, args=(former, token), name="follower-farewell")
+        self._notifiers = [thread for thread in self._notifiers if thread.is_alive()] + [thread]
         thread.start()
 
-    def _tell(self, former: LeaderRecord, token: int) -> None:
+    def _notify(self, former: LeaderRecord, token: int) -> None:
         request = FollowRequest(self._coordinator_id, token)
-        for _ in range(_TELLS):
+        for _ in range(_NOTIFICATIONS):
             with self._credentials.channel(former.address) as channel:
                 follow = call(channel, "FollowService", "Follow")
                 try:
-                    beats = follow(request, timeout=_TELL_S, metadata=self._introduction(former).metadata)
+                    beats = follow(request, timeout=_NOTIFY_S, metadata=self._introduction(former).metadata)
                     next(iter(beats), None)
                     beats.cancel()
-                    return  # it has heard
+                    return  # it is notified
                 except grpc.RpcError as error:
                     if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                        return  # it knows, or it does not listen to this process
-            if self._ended.wait(_TELL_AGAIN_S):
+                        return  # it knows already, or refuses this process
+            if self._ended.wait(_NOTIFY_AGAIN_S):
                 return
 
-    def _heard(
+    def _read_message(
         self, leader: LeaderRecord, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None], channel: grpc.Channel
     ) -> bool:
-        """Takes the next message, or its absence. False when this stream is of no more use."""
+        """Handles the next message, or its absence. False when the stream is to be closed."""
         try:
             message = inbox.get(timeout=self._silence_s)
         except queue.Empty:
-            log.warning("the leader %s is silent for %s s", leader.address, self._silence_s)
+            log.warning("the leader %s has sent nothing for %s s", leader.address, self._silence_s)
             self._gone(leader.token)
             if self._answers(leader, channel):
                 self._answered(leader)
@@ -205,10 +205,10 @@ class Follower:
         return True
 
     def _missed(self, leader: LeaderRecord) -> None:
-        """It gave no answer once more: that its port is open only says that there is a process, which may be stuck.
+        """Counts another probe without an answer. An open port only proves that a process exists, perhaps a stuck one.
 
-        Counted from the first look, whether or not it has ever beaten. Each look counts for a moment at most: a process
-        that was itself frozen for a while has seen no silence.
+        Counted from the first probe, even without any heartbeat before. Each probe counts for a bounded time, so that a
+        standby that was itself frozen does not take that for silence of the leader.
         """
         now = time.monotonic()
         token, silent_s, looked_at = self._silence
@@ -224,7 +224,7 @@ class Follower:
         self._silence = (leader.token, 0.0, time.monotonic())
 
     def _answers(self, leader: LeaderRecord, channel: grpc.Channel) -> bool:
-        """Whether it answers a health check in time, whatever it says; or is not followed any more meanwhile."""
+        """True when it answers a health check in time, with any result, or is not followed any more."""
         asked = health_pb2_grpc.HealthStub(channel).Check.future(health_pb2.HealthCheckRequest(), timeout=ANSWER_S)
         asked.add_done_callback(self._look_up)
         with self._changed:
@@ -239,7 +239,7 @@ class Follower:
             self._changed.notify_all()
 
     def _judge(self, leader: LeaderRecord, error: grpc.RpcError) -> None:
-        if isinstance(error, UnprovenPeer):  # whoever that is, it is no answer of the leader
+        if isinstance(error, UnprovenPeer):  # another process: not an answer of the leader
             self._log_refusal(leader, str(error))
             self._gone(leader.token)
             self._missed(leader)
@@ -272,4 +272,4 @@ def _read(
     except grpc.RpcError as error:
         inbox.put(error)
     else:
-        inbox.put(LeaderBeat())  # ended without a word: it does not lead
+        inbox.put(LeaderBeat())  # ended without a heartbeat: it does not lead

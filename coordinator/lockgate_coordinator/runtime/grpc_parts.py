@@ -1,7 +1,7 @@
-"""What `calls` takes for granted of grpcio's internals, and whether the grpcio that is installed has it.
+"""The internals of grpcio that `calls` relies on, and a check that the installed version has them.
 
-An internal that has changed would not fail loudly: a call that is never finished holds its caller for ever. So a
-coordinator looks before it serves anybody.
+A changed internal would not fail loudly: a call that is never finished blocks its caller for ever. So a coordinator
+checks them before it serves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from grpc import _common, _server
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 TESTED = ">=1.80,<1.86"
-"""The versions that pyproject.toml admits; every one from the first to the last is one that the tests have run with."""
+"""The versions that pyproject.toml admits; the tests have run with each of them."""
 
 _FUNCTIONS: Mapping[str, tuple[str, ...]] = {  # the first parameters, in order
     "_is_rpc_state_active": ("state",),
@@ -34,7 +34,7 @@ _OPERATIONS = (
 
 
 def unusable(server: Any = _server, wire: Any = cygrpc, common: Any = _common) -> str:
-    """A sentence on why `calls` cannot work with this grpcio; "" when it can. The modules are grpcio's own."""
+    """Why `calls` cannot work with this grpcio, a sentence; "" when it can. The arguments are grpcio's modules."""
     changed = next(_changed(server, wire, common), "")
     return changed and (
         f"grpcio {grpc.__version__} cannot serve a coordinator: its {changed} is not what lockgate knows; install a"

@@ -1,4 +1,4 @@
-"""What stands before every rpc: who may call, requests that cannot be read, and exceptions as gRPC statuses."""
+"""Guards every rpc: authenticates callers, checks requests, and turns exceptions into gRPC statuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lockgate_common.masking import masked
 from lockgate_common.proof import Peer
 from lockgate_common.roles import ANONYMOUS, OWNER, Principal
 from lockgate_common.security import Credentials, Metadata
-from lockgate_common.token import authorization_of, shown_token
+from lockgate_common.token import authorization_of, presented_token
 from lockgate_common.token_book import TokenBook
 from lockgate_ha.errors import CorruptRecord, RecordTooLarge, StoreError
 from lockgate_proto.codec import MalformedMessage
@@ -24,65 +24,65 @@ log = logging.getLogger(__name__)
 
 LEADER_METADATA = "lockgate-leader"
 INSTANCE_METADATA = "lockgate-instance"
-_MAX_DETAILS = 6_000  # as it is sent: each byte that is not printable ASCII takes three
+_MAX_DETAILS = 6_000  # on the wire: each byte that is not printable ASCII takes three
 WRITING = ("Submit", "Cancel", "TriggerSavepoint", "Stop", "DisposeSavepoint", "Rescale", "Release")
-"""A job runs code as the cluster's user (SQL can, too), reads and writes that user's files, and can be lost."""
+"""The methods that change jobs. A job runs code as the cluster's user (even in SQL), and has access to its files."""
 UNKNOWN_CALLER = "the credentials of this call are missing, wrong or no longer valid"
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who calls. greeting: initial metadata of the answer."""
+    """An authenticated caller. greeting: initial metadata of the answer."""
 
     caller: Principal = ANONYMOUS
     greeting: tuple[tuple[str, str], ...] = ()
 
 
 class Guard:
-    """Finds out who calls, before anything of the request is read."""
+    """Authenticates callers before the request is read."""
 
     def __init__(self, credentials: Credentials, me: Peer, tokens: TokenBook | None, *, everything: bool) -> None:
-        """everything: the port can be reached from other machines, which are not told what can be called."""
+        """everything: the port can be reached from other machines, so listing the methods needs credentials, too."""
         self._credentials = credentials
         self._me = me
         self._tokens = tokens
         self._everything = everything
 
     def at_once(self, method: str, metadata: Metadata) -> Admission | None:
-        """The admission of a caller that knows the secret, or shows nothing where nothing is needed; else None."""
+        """The admission of a caller that knows the secret, or needs no credentials; else None. Does not block."""
         answer = self._credentials.answer(self._me, method, metadata)
         if answer is not None:
             return Admission(OWNER, answer)
         return Admission() if self.is_free(method) and not authorization_of(metadata) else None
 
     def admit(self, method: str, metadata: Metadata) -> Admission:
-        """The admission of any caller. Blocks. Raises Refused for one that is unknown and may not be."""
+        """The admission of any caller. Blocks. Raises Refused for an unknown caller of a guarded method."""
         known = self.at_once(method, metadata) or self._holder(method, metadata)
         if known is None and not self.is_free(method):
             raise Refused(StatusCode.UNAUTHENTICATED, UNKNOWN_CALLER)
         return known or Admission()
 
     def is_free(self, method: str) -> bool:
-        """True for what anybody may call: who leads, who is alive, and on this machine which methods there are."""
+        """True for methods without credentials: the leader, health and, on this machine, the list of methods."""
         return is_free(method, everything=self._everything)
 
     def _holder(self, method: str, metadata: Metadata) -> Admission | None:
-        """Of a token."""
+        """The admission of a token's holder; None for no valid token."""
         if self._tokens is None:
             return None
-        shown = shown_token(self._credentials.secret, self._me, method, authorization_of(metadata))
-        caller = self._tokens.principal(shown.token) if shown is not None else None
-        return Admission(caller, shown.greeting) if shown is not None and caller is not None else None
+        presented = presented_token(self._credentials.secret, self._me, method, authorization_of(metadata))
+        caller = self._tokens.principal(presented.token) if presented is not None else None
+        return Admission(caller, presented.greeting) if presented is not None and caller is not None else None
 
 
 def check_request(request: Any) -> None:
-    """What is asked of every request before it is looked at. Raises Refused."""
+    """Checks the fields that all requests have in common. Raises Refused."""
     key = getattr(request, "job_key", "")
     check_named(key)
 
 
 def _short(details: str) -> str:
-    """A status travels in headers, of which peers take 8 KiB: one that is longer would break the call instead."""
+    """The details, truncated: a status is sent in headers, and peers reject more than 8 KiB of these."""
     details, room = masked(details), _MAX_DETAILS
     for at, character in enumerate(details):
         room -= 1 if " " <= character <= "~" else 3 * len(character.encode(errors="replace"))
@@ -92,7 +92,7 @@ def _short(details: str) -> str:
 
 
 def status(error: Exception, method: str) -> tuple[StatusCode, str, tuple[tuple[str, str], ...]]:
-    """Code, details and trailing metadata of a call that ends by what was raised. Faults of our own are logged."""
+    """Code, details and trailing metadata for an exception. Internal errors are logged."""
     trailing: tuple[tuple[str, str], ...] = ()
     match error:
         case NotLeading(leader=leader):

@@ -1,4 +1,4 @@
-"""grpc.health.v1 and server reflection. Both are answered on the loop: as long as it turns, they are."""
+"""grpc.health.v1 and server reflection. Both are answered on the loop, so they prove that it makes progress."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _Status = health_pb2.HealthCheckResponse
 class Health:
     """`""` and the services are SERVING while the process is up, `lockgate.leader` while it leads and can verify it.
 
-    A leader that cannot reach ZooKeeper may have been replaced: it goes on serving and does not call itself leader.
-    `lockgate.ready` is SERVING from when it has joined the others, as a leader or a standby, until it is asked to stop.
+    A leader that cannot reach ZooKeeper may have been replaced: it goes on serving, but does not report that it leads.
+    `lockgate.ready` is SERVING from when it has joined, as leader or standby, until it begins to stop.
     """
 
     def __init__(self) -> None:
@@ -48,15 +48,15 @@ class Health:
         server.add(reflection.SERVICE_NAME, {"ServerReflectionInfo": (True, True, self._reflect)})
 
     def ready(self) -> None:
-        """It takes part now. An outage of ZooKeeper does not take that back: what runs is still served."""
+        """The process has joined. An outage of ZooKeeper does not change that: running jobs are still served."""
         self._set({READY: _Status.SERVING})
 
     def leading(self, yes: bool) -> None:
-        """Says whether this process leads, and ZooKeeper is there to confirm it."""
+        """Sets whether this process leads and ZooKeeper can confirm it."""
         self._set({LEADER: _Status.SERVING if yes else _Status.NOT_SERVING})
 
     def stop(self) -> None:
-        """Everything NOT_SERVING: the process is going away."""
+        """Sets everything to NOT_SERVING: the process is stopping."""
         self._set(dict.fromkeys(self._states, _Status.NOT_SERVING))
         self._is_stopped = True
 
@@ -74,23 +74,23 @@ class Health:
             bell.ring()
 
     async def _check(self, call: Call) -> None:
-        state = self._states.get(await _asked(call))
+        state = self._states.get(await _requested_service(call))
         if state is None:
-            raise Refused(StatusCode.NOT_FOUND, "no such service is known here")
+            raise Refused(StatusCode.NOT_FOUND, "this server has no such service")
         call.finish(data=_Status(status=state).SerializeToString())
 
     async def _watch(self, call: Call) -> None:
         assert self._server is not None
         with self._watches.one():
-            name, told = await _asked(call), None
+            name, reported = await _requested_service(call), None
             bell = Bell(self._server.thread)
             self._bells.add(bell)
             try:
                 while True:
                     state = self._states.get(name, _Status.SERVICE_UNKNOWN)
-                    if state != told:
+                    if state != reported:
                         await call.send(_Status(status=state).SerializeToString())
-                        told = state
+                        reported = state
                     await bell.wait()
             finally:
                 self._bells.discard(bell)
@@ -105,9 +105,9 @@ class Health:
             call.finish()
 
 
-async def _asked(call: Call) -> str:
+async def _requested_service(call: Call) -> str:
     data = await one_request(call, is_free=True)
     try:
         return str(health_pb2.HealthCheckRequest.FromString(data or b"").service)
-    except Exception as error:  # protobuf's own has no stable name
-        raise Refused(StatusCode.INVALID_ARGUMENT, "this is no HealthCheckRequest") from error
+    except Exception as error:  # protobuf's error class has no stable name
+        raise Refused(StatusCode.INVALID_ARGUMENT, "the request is not a HealthCheckRequest") from error

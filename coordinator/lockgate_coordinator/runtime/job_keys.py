@@ -1,6 +1,6 @@
-"""What a job key may look like, and a request id.
+"""Validates job keys and request ids.
 
-Every request that names a job is held to it before anything is looked up.
+Every job key in a request is checked before it is looked up.
 """
 
 from __future__ import annotations
@@ -9,38 +9,38 @@ import re
 
 from grpc import StatusCode
 
+from lockgate_coordinator.graph.bounds import quoted
 from lockgate_coordinator.runtime.errors import Refused
 
 _JOB_KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LONGEST = 128
-_SHOWN = 60
+_MOST_QUOTED = 60
 
 
 def check_new(key: str) -> None:
-    """Raises Refused for what cannot name a new job."""
+    """Raises Refused for a key that cannot name a new job."""
     if not _JOB_KEY.fullmatch(key) or key in (".", ".."):
-        raise Refused(StatusCode.INVALID_ARGUMENT, f"{_shown(key)} is not a job key; use 1 to 128 of A-Z a-z 0-9 . _ -")
+        raise Refused(
+            StatusCode.INVALID_ARGUMENT,
+            f"{quoted(key, _MOST_QUOTED)} is not a job key; use 1 to 128 of A-Z a-z 0-9 . _ -",
+        )
 
 
 def check_named(key: str) -> None:
-    """Raises Refused for what is too long to name any job.
+    """Raises Refused for a key that is too long to name any job.
 
-    Its characters are not looked at: what somebody left below the jobs in ZooKeeper is a job that has failed, whatever
-    its name, and has to be cancelled by that.
+    The characters are not checked: any node below the jobs in ZooKeeper counts as a failed job, whatever its name, and
+    must be cancelled by that name.
     """
     if len(key) > _LONGEST:
         raise Refused(
             StatusCode.INVALID_ARGUMENT,
-            f"{_shown(key)} is not a job key: it has {len(key)} characters, the most is {_LONGEST}",
+            f"{quoted(key, _MOST_QUOTED)} is not a job key: it has {len(key)} characters, the most is {_LONGEST}",
         )
 
 
 def check_request_id(request_id: str) -> None:
-    """Raises Refused for what cannot name a request; none at all is fine."""
+    """Raises Refused for an invalid request id; it may be empty."""
     if request_id and not _JOB_KEY.fullmatch(request_id):
-        text = f"{_shown(request_id)} is not a request id; use 1 to 128 of A-Z a-z 0-9 . _ -"
+        text = f"{quoted(request_id, _MOST_QUOTED)} is not a request id; use 1 to 128 of A-Z a-z 0-9 . _ -"
         raise Refused(StatusCode.INVALID_ARGUMENT, text)
-
-
-def _shown(key: str) -> str:
-    return repr(key if len(key) <= _SHOWN else f"{key[:_SHOWN]}...")

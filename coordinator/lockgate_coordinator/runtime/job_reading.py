@@ -1,4 +1,4 @@
-"""A new leader's look at the jobs: each by itself, so that what cannot be read holds up no other. Actor thread only."""
+"""A new leader reads each job separately, so that an unreadable one delays no other. Actor thread only."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ log = logging.getLogger(__name__)
 Found = FoundJob | CorruptRecord
 
 FIRST_PAUSE_MS = 200  # ZooKeeper is often back after a moment
-PATIENCE_MS = 1_000  # so long clients of every job wait for the first look at all of them
+PATIENCE_MS = 1_000  # how long clients wait for the first scan of all jobs
 
 
 class Reader(Protocol):
-    """Who is told. Called on the actor thread."""
+    """Receives the results. Called on the actor thread."""
 
     def job_read(self, key: str, found: Found) -> None:
-        """What there is of a job."""
+        """The records of a job are read, or found corrupt."""
         ...
 
     def job_unreadable(self, key: str, reason: str) -> None:
-        """The look at a job has failed; another one follows. reason: part of a sentence, for people."""
+        """A job could not be read; another try follows. reason: part of a sentence, for people."""
         ...
 
-    def jobs_looked_at(self) -> None:
-        """Once: there was a look at every job, or the first one takes too long at some."""
+    def jobs_scanned(self) -> None:
+        """Called once: every job was read once, or the first scan has taken too long."""
         ...
 
 
 class JobReading:
-    """That of one term."""
+    """The reading of one term."""
 
     def __init__(
         self, fence: TermFence, actor: Actor, workers: WorkerGroup, persistence: Persistence, reader: Reader
@@ -60,7 +60,7 @@ class JobReading:
         self._is_settled = False
 
     def begin(self, keys: Sequence[str]) -> None:
-        """Looks at each of these jobs until it is read."""
+        """Reads these jobs, with retries."""
         self._unseen = set(keys)
         for key in keys:
             self._read(key)
@@ -70,7 +70,7 @@ class JobReading:
             self._settle()
 
     def hurry(self) -> None:
-        """ZooKeeper is back: no pause is worth waiting for."""
+        """ZooKeeper is reachable again: retries at once."""
         retries, self._retries = self._retries, {}
         for key, timer in retries.items():
             timer.cancel()
@@ -103,4 +103,4 @@ class JobReading:
     def _settle(self) -> None:
         if not self._is_settled and not self._fence.over.is_set():
             self._is_settled = True
-            self._reader.jobs_looked_at()
+            self._reader.jobs_scanned()

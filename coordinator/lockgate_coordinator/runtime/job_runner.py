@@ -1,9 +1,9 @@
-"""One job under this leader: feeds its JobMaster and carries out what that asks for. Actor thread only.
+"""One job under this leader: feeds events to its JobMaster and carries out the effects. Actor thread only.
 
 LOADING --records read--> RUNNING --CleanUp--> ENDED
    |                         |
-   +---cannot be read--------+---fault of the machine--> BROKEN --cancelled by a client--> ENDED
-   +---storage away: tries again                         (no file is ever deleted)
+   +---cannot be read--------+---internal error--> BROKEN --cancelled by a client--> ENDED
+   +---storage away: retries                       (no file is ever deleted)
    +---held back until it is released (see recovery_line.py)
 """
 
@@ -53,8 +53,8 @@ from lockgate_coordinator.runtime.job_work import JobWork
 from lockgate_coordinator.runtime.metadata_files import run_of
 from lockgate_coordinator.runtime.requests import Requests, settle
 from lockgate_coordinator.runtime.runner_services import RunnerServices
-from lockgate_coordinator.runtime.shown import Shown
 from lockgate_coordinator.runtime.stage import Stage
+from lockgate_coordinator.runtime.status_publisher import StatusPublisher
 from lockgate_coordinator.runtime.views import given_up, not_read, status_without_master
 from lockgate_coordinator.runtime.watch import WatchEnd, Watcher
 
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class JobRunner:
-    """See the module."""
+    """Runs one job, and reports its status and events to watchers."""
 
     def __init__(self, record: JobRecord, services: RunnerServices) -> None:
         self.record = record
@@ -74,7 +74,7 @@ class JobRunner:
         self._services = services
         self._master: JobMaster | None = None
         self.story: JobStory | None = None  # kept when the job has ended
-        self.is_fresh = False  # there is no checkpoint yet
+        self.is_fresh = False  # no checkpoint yet
         self.is_read = True  # False: only the key is known so far
         self._early = EarlyEvents()
         self._requests = Requests()
@@ -82,7 +82,7 @@ class JobRunner:
         self._work = JobWork(self.key, services, self._guarded, self._write_failed)
         self._deletions = Deletions(self.key, lambda: run_of(self.record), services)
         self._backoff = Backoff()
-        self.is_held = False  # LOADING, and told to wait for a client
+        self.is_held = False  # LOADING, and waits for a client
         self.trouble = ""  # why the records cannot be read for now
         self._given_up: Future[JobState] | None = None
         self.destinations: tuple[Destination, ...] | None = None  # where its sinks write; None: not known yet
@@ -91,25 +91,25 @@ class JobRunner:
         self._error = ""
         self._closed = False
         first = JobStatus(job_key=self.key, run_id=record.run_id, state=JobState.WAITING_FOR_SLOTS)
-        self._shown = Shown(services.actor, self._view, first)
-        self.hub = self._shown.hub
+        self._publisher = StatusPublisher(services.actor, self._view, first)
+        self.hub = self._publisher.hub
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def wait(self, trouble: str) -> None:
-        """Its record cannot be read for now, and why."""
+        """Its record cannot be read for now. trouble: why."""
         self.trouble = trouble
-        self._shown.changed(at_once=True)
+        self._publisher.changed(at_once=True)
 
     def read(self, record: JobRecord) -> None:
-        """Its record is read at last; the caller loads it."""
+        """Its record is read; the caller loads it."""
         self.record, self.is_read, self.trouble = record, True, ""
 
     def had_ended(self, status: JobStatus) -> None:
-        """There is a result of it already."""
+        """It has a result already."""
         self._ended(**{field.name: getattr(status, field.name) for field in dataclasses.fields(status)})
         self._take_early()
-        self._shown.changed(at_once=True)
+        self._publisher.changed(at_once=True)
 
     def _take_early(self) -> list[ev.Event]:
         events, others = self._early.take(self.record.run_id)
@@ -143,7 +143,7 @@ class JobRunner:
             self.handle(early)
 
     def hold_back(self, reason: str) -> None:
-        """Nothing of the job is looked at until `load`, which comes when a client releases it. It can be cancelled."""
+        """Leaves the job alone until a client releases it, when `load` follows. It can be cancelled."""
         self.is_held, self.trouble = True, reason
         self._stop_tasks()
         self.hub.status(self.status())
@@ -158,20 +158,20 @@ class JobRunner:
             pause_ms = self._backoff.failed(now_ms)
             self.trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
             log.warning("job %s: %s", self.key, self.trouble)
-            self._shown.changed(at_once=True)
+            self._publisher.changed(at_once=True)
             self._wake = self._services.actor.at(now_ms + pause_ms, lambda: self.load(fresh=fresh))
             return
         self.quarantine(f"The job cannot be recovered: {error}")
 
     def quarantine(self, reason: str) -> None:
-        """Ends the job under this leader without touching its records: they may be all that is left of it."""
-        if self.stage is Stage.ENDED:  # its result stands, whatever failed after
-            self._shown.changed(at_once=True)
+        """Ends the job under this leader without touching its records, which may be all that is left of it."""
+        if self.stage is Stage.ENDED:  # its result stays valid, whatever failed later
+            self._publisher.changed(at_once=True)
             return
         log.error("job %s is quarantined; its files are kept, and a new leader retries it: %s", self.key, reason)
         self.stage, self._error = Stage.BROKEN, reason
         self._deletions.close()
-        self.is_read = True  # as far as it can be
+        self.is_read = True  # as far as possible
         self._requests.fail_all(Refused(StatusCode.ABORTED, f"the job failed: {reason}"))
         self._stop_tasks()
         self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))
@@ -180,7 +180,7 @@ class JobRunner:
         self._finish_requested_cancel()
 
     def _stop_tasks(self) -> None:
-        """What this leader has deployed, and what task managers have said that they run from before."""
+        """Cancels the attempts that this leader has deployed, and those that task managers still run from before."""
         for name in self._placed_on:
             self._services.send(name, CancelAttempt(self.attempt, "the job failed"))
         for early in self._take_early():
@@ -201,7 +201,7 @@ class JobRunner:
 
         def marked(done: Future[None]) -> None:
             if done.exception() is None:
-                self._services.actor.tell(self._cancel_is_durable)  # before the answer: who got it can rely on it
+                self._services.actor.tell(self._cancel_is_durable)  # before the answer: the client relies on it
             settle(answer, done, state)
 
         written.add_done_callback(marked)
@@ -213,13 +213,13 @@ class JobRunner:
             self._finish_requested_cancel()  # it may have been broken off while the mark was written
 
     def _finish_requested_cancel(self) -> None:
-        """Gives up a job that is broken off and was cancelled: its JobMaster will not end it any more."""
+        """Gives up a quarantined job that was cancelled: its JobMaster will not end it any more."""
         other = self.result is not None and self.result.outcome != JobState.CANCELED.name  # may be durable: it stands
         if self.stage is Stage.BROKEN and self.record.cancel_requested and not other:
             self._give_up()
 
     def _give_up(self) -> Future[JobState]:
-        """A client cancels a job that cannot be run: the result is written, the records go, every file stays."""
+        """A client cancels a job that cannot run: writes the result, deletes the records, keeps every file."""
         if self._given_up is not None:
             return self._given_up
         answer = self._given_up = Future[JobState]()
@@ -230,7 +230,7 @@ class JobRunner:
         result = given_up(self.record, self._error, unix_us() // 1_000, self._token)
 
         def written(done: Future[JobResult]) -> None:
-            self._services.actor.tell(lambda: self._gave_up(done))  # before the answer, so that who got it sees the end
+            self._services.actor.tell(lambda: self._gave_up(done))  # before the answer, so that the client sees the end
             settle(answer, done, JobState.CANCELED)
 
         give_up = partial(self._services.persistence.give_up, result)
@@ -248,12 +248,12 @@ class JobRunner:
         self.result = done.result()
         ended_ms = self.result.ended_unix_ms
         self._ended(state=JobState.CANCELED, ended_unix_ms=ended_ms)
-        self._shown.changed(at_once=True)
+        self._publisher.changed(at_once=True)
         self._services.context.ended_job(self.key)
 
     def _ended(self, **changes: Any) -> None:
-        """What is kept from now on is small, however large the job's graph and snapshots were. changes: see Shown."""
-        self._shown.end(**changes)
+        """Drops everything but the final status and story. changes: see StatusPublisher.end."""
+        self._publisher.end(**changes)
         self.stage, self.is_read = Stage.ENDED, True
         self.record, self._master = dataclasses.replace(self.record, graph=b""), None
         if self.story is not None:
@@ -268,14 +268,14 @@ class JobRunner:
         self._requests.fail_all(Stopped("this coordinator no longer leads; ask the new leader"))
         if self._wake is not None:
             self._wake.cancel()
-        self._shown.close(end)
+        self._publisher.close(end)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: ev.Event, cause_id: str = "") -> None:
-        """Gives the event to the JobMaster and does what it wants. A fault in there ends this job, no other.
+        """Gives the event to the JobMaster and carries out the effects. An internal error ends only this job.
 
-        cause_id: the event of this job that has led to it, where there is one; see JobStory.
+        cause_id: the event of this job that caused it, if any; see JobStory.
         """
         if self._closed or self.stage is Stage.ENDED:
             return
@@ -299,10 +299,10 @@ class JobRunner:
         event_id = story.handled(event, cause_id, wanted)
         for effect in wanted:
             self._do(effect, event_id)
-        self._shown.changed(at_once=any(isinstance(emit, do.Emit) for emit in wanted))
+        self._publisher.changed(at_once=any(isinstance(emit, do.Emit) for emit in wanted))
 
     def _guarded(self, what: str, call: Callable[[], None]) -> None:
-        """Everything that is done for this job alone: a mistake in there ends it, and cuts short no other's turn."""
+        """Makes a call that concerns only this job: an error in it ends this job and no other."""
         try:
             call()
         except Exception as error:
@@ -320,11 +320,11 @@ class JobRunner:
             self.handle(event)
 
     def tell(self, event: ev.Event, cause_id: str = "") -> None:
-        """`handle`, behind what is queued already."""
+        """`handle`, after the calls that are queued already."""
         self._services.actor.tell(lambda: self.handle(event, cause_id))
 
     def _do(self, effect: do.Effect, event_id: str) -> None:
-        """event_id: of the event that has made the effect."""
+        """Carries out an effect. event_id: of the event that caused it."""
         services, key = self._services, self.key
         match effect:
             case do.Send(task_manager_id, body):
@@ -355,7 +355,7 @@ class JobRunner:
         self._placed_on.add(task_manager_id)
 
     def _persist(self, effect: do.Durable, event_id: str) -> None:
-        """What needs ZooKeeper or files: on the job's worker, in order; what is deleted on another."""
+        """Carries out effects on ZooKeeper and files on the job's worker, in order; deletions of files on another."""
         key, store, answered = self.key, self._services.persistence, partial(self.handle, cause_id=event_id)
         match effect:
             case do.PersistAttempt(record):
@@ -397,26 +397,26 @@ class JobRunner:
             self._mistake("writing", error)
 
     def preparation(self) -> PrepareJob | None:
-        """What task managers with free slots may prepare for, while the job runs."""
-        return self._asked(lambda master: master.preparation()) if self.stage is Stage.RUNNING else None
+        """The advice for task managers with free slots, while the job runs."""
+        return self._query(lambda master: master.preparation()) if self.stage is Stage.RUNNING else None
 
     @property
     def wants_spares(self) -> bool:
-        return bool(self._asked(lambda master: master.wants_spares))
+        return bool(self._query(lambda master: master.wants_spares))
 
-    def _asked(self, ask: Callable[[JobMaster], T]) -> T | None:
-        """What the JobMaster answers, None without one, and when it cannot: the job does not depend on it."""
+    def _query(self, query: Callable[[JobMaster], T]) -> T | None:
+        """The JobMaster's answer; None without one, and when it raises, because the job does not depend on it."""
         try:
-            return ask(self._master) if self._master is not None else None
+            return query(self._master) if self._master is not None else None
         except Exception:
             log.exception("job %s: internal error while looking at it", self.key)
             return None
 
-    # -- what clients ask ---------------------------------------------------------------------------------------------
+    # -- requests of clients ------------------------------------------------------------------------------------------
 
     def status(self) -> JobStatus:
-        """What clients see now."""
-        return self._shown.status()
+        """The status for clients."""
+        return self._publisher.status()
 
     def _view(self) -> JobStatus:
         if self.stage is Stage.BROKEN or self._master is None:
@@ -428,7 +428,7 @@ class JobRunner:
         return dataclasses.replace(status, leader_address=self._services.leader_address)
 
     def checkpoints(self) -> tuple[CompletedCheckpoint, ...]:
-        """Completed ones, newest first. Raises Busy while they are being read, Refused when they cannot be."""
+        """Completed checkpoints, newest first. Raises Busy while they are being read, Refused when they cannot be."""
         if self._master is not None and (known := self._master.checkpoints()) is not None:
             return known
         if self.is_fresh:
@@ -439,22 +439,22 @@ class JobRunner:
         raise Refused(StatusCode.FAILED_PRECONDITION, text)
 
     def watch(self) -> Watcher:
-        """A new watcher; of a job that has ended it is over after the status and the kept events."""
+        """A new watcher. For a job that has ended it ends after the status and the kept events."""
         watcher = self.hub.watch(self.status())
         if self.stage in (Stage.ENDED, Stage.BROKEN):
             self.hub.finish(WatchEnd.JOB_ENDED)
         return watcher
 
     def savepoint(self, timeout_ms: int, request_id: str = "") -> Future[CompletedCheckpoint]:
-        """Asks for a savepoint; the same request id again is the same one. Fails with Refused, Busy or Stopped."""
+        """Requests a savepoint; the same request id yields the same one. Fails with Refused, Busy or Stopped."""
         return self._request(lambda name: ev.SavepointRequested(name, timeout_ms), request_id)
 
     def stop(self, drain: bool, timeout_ms: int) -> Future[CompletedCheckpoint]:
-        """Asks for the end of the job with a savepoint. Fails as `savepoint`."""
+        """Requests the end of the job with a savepoint. Fails as `savepoint`."""
         return self._request(lambda name: ev.StopRequested(name, drain, timeout_ms))
 
     def rescale(self, wanted: tuple[VertexParallelism, ...], timeout_ms: int) -> Future[RescaleResponse]:
-        """Asks for another parallelism. Fails as `savepoint`."""
+        """Requests another parallelism. Fails as `savepoint`."""
         slots = self._services.context.available_slots(self.key)
         return self._request(lambda name: ev.RescaleRequested(name, wanted, slots, timeout_ms))
 
@@ -471,14 +471,15 @@ class JobRunner:
         return answer
 
     def dispose(self, savepoint: CompletedCheckpoint) -> Future[None]:
-        """Deletes a savepoint that is not what the job would restart from. Fails with StoreError or StorageError.
+        """Deletes a savepoint that is not the job's restore point. Fails with StoreError or StorageError.
 
-        Raises Refused when the job is broken off: then no file is ever deleted. Raises Busy while the job ends.
+        Raises Refused when the job is quarantined, because then no file is ever deleted. Raises Busy while the job
+        ends.
         """
         if self.stage is Stage.BROKEN:
             text = f"job {self.key} is quarantined and its files are kept; cancel it, then dispose of the savepoint"
             raise Refused(StatusCode.FAILED_PRECONDITION, text)
-        if self._asked(lambda master: master.is_ending):
+        if self._query(lambda master: master.is_ending):
             raise Busy(f"job {self.key} is about to end; dispose of the savepoint when it has")
         self.handle(ev.DisposalBegun(savepoint.checkpoint_id))
         return self._deletions.dispose(savepoint, lambda: self.tell(ev.SavepointDisposed(savepoint.checkpoint_id)))

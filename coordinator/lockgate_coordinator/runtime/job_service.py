@@ -55,15 +55,15 @@ COORDINATOR_METADATA = "lockgate-coordinator"
 
 
 class Cluster(Protocol):
-    """Who takes part, as ZooKeeper tells it; Elector has this shape."""
+    """The coordinators registered in ZooKeeper; Elector has this interface."""
 
     @property
     def leader(self) -> m.LeaderRecord | None:
-        """The leader as last heard."""
+        """The last known leader."""
         ...
 
     def contenders(self) -> tuple[m.LeaderRecord, ...]:
-        """Every coordinator present."""
+        """Every registered coordinator."""
         ...
 
 
@@ -115,7 +115,7 @@ class JobService:
         return _outcome(answer, late, lambda done: replace(done, warnings=warnings(graph)))
 
     def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> Callable[[], None]:
-        """What can be said at once; returns what takes a look at the storage. Both raise Refused."""
+        """Checks the graph; returns a further check that needs the storage. Both raise Refused."""
         problems = list(validate(graph))
         if unfit := text_problem(request.restore_from, MAX_PATH):
             problems.append(f"The request has a restore_from {unfit}.")
@@ -155,7 +155,7 @@ class JobService:
             raise Refused(StatusCode.INVALID_ARGUMENT, f"cannot start from {restore_from} on this cluster: {problem}")
 
     def Cancel(self, request: m.CancelRequest, _call: UnaryCall) -> m.CancelResponse | Later[m.JobState]:
-        """Begins the end of the job, which is certain when this returns. One that has ended keeps its final state."""
+        """Cancels the job, durably when this returns. A job that has ended keeps its final state."""
 
         def cancel(term: LeaderTerm) -> Future[m.JobState] | None:
             writable(term)
@@ -169,7 +169,7 @@ class JobService:
         return _outcome(answer, "the cancel is not certain yet; cancel again", m.CancelResponse)
 
     def Release(self, request: m.ReleaseRequest, _call: UnaryCall) -> m.ReleaseResponse | Later[m.JobState]:
-        """Tries a job again that is held back; durable when this returns. Any other job stays as it is."""
+        """Releases a job that is held back, durably when this returns. Any other job stays as it is."""
 
         def release(term: LeaderTerm) -> Future[m.JobState] | None:
             writable(term)
@@ -185,7 +185,7 @@ class JobService:
     def TriggerSavepoint(
         self, request: m.TriggerSavepointRequest, _call: UnaryCall
     ) -> m.TriggerSavepointResponse | Later[m.CompletedCheckpoint]:
-        """Returns when the savepoint is complete. The same request id again is the same savepoint, whoever leads."""
+        """Returns when the savepoint is complete. The same request id yields the same savepoint, under any leader."""
         _check_timeout(request.timeout_ms)
         name = request.request_id
         check_request_id(name)
@@ -198,7 +198,7 @@ class JobService:
         return _outcome(answer, "the savepoint did not complete in time", m.TriggerSavepointResponse, None)
 
     def Stop(self, request: m.StopRequest, _call: UnaryCall) -> m.StopResponse | Later[m.CompletedCheckpoint]:
-        """Returns when the savepoint is complete; the job's end is certain then, whoever leads next."""
+        """Returns when the savepoint is complete; the job's end is certain then, under any leader."""
         _check_timeout(request.timeout_ms)
         answer = self._order(request.job_key, lambda runner: runner.stop(request.drain, request.timeout_ms))
         if answer is not None:
@@ -207,11 +207,11 @@ class JobService:
         result = self._result(request.job_key)
         for checkpoint in result.retained:
             if checkpoint.checkpoint_id == result.stopped_with:
-                return m.StopResponse(checkpoint)  # asked again, after a failover perhaps
+                return m.StopResponse(checkpoint)  # repeated, perhaps after a failover
         raise Refused(StatusCode.FAILED_PRECONDITION, f"job {request.job_key} has ended")
 
     def Rescale(self, request: m.RescaleRequest, _call: UnaryCall) -> Later[m.RescaleResponse]:
-        """Returns when the new parallelism is durable; the job restarts at it, whoever leads next."""
+        """Returns when the new parallelism is durable; the job restarts at it, under any leader."""
         _check_timeout(request.timeout_ms)
         answer = self._order(request.job_key, lambda runner: runner.rescale(request.parallelism, request.timeout_ms))
         if answer is None:
@@ -220,7 +220,7 @@ class JobService:
         return _outcome(answer, "it is not known yet whether the job is rescaled; ask again", lambda done: done, None)
 
     def _order(self, job_key: str, give: Callable[[JobRunner], Future[T]]) -> Future[T] | None:
-        """Gives an order to a job that runs; None where it does not."""
+        """Gives an order to a running job; None for a job that does not run."""
 
         def to_runner(term: LeaderTerm) -> Future[T] | None:
             writable(term)
@@ -233,7 +233,7 @@ class JobService:
     def DisposeSavepoint(
         self, request: m.DisposeSavepointRequest, _call: UnaryCall
     ) -> m.DisposeSavepointResponse | Later[None]:
-        """Returns when the savepoint is deleted. One that is gone already is fine."""
+        """Returns when the savepoint is deleted; succeeds if it was deleted before."""
         self._dispatcher.wait_recovered()
         key, number = request.job_key, request.checkpoint_id
         retained = None if self._dispatcher.call(lambda term: key in term.jobs) else self._result(key).retained
@@ -278,7 +278,7 @@ class JobService:
         return m.ListCheckpointsResponse(found)
 
     def GetStory(self, request: m.GetStoryRequest, _call: UnaryCall) -> Later[StoryParts]:
-        """What happened to a job, as far as this leader and its task managers remember, and what caused what."""
+        """The events of a job with their causes, as far as this leader and its task managers have kept them."""
         key = request.job_key
         self._dispatcher.wait_recovered()
         answer = self._dispatcher.call(lambda term: term.story(key))
@@ -301,13 +301,13 @@ class JobService:
             return
         runner, watcher = found
         try:
-            await _tell(watcher, stream)
+            await _send_updates(watcher, stream)
         finally:
             self._dispatcher.forget(runner, watcher)
         if watcher.end is WatchEnd.LEADERSHIP_LOST:
             leader = self._cluster.leader
-            told = f"; watch on at {leader.address}" if leader is not None and leader.address != self._address else ""
-            raise Busy(f"this coordinator no longer leads{told}")
+            hint = f"; watch on at {leader.address}" if leader is not None and leader.address != self._address else ""
+            raise Busy(f"this coordinator no longer leads{hint}")
         if watcher.end is WatchEnd.TOO_SLOW:
             raise Refused(
                 StatusCode.RESOURCE_EXHAUSTED, "this client reads too slowly; watch again to see the present state"
@@ -317,12 +317,12 @@ class JobService:
         return status_of(self._result(key), self._address)
 
     def _result(self, key: str) -> m.JobResult:
-        """The result of a job that the term does not know. Raises Refused NOT_FOUND."""
+        """The result of a job that is unknown to the term. Raises Refused NOT_FOUND."""
         result, persistence, suspended = self._dispatcher.call(
             lambda term: (term.results.get(key), term.persistence, term.suspended)
         )
         if result is None and key:
-            if suspended:  # it would wait, and hold its thread, until ZooKeeper is back
+            if suspended:  # the read would block its thread until ZooKeeper is back
                 raise Busy("ZooKeeper is not reachable from the leader at the moment; try again")
             result = persistence.result(key)
         if result is None:
@@ -332,7 +332,7 @@ class JobService:
     # -- answered by every coordinator --------------------------------------------------------------------------------
 
     def GetLeader(self, _request: m.GetLeaderRequest, call: UnaryCall) -> m.LeaderRecord:
-        """Who leads. The answer's metadata tells who gave it: a client may know this coordinator by another address."""
+        """The leader. The answer's metadata names this coordinator, which clients may know by another address."""
         call.trailing = ((COORDINATOR_METADATA, self._address),)
         leader = self._cluster.leader
         if leader is None:
@@ -375,19 +375,19 @@ class JobService:
                 introduction.check(ended.initial_metadata())
                 return cast(m.ClusterStatus, answer).task_managers
         except grpc.RpcError as error:
-            log.info("the leader %s did not tell its task managers: %s", leader.address, error)
+            log.info("the leader %s did not report its task managers: %s", leader.address, error)
             return ()
 
 
 def _check_timeout(timeout_ms: int) -> None:
-    """Raises Refused for a time that no timer takes."""
+    """Raises Refused for a timeout that is out of range."""
     if not 0 <= timeout_ms <= MAX_DURATION_MS:
         text = f"timeout_ms is {timeout_ms}: it must be between 0 and {MAX_DURATION_MS}; 0 means the checkpoint timeout"
         raise Refused(StatusCode.INVALID_ARGUMENT, text)
 
 
 def _own_storage(graph: m.JobGraph) -> str:
-    """The URI that the job keeps its run's folder under, "" for the cluster's storage."""
+    """The URI of the job's own storage, "" for the cluster's storage."""
     backend = (graph.state_backend or m.StateBackend()).backend
     return (
         storage_uri(backend.uri) if isinstance(backend, m.FilesystemBackend | m.RocksdbBackend) and backend.uri else ""
@@ -407,20 +407,20 @@ def _watch(term: LeaderTerm, key: str) -> tuple[JobRunner, Watcher] | None:
 def _outcome(
     answer: Future[T], late: str, then: Callable[[T], object], limit_s: float | None = _WRITE_WAIT_S
 ) -> Later[T]:
-    """Waits as long as the client does, and not beyond `limit_s`."""
+    """An answer that waits as long as the client does, and at most `limit_s`."""
     return Later(answer, late, limit_s, then)
 
 
-async def _tell(watcher: Watcher, stream: Stream) -> None:
-    """Everything that the watcher is given, until it is over. What goes to many is encoded once."""
+async def _send_updates(watcher: Watcher, stream: Stream) -> None:
+    """Sends all updates of a watcher until it ends. Each update is encoded once for all watchers."""
     bell = Bell(stream.thread)
     watcher.on_change = bell.ring
     while True:
-        end, told = watcher.end, watcher.take()
-        if told is not None:
-            if told.sent is None:
-                told.sent = asyncio.ensure_future(stream.encoded(told.update))
-            await stream.send_bytes(await asyncio.shield(told.sent))
+        end, shared = watcher.end, watcher.take()
+        if shared is not None:
+            if shared.encoded is None:
+                shared.encoded = asyncio.ensure_future(stream.encoded(shared.update))
+            await stream.send_bytes(await asyncio.shield(shared.encoded))
         elif end is None:
             await bell.wait()
         else:

@@ -1,4 +1,4 @@
-"""JobStory: what this leader remembers of one job. Actor thread only."""
+"""JobStory: the events of one job that this leader keeps. Actor thread only."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lockgate_proto.messages import JobEventKind, PrepareJob, StoryLine
 
 from lockgate_coordinator.job import effects as do
 from lockgate_coordinator.job import events as ev
-from lockgate_coordinator.job.words import cause_of, effects_of, reported_cause, said_of
+from lockgate_coordinator.job.story_text import cause_of, effects_of, event_text, reported_cause
 
 KEPT_AFTER_END = 50
 
 
 class JobStory:
-    """Gives every event that its JobMaster handled an id, once the JobMaster has decided."""
+    """Assigns an id to every event that the JobMaster has handled."""
 
     def __init__(self, coordinator_id: str, token: int, numbers: Iterator[int]) -> None:
-        """token: of the grant. numbers: of this term's events, of whichever job."""
+        """token: of the grant. numbers: for the events of all jobs of this term."""
         self._log = StoryLog(coordinator_id, f"c{token}", numbers)
         self._state = ""
         self._has_ended = False
@@ -28,9 +28,9 @@ class JobStory:
         self._timer_set_by = ""
 
     def handled(self, event: ev.Event, cause_id: str, effects: Sequence[do.Effect]) -> str:
-        """The event's id, the cause of its effects. cause_id: empty where no event of this job has caused it.
+        """The event's id, as the cause of its effects. cause_id: empty if no event of this job caused it.
 
-        Counters and timers from which nothing follows get none: they come all the time, and cause nothing.
+        Counters and timers without effects get no id: they are frequent, and cause nothing.
         """
         if _is_routine(event) and all(isinstance(effect, do.WakeAt) for effect in effects):
             return self._timer_set_by
@@ -44,7 +44,7 @@ class JobStory:
         return event_id
 
     def _change(self, effects: Sequence[do.Effect]) -> str:
-        """The job's states from before the event to after it; empty when it stays as it was."""
+        """The job's states before and after the event; empty when the state did not change."""
         passed = [
             effect.event.text
             for effect in effects
@@ -62,7 +62,7 @@ class JobStory:
         return self._log.add(text, cause_id, (failure,), unix_us=unix_us())
 
     def lines(self) -> tuple[tuple[StoryLine, ...], tuple[str, ...]]:
-        """What is remembered, in order; and what is missing, as sentences."""
+        """The kept lines, in order, and remarks on missing ones, as sentences."""
         lines = self._log.lines()
         if not self._log.is_cut(len(lines)):
             return lines, ()
@@ -70,13 +70,13 @@ class JobStory:
         return lines, (f"{kept} the newest {len(lines)} are kept.",)
 
     def end(self) -> None:
-        """The job has ended: only its last events are kept."""
+        """The job has ended: keeps only its last events."""
         self._has_ended = True
         self._log.shrink(KEPT_AFTER_END)
 
     def _origin(self, event: ev.Event, cause_id: str) -> tuple[str, str]:
-        """The event's cause, and the event in words."""
-        text = said_of(event)
+        """The event's cause, and its text."""
+        text = event_text(event)
         if isinstance(event, ev.SlotsOffered | ev.SlotsMissing):
             return self._requested_by or cause_of(event).value, text
         if isinstance(event, ev.Tick) and not cause_id and self._timer_set_by:
@@ -85,9 +85,11 @@ class JobStory:
 
 
 def caused(body: do.ControlBody, cause_id: str) -> do.ControlBody:
-    """The message with the id of the event that made it. Advice is not followed up, and names none."""
+    """The message with the id of the event that caused it; none for advice, which has no effects."""
     return body if isinstance(body, PrepareJob) else replace(body, cause_id=cause_id)
 
 
 def _is_routine(event: ev.Event) -> bool:
-    return isinstance(event, ev.Tick) or (isinstance(event, ev.Said) and isinstance(event.report, ev.CountersReported))
+    return isinstance(event, ev.Tick) or (
+        isinstance(event, ev.TaskManagerReport) and isinstance(event.report, ev.CountersReported)
+    )

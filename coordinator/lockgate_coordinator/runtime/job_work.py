@@ -1,4 +1,4 @@
-"""JobWork: what one job needs of ZooKeeper and files, off the actor thread."""
+"""JobWork: the blocking calls of one job on ZooKeeper and files, off the actor thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class JobWork:
-    """Calls run in order on the job's worker; their answers come back on the actor thread, until it is closed."""
+    """Calls run in order on the job's worker; their results are handled on the actor thread, until it is closed."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class JobWork:
         guarded: Callable[[str, Callable[[], None]], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """guarded: makes a call, named first, and takes what it raises. failed: takes errors that no caller takes."""
+        """guarded: makes a call, whose name comes first, and handles its errors. failed: the default error handler."""
         self._key = key
         self._services = services
         self._guarded = guarded
@@ -33,7 +33,7 @@ class JobWork:
     def do(
         self, call: Callable[[], T], then: Callable[[T], None], failed: Callable[[BaseException], None] | None = None
     ) -> None:
-        """Makes the call, and gives `then` its result or `failed` its error."""
+        """Makes the call, and passes its result to `then` or its error to `failed`."""
 
         def answered(answer: Future[T]) -> None:
             error = answer.exception()
@@ -45,7 +45,7 @@ class JobWork:
         self._services.workers.submit(self._key, call).add_done_callback(answered)
 
     def close(self) -> None:
-        """The term is over: no answer counts any more."""
+        """The term is over: results are ignored from now on."""
         self._is_closed = True
 
     def _done(self, then: Callable[[], None]) -> None:

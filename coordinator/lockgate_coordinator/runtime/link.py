@@ -1,4 +1,4 @@
-"""One control stream to one task manager: what waits to be sent, and how the stream ends."""
+"""The sending side of one control stream to one task manager."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MAX_QUEUED = 10_000
 
 
 class TaskManagerLink:
-    """The sending side of a control stream. `send` never blocks; a peer that stops reading is cut off.
+    """Queues messages for a control stream. `send` never blocks; a peer that stops reading is disconnected.
 
-    A link is made by the rpc, belongs to the term that admits it, and is closed once, by whoever is first.
+    A link is created by the rpc, belongs to the term that admits it, and is closed once, by either of them.
     """
 
     def __init__(self, peer: str, on_change: Callable[[], None] = lambda: None) -> None:
-        """peer: who it is, for the log. on_change: there is something to take, or the stream has ended. Any thread."""
+        """peer: its name in the log. on_change: on any thread, when there is a message or the stream has ended."""
         self.peer = peer
         self._on_change = on_change
         self._changed = threading.Lock()
@@ -27,7 +27,7 @@ class TaskManagerLink:
         self._end: tuple[grpc.StatusCode, str] | None = None
 
     def send(self, message: CoordinatorMessage) -> bool:
-        """Queues a message. False when the stream has ended, or ends now because its peer is far behind."""
+        """Queues a message. False when the stream has ended, or ends now because its peer does not keep up."""
         with self._changed:
             if self._end is not None:
                 return False
@@ -39,7 +39,7 @@ class TaskManagerLink:
         return False
 
     def close(self, code: grpc.StatusCode, reason: str) -> None:
-        """Ends the stream with a status for the peer. Messages that wait are not sent on it."""
+        """Ends the stream with a status for the peer. Queued messages are not sent on it."""
         with self._changed:
             if self._end is None:
                 self._end = (code, reason)
@@ -51,7 +51,7 @@ class TaskManagerLink:
         return self._end
 
     def take(self) -> CoordinatorMessage | None:
-        """The next message to be sent; None when there is none yet, or the link is closed."""
+        """The next message to send; None when there is none, or the link is closed."""
         with self._changed:
             if self._end is not None or not self._queue:
                 return None
@@ -59,12 +59,12 @@ class TaskManagerLink:
 
 
 class Registration:
-    """What a task manager said of itself when it opened a link."""
+    """The registration of a task manager on a link."""
 
     __slots__ = ("acknowledged", "link", "register", "task_manager_id")
 
     def __init__(self, task_manager_id: str, register: Register, link: TaskManagerLink, acknowledged: int = 0) -> None:
-        """acknowledged: the number that the Register names, of this leader's messages to the same process."""
+        """acknowledged: number of this leader's last message that the same process has received."""
         self.task_manager_id = task_manager_id
         self.register = register
         self.link = link

@@ -1,8 +1,8 @@
-"""Checkpoint metadata and large job graphs in the HA storage, over any filesystem pyarrow.fs speaks.
+"""Checkpoint metadata and large job graphs in the HA storage, on any file system of pyarrow.fs.
 
-A file is published whole or not at all: on a local disk through a temporary file, fsync and rename; object stores
-publish on close; anything else through a temporary file and a move. Every read is checked against its checksum.
-Where a URI has options, every pointer carries them: it is all that a task manager, or the next leader, has.
+Files are published atomically: on a local disk by a temporary file, fsync and rename; object stores publish on close;
+other file systems by a temporary file and a move. Every read is verified against its checksum. The options of a URI are
+part of every pointer, because task managers and the next leader have nothing else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ERRORS = (OSError, pa.ArrowException)
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """Where a published file is: its URI, the checksum of its bytes and their number."""
+    """A published file: its URI, checksum and size in bytes."""
 
     pointer: str
     checksum: str
@@ -40,7 +40,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Whose files are meant. storage: the URI that the run's folder lies under, "" for the cluster's own storage."""
+    """Identifies the files of a run. storage: the URI that contains the run's folder, "" for the cluster's storage."""
 
     job_key: str
     run_id: str
@@ -48,7 +48,7 @@ class Run:
 
 
 def run_of(record: JobRecord | JobResult) -> Run:
-    """The run that a record is of."""
+    """The run to which a record belongs."""
     return Run(record.job_key, record.run_id, record.storage)
 
 
@@ -63,9 +63,9 @@ def graph_checksum(data: bytes) -> str:
 
 
 class MetadataFiles:
-    """The folder trees `<storage>/<cluster>/<job key>/<run id>/{chk-<id>,shared}/` as the coordinator uses them.
+    """The coordinator's access to the folders `<storage>/<cluster>/<job key>/<run id>/{chk-<id>,shared}/`.
 
-    Most runs lie under the cluster's storage, one with a storage of its own under that.
+    Most runs are in the cluster's storage; jobs may name a storage of their own.
     """
 
     def __init__(self, storage: str, cluster: str) -> None:
@@ -75,7 +75,7 @@ class MetadataFiles:
         self.prepare()
 
     def prepare(self, storage: str = "") -> None:
-        """Makes sure that a job's own storage, or the cluster's, can be reached. Raises StorageError."""
+        """Checks that a job's own storage, or the cluster's, can be reached. Raises StorageError."""
         base = self._base(storage)
         try:
             if base.is_local:
@@ -92,7 +92,7 @@ class MetadataFiles:
         return self._base(run.storage).child(f"{run.job_key}/{run.run_id}")
 
     def run_directory(self, run: Run) -> str:
-        """URI of the folder of one run; task managers make `chk-<id>/` folders in it."""
+        """URI of the folder of one run; task managers create `chk-<id>/` folders in it."""
         return self._folder(run).uri
 
     def write(self, run: Run, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
@@ -108,7 +108,7 @@ class MetadataFiles:
         Raises StorageError naming the file when it is missing, differs from `checksum` or cannot be understood.
         """
         location = _metadata_location(pointer)
-        return parse_metadata(self._read(location, checksum), location.shown)
+        return parse_metadata(self._read(location, checksum), location.masked_uri)
 
     def write_graph(self, run: Run, graph: bytes) -> StoredFile:
         """Publishes a serialized JobGraph that is too large for ZooKeeper. Raises StorageError."""
@@ -124,12 +124,12 @@ class MetadataFiles:
         except FileNotFoundError as error:
             base = self._base("")
             if file.path.startswith(f"{base.path}/") and storages.was_away(base, file):
-                text = f"cannot read {file.shown} for now: the storage is away or has just come back"
+                text = f"cannot read {file.masked_uri} for now: the storage is away or has just come back"
                 raise StorageError(text, retryable=True) from error
-            raise StorageError(f"{file.shown} does not exist") from error
+            raise StorageError(f"{file.masked_uri} does not exist") from error
 
     def runs_of_only_a_graph(self, run: Run) -> tuple[Run, ...]:
-        """Other runs of the same job of which nothing but a graph is stored. Raises StorageError."""
+        """Other runs of the same job that have stored only a graph. Raises StorageError."""
         job = self._folder(run).parent()
         others = [name for name in _names(job) if name != run.run_id]
         return tuple(replace(run, run_id=name) for name in others if _names(job.child(name)) == ["graph"])
@@ -140,7 +140,7 @@ class MetadataFiles:
         return tuple(sorted(int(name) for name in names if name.isdigit()))
 
     def delete_checkpoint(self, run: Run, checkpoint_id: int) -> None:
-        """Removes a `chk-<id>` folder and what is in it; one that is gone already is fine. Raises StorageError."""
+        """Removes a `chk-<id>` folder with its content, if it exists. Raises StorageError."""
         _delete(self._folder(run).child(f"chk-{checkpoint_id}"))
 
     def shared_files(self, run: Run) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ class MetadataFiles:
         return tuple(sorted(_names(self._folder(run).child(SHARED_FOLDER))))
 
     def delete_shared(self, run: Run, names: Iterable[str]) -> None:
-        """Removes shared files of a run; those that are gone already are fine. Raises StorageError."""
+        """Removes shared files of a run, if they exist. Raises StorageError."""
         folder = self._folder(run).child(SHARED_FOLDER)
         for name in names:
             file = folder.child(name)
@@ -165,7 +165,7 @@ class MetadataFiles:
         _delete(folder)
 
     def delete_run(self, run: Run) -> None:
-        """Removes the whole folder of one run, and the job's when it was the only one. Raises StorageError."""
+        """Removes the folder of one run, and the job's folder if it was the only one. Raises StorageError."""
         if not run.job_key or not run.run_id:
             raise StorageError(f"{run} names no run, but the folder of several; nothing was deleted")
         folder = self._folder(run)
@@ -183,7 +183,7 @@ def storage_uri(storage: str) -> str:
 
 
 def metadata_uri(pointer: str) -> str:
-    """The URI of the `_metadata` file meant by a pointer that a user typed: path or URI, of the file or its folder."""
+    """The URI of the `_metadata` file that a user's pointer means: a path or URI, of the file or its folder."""
     base, mark, options = storage_uri(pointer).partition("?")
     return (base if base.endswith(f"/{METADATA_FILE}") else f"{base}/{METADATA_FILE}") + mark + options
 
@@ -202,7 +202,7 @@ def content_of(checkpoint: CompletedCheckpoint, files: MetadataFiles) -> Checkpo
 
 
 def parse_metadata(data: bytes, name: str) -> CheckpointMetadata:
-    """The metadata in `data`, which came from the file or record `name`. Raises StorageError."""
+    """The metadata in `data`, the content of the file or record `name`. Raises StorageError."""
     try:
         metadata = decode(CheckpointMetadata, data)
     except MalformedMessage as error:
@@ -226,7 +226,7 @@ def _metadata_location(pointer: str) -> Location:
 
 
 def _publish(file: Location, data: bytes, checksum: Callable[[bytes], str] = crc32) -> StoredFile:
-    """The name is durable when this returns, and so are new folders above it: ZooKeeper will point to it."""
+    """Publishes a file. Its name and new folders above it are durable when this returns: ZooKeeper will point to it."""
     try:
         storages.write_durably(file, data)
     except _ERRORS as error:
@@ -235,7 +235,7 @@ def _publish(file: Location, data: bytes, checksum: Callable[[bytes], str] = crc
 
 
 def _names(folder: Location) -> list[str]:
-    """What is in a folder; nothing when it is not there. Raises StorageError."""
+    """The names in a folder; none when it does not exist. Raises StorageError."""
     try:
         found = folder.fs.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
     except _ERRORS as error:
@@ -253,7 +253,7 @@ def _read(file: Location, checksum: str) -> bytes:
     found = graph_checksum(data) if checksum.startswith("sha256:") else crc32(data)
     if checksum and found != checksum:
         raise StorageError(
-            f"{file.shown} is corrupt: its checksum is {found}, {checksum} was recorded when it was written"
+            f"{file.masked_uri} is corrupt: its checksum is {found}, {checksum} was recorded when it was written"
         )
     return data
 
@@ -266,7 +266,7 @@ def _delete(folder: Location) -> None:
 
 
 def _failed(what: str, where: Location, error: BaseException) -> StorageError:
-    return StorageError(f"cannot {what} {where.shown}: {_reason(error)}", retryable=True)
+    return StorageError(f"cannot {what} {where.masked_uri}: {_reason(error)}", retryable=True)
 
 
 def _reason(error: BaseException) -> str:

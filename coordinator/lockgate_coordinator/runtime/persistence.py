@@ -1,4 +1,4 @@
-"""The blocking half of one job: its records in ZooKeeper and its files. Runs on the job's ordered workers only."""
+"""Blocking reads and writes of jobs: records in ZooKeeper, and files. Runs on the jobs' ordered workers only."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Persistence:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def job_keys(self) -> tuple[str, ...]:
-        """The key of every job that is not cleaned up, readable or not. Raises Stopped."""
+        """The keys of all jobs that are not cleaned up, readable or not. Raises Stopped."""
         return tuple(map(text_of, self._fence.read(lambda: self._store.children(self._paths.jobs))))
 
     def results(self) -> tuple[JobResult, ...]:
@@ -73,29 +73,29 @@ class Persistence:
         return self._fence.read(self._records.results)
 
     def result(self, key: str) -> JobResult | None:
-        """How a job ended. Raises StoreUnavailable, CorruptRecord."""
+        """The result of a job. Raises StoreUnavailable, CorruptRecord."""
         return self._records.result(key)
 
     def load(self, key: str) -> FoundJob | CorruptRecord:
-        """The job's record and its result, whichever exist, or what is wrong with them. Raises StoreUnavailable."""
+        """The job's record and result, whichever exist, or the error of a corrupt one. Raises StoreUnavailable."""
         try:
             return self._records.found(key)
         except CorruptRecord as error:
             return error
 
     def note_recovery(self, key: str, begun: int) -> None:
-        """Before a recovery. When it cannot be written the recovery begins all the same. Raises Stopped."""
+        """Marks the beginning of a recovery. If that cannot be written, the recovery begins anyway. Raises Stopped."""
         try:
             self._fence.write(lambda: self._records.note_recovery(self._fence.grant, key, begun))
         except StoreError as error:
             log.warning("job %s: its recovery begins without a mark in ZooKeeper: %s", key, error)
 
-    def forget_deaths(self, key: str) -> None:
-        """The job's recovery got through, or is to be tried again. Raises StoreError, Stopped."""
-        self._fence.write(lambda: self._records.forget_deaths(self._fence.grant, key))
+    def clear_recovery_count(self, key: str) -> None:
+        """Removes the mark: the recovery succeeded, or is to be retried. Raises StoreError, Stopped."""
+        self._fence.write(lambda: self._records.clear_recovery_count(self._fence.grant, key))
 
     def start(self, record: JobRecord, *, fresh: bool) -> tuple[JobGraph, Recovered | RecoveryFailed]:
-        """The job's graph, and what a JobMaster starts from. fresh: it has only just been submitted.
+        """The job's graph, and the first event of its JobMaster. fresh: it has only just been submitted.
 
         Raises StorageError, Stopped.
         """
@@ -113,7 +113,7 @@ class Persistence:
             raise StorageError(f"the job graph of {record.job_key} is not readable: {error}") from error
 
     def recover(self, record: JobRecord) -> Recovered | RecoveryFailed:
-        """Everything a JobMaster starts from."""
+        """The first event of a JobMaster, from the job's records and newest snapshot."""
         key = record.job_key
         found = RestartPoint(None, (), 0, JobOrders())
         try:
@@ -131,7 +131,7 @@ class Persistence:
         return RecoveryFailed(text, retryable, found.attempt, found.checkpoints, found.checkpoint_id + 1)
 
     def _readable_checkpoints(self, key: str) -> tuple[CompletedCheckpoint, ...]:
-        """For the result of a job that cannot be run: whichever other record is corrupt, it names the snapshots."""
+        """The checkpoints for the result of a job that cannot run, even if other records are corrupt."""
         try:
             return self._fence.read(lambda: self._records.checkpoints(key))
         except (StoreError, ValueError) as error:
@@ -146,9 +146,9 @@ class Persistence:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def submit(self, record: JobRecord, graph: bytes) -> JobRecord | JobResult:
-        """Makes the job exist; durable when this returns. A large graph goes to the storage first.
+        """Creates the job, durably when this returns. A large graph is written to the storage first.
 
-        Returns the record as written, or what there is of another run of the same key. Raises StoreError,
+        Returns the record as written, or the existing record or result of the same key. Raises StoreError,
         StorageError, Stopped.
         """
         ended = self._records.result(record.job_key)
@@ -181,7 +181,7 @@ class Persistence:
             log.warning("job %s: the graph of run %s is not deleted: %s", run.job_key, run.run_id, error)
 
     def delete_unsubmitted(self, record: JobRecord) -> None:
-        """Deletes the graphs that failed submissions of this job have left, now that it is known which run counts."""
+        """Deletes the graphs left by failed submissions of this job. Call it when the valid run is known."""
         try:
             for run in self._files.runs_of_only_a_graph(run_of(record)):
                 self._delete_unsubmitted(run)
@@ -246,7 +246,7 @@ class Persistence:
         return CheckpointPersisted(record)
 
     def request_cancel(self, record: JobRecord) -> None:
-        """Makes a cancel durable: a later leader ends the job. Of a job that has ended nothing is left to be marked.
+        """Makes a cancel durable, so that a later leader ends the job. No effect on a job that has ended.
 
         Raises StoreError, Stopped.
         """
@@ -266,10 +266,9 @@ class Persistence:
         return ResultPersisted()
 
     def give_up(self, result: JobResult) -> JobResult:
-        """Ends a job that could not be run: its result is written so that no leader ever deletes a file of it.
+        """Ends a job that could not run: writes its result so that no leader ever deletes its files.
 
-        Clean-up comes after that. Returns the result with every checkpoint that could be read in `retained`. Raises
-        StoreError, Stopped.
+        Clean-up follows. Returns the result with all readable checkpoints in `retained`. Raises StoreError, Stopped.
         """
         key = result.job_key
         retained = tuple(

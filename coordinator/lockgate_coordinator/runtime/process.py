@@ -1,4 +1,4 @@
-"""The coordinator process: builds everything, says that it is ready, waits for a signal, takes everything down."""
+"""The coordinator process: starts everything, reports that it is ready, waits for a signal, stops everything."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _STOP_GRACE_S = 0.5
 
 
 class Coordinator:
-    """One coordinator within this process; `run` is its main program. Hears its elector, on the elector's thread."""
+    """One coordinator in this process; `run` is its main program. Its elector calls it on the elector's thread."""
 
     def __init__(self, settings: CoordinatorSettings, connector: Connector | None = None) -> None:
         """Opens the port and the storage. Raises SettingsError, SecurityError, StorageError, OSError.
 
-        connector: how ZooKeeper is reached; only tests give one.
+        connector: connects to ZooKeeper; only tests pass one.
         """
         settings.check()
         self.settings = settings
@@ -106,7 +106,7 @@ class Coordinator:
         self._health.add_to(self._server)
 
     def start(self, stopping: threading.Event | None = None) -> None:
-        """Serves, and takes its place in the line of contenders. Raises NoZooKeeper when that stays away.
+        """Serves, and joins the line of contenders. Raises NoZooKeeper when ZooKeeper stays unreachable.
 
         stopping: set by a signal; then it returns early.
         """
@@ -146,14 +146,14 @@ class Coordinator:
         self._health.leading(True)
 
     def on_suspended(self) -> None:
-        """ZooKeeper is away; another coordinator may have been granted meanwhile."""
+        """ZooKeeper is unreachable; another coordinator may be granted leadership meanwhile."""
         log.warning("ZooKeeper is not reachable; tasks run on, checkpoints and submissions wait")
         self._health.leading(False)
         self.dispatcher.suspended()
 
     def on_resumed(self) -> None:
-        """ZooKeeper is back, and the grant was verified."""
-        log.info("ZooKeeper is back, the leadership stands")
+        """ZooKeeper is reachable again, and the grant was verified."""
+        log.info("ZooKeeper is reachable again; this coordinator still leads")
         self.dispatcher.resumed()
         self._health.leading(True)
 
@@ -170,14 +170,14 @@ class Coordinator:
 
 
 def run(settings: CoordinatorSettings) -> int:
-    """Runs a coordinator until SIGTERM or SIGINT. Returns the exit code: 0, 2 for the user's errors, 1 for faults."""
+    """Runs a coordinator until SIGTERM or SIGINT. Returns the exit code: 0, 2 for user errors, 1 for internal ones."""
     stopping = threading.Event()
     with stop_signals(lambda _number: stopping.set()):
         return _run(settings, stopping)
 
 
 def _allow_many_connections() -> None:
-    """Each task manager and watcher is a connection, and the usual limit is 1,024 of them."""
+    """Raises the limit on open files: task managers and watchers are connections, and the default is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
@@ -190,7 +190,7 @@ def _run(settings: CoordinatorSettings, stopping: threading.Event) -> int:
     try:
         coordinator = Coordinator(settings)
         coordinator.start(stopping)
-        gc.freeze()  # what is here now stays; a takeover is not to wait for a full collection
+        gc.freeze()  # exempts the startup objects, so that a takeover does not wait for a full collection
         if not stopping.is_set():
             print(
                 f"lockgate coordinator ready: id={coordinator.coordinator_id} address={coordinator.address} "

@@ -1,16 +1,15 @@
-"""Which jobs of the leaders before are recovered when, and which are held back. Actor thread only.
+"""Decides when a new leader recovers each job, and which jobs it holds back. Actor thread only.
 
-    entered --no leader died of it--> begun, beside all others -+--> through
+    entered --no leader died of it--> begun, concurrently ------+--> through
        |----leaders died meanwhile--> in line --its turn--> begun
        +----MAX_DEATHS of them--> held back --released by a client--> begun
 
-A job can be poison: whatever makes its recovery end the leader's process ends the next leader as well. So ZooKeeper
-counts, under the job's node, the recoveries that were begun and not got through. A recovery is through when every
-subtask runs, or when the leader has lived with the job for SETTLED_MS: what waits for slots harms nobody.
+A job can be poison: if its recovery crashes the leader's process, it crashes the next leader as well. So the recoveries
+that were begun and not finished are counted in ZooKeeper, under the job's node. A recovery is through when every
+subtask runs, or when the leader has survived the job for SETTLED_MS: jobs that wait for slots do no harm.
 
-A leader that is stopped takes its marks back. When one dies, all jobs that it was just recovering are suspects. The
-next one recovers these one at a time, so that another death tells which it was, and the others do not share the
-count.
+A leader that is stopped removes its marks. When one crashes, all jobs that it was recovering are suspects. The next
+leader recovers these one at a time, so that another crash identifies the culprit, and only that is counted.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_DEATHS = 3
-"""So many leaders in a row may die in the recovery of one job before it is held back."""
+"""The number of consecutive leaders that may die while recovering a job before it is held back."""
 
 SETTLED_MS = 5_000
 
 
 class RecoveryLine:
-    """Of one term."""
+    """The recoveries of one term."""
 
     def __init__(self, fence: TermFence, actor: Actor, workers: WorkerGroup, persistence: Persistence) -> None:
-        """workers: those that the job's records are read on."""
+        """workers: those on which the jobs' records are read."""
         self._fence = fence
         self._actor = actor
         self._workers = workers
@@ -58,7 +57,7 @@ class RecoveryLine:
         self._first: str | None = None  # the suspect whose turn it is
 
     def enter(self, runner: JobRunner, deaths: int) -> None:
-        """A job that a leader before has run: loads it, now or in its turn, or holds it back.
+        """Loads a job of an earlier leader, now or in its turn, or holds it back.
 
         deaths: leaders in a row that died while they recovered it.
         """
@@ -77,21 +76,21 @@ class RecoveryLine:
             self._begin(runner, deaths)
 
     def through(self, key: str, *, has_ended: bool = False) -> None:
-        """The job's recovery has not ended the leader. has_ended: and its records go now."""
+        """The leader has survived the job's recovery. has_ended: the job has ended, and its records will be deleted."""
         timer = self._begun.pop(key, None)
         self._deaths.pop(key, None)
         if timer is not None:
             timer.cancel()
             if not has_ended:
-                self._work(key, partial(self._persistence.forget_deaths, key))
+                self._work(key, partial(self._persistence.clear_recovery_count, key))
         if self._first == key:
             self._first = None
             self._next()
 
     def withdraw(self) -> list[Future[None]]:
-        """The term ends in order: takes back the marks of what is not through. Nobody has died of these jobs.
+        """The term ends as planned: removes the marks of unfinished recoveries, which have not crashed the leader.
 
-        Each write comes behind what is under way for its job: one that hangs stays marked.
+        Each write follows the pending work of its job, so a job that hangs stays marked.
         """
         timers, self._begun = self._begun, {}
         for timer in timers.values():
@@ -100,22 +99,22 @@ class RecoveryLine:
         return [self._work(key, partial(self._take_back, key, self._deaths.pop(key, 0))) for key in timers]
 
     def _take_back(self, key: str, deaths: int) -> None:
-        """On a worker."""
+        """Called on a worker."""
         if deaths:
             self._persistence.note_recovery(key, deaths)
         else:
-            self._persistence.forget_deaths(key)
+            self._persistence.clear_recovery_count(key)
 
     def release(self, runner: JobRunner) -> Future[JobState]:
-        """A client wants a job tried again that is held back; answers when that is durable. Any other stays as it is.
+        """Releases a job that is held back; answers when that is durable. Any other job stays as it is.
 
-        Fails with StoreError, Stopped: ask again.
+        Fails with StoreError, Stopped; try again.
         """
         answer: Future[JobState] = Future()
         if not runner.is_held:
             answer.set_result(runner.status().state)
             return answer
-        forget = partial(self._persistence.forget_deaths, runner.key)
+        forget = partial(self._persistence.clear_recovery_count, runner.key)
         done = self._work(runner.key, forget, lambda _: self._released(runner))
         done.add_done_callback(lambda written: settle(answer, written, JobState.WAITING_FOR_SLOTS))
         return answer
@@ -133,7 +132,7 @@ class RecoveryLine:
             self._begin(runner, deaths)
 
     def _begin(self, runner: JobRunner, deaths: int) -> None:
-        """The mark is durable before anything of the job is looked at: one worker does both, in this order."""
+        """Marks the recovery durably before anything of the job is read: one worker does both, in this order."""
         self._begun[runner.key], self._deaths[runner.key] = None, deaths
         mark = partial(self._persistence.note_recovery, runner.key, deaths + 1)
         self._work(runner.key, mark, lambda _: self._marked(runner), lambda: self._marked(runner))
@@ -151,20 +150,20 @@ class RecoveryLine:
         then: Callable[[T], None] | None = None,
         failed: Callable[[], None] | None = None,
     ) -> Future[T]:
-        """failed: what is done after a mistake; the count is a help, and nothing that a job may wait for."""
+        """failed: called after an error; the count is only a safeguard, so no job waits for it."""
 
         def answered(answer: Future[T]) -> None:
             error = answer.exception()
             if error is None and then is not None:
-                self._tell(partial(then, answer.result()))
+                self._post(partial(then, answer.result()))
             elif error is not None and not isinstance(error, Stopped):
                 log.error("job %s: what is known of its recoveries cannot be read or written", key, exc_info=error)
                 if failed is not None:
-                    self._tell(failed)
+                    self._post(failed)
 
         work = self._workers.submit(key, call)
         work.add_done_callback(answered)
         return work
 
-    def _tell(self, call: Callable[[], None]) -> None:
+    def _post(self, call: Callable[[], None]) -> None:
         self._actor.tell(lambda: None if self._fence.over.is_set() else call())

@@ -1,7 +1,6 @@
-"""What a task manager may say of itself when it registers: every number and text of it is bounded.
+"""The bounds of a task manager's Register message.
 
-What is admitted here is kept for the term, shown to clients, written into attempt records and walked through on the
-thread that decides.
+Admitted values are kept for the term, shown to clients, stored in attempt records and processed on the deciding thread.
 """
 
 from __future__ import annotations
@@ -11,37 +10,35 @@ import re
 from lockgate_common.settings import MAX_SLOTS
 from lockgate_proto.messages import AttemptId, Register
 
+from lockgate_coordinator.graph.bounds import quoted
+
 MAX_RUNNING = 4 * MAX_SLOTS
-"""Attempts that one may still run from before: one a slot, and some that are just being torn down."""
+"""The most attempts that a task manager may still run: one for each slot, and some that are being torn down."""
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,64}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})")
 
 
-def register_problem(task_manager_id: str, said: Register) -> str:
-    """Why this Register cannot be taken, a sentence for the operator of the task manager; "" when it can."""
+def register_problem(task_manager_id: str, register: Register) -> str:
+    """Why this Register is refused, a sentence for the operator of the task manager; "" when it is not."""
     if not _ID.fullmatch(task_manager_id):
-        return f"{_shown(task_manager_id)} is no id of a task manager: use 1 to 64 of A-Z a-z 0-9 . _ -"
-    if not 1 <= said.slots <= MAX_SLOTS:
-        return f"task manager {task_manager_id} offers {said.slots} slots: it must be between 1 and {MAX_SLOTS}"
-    found = _ADDRESS.fullmatch(said.exchange_address)
+        return f"{quoted(task_manager_id)} is no id of a task manager: use 1 to 64 of A-Z a-z 0-9 . _ -"
+    if not 1 <= register.slots <= MAX_SLOTS:
+        return f"task manager {task_manager_id} offers {register.slots} slots: it must be between 1 and {MAX_SLOTS}"
+    found = _ADDRESS.fullmatch(register.exchange_address)
     if found is None or not 1 <= int(found[1]) <= 65_535:
-        return f"task manager {task_manager_id} needs an exchange host:port, not {_shown(said.exchange_address)}"
-    if len(said.incarnation) > 64:
-        return f"task manager {task_manager_id} says that it is {_shown(said.incarnation)}: 64 characters at most"
-    if len(said.running) > MAX_RUNNING:
-        count = len(said.running)
+        return f"task manager {task_manager_id} needs an exchange host:port, not {quoted(register.exchange_address)}"
+    if len(register.incarnation) > 64:
+        return f"task manager {task_manager_id} says that it is {quoted(register.incarnation)}: 64 characters at most"
+    if len(register.running) > MAX_RUNNING:
+        count = len(register.running)
         return f"task manager {task_manager_id} says that it runs {count} attempts: the limit is {MAX_RUNNING}"
-    for attempt in said.running:
+    for attempt in register.running:
         if not _is_attempt(attempt):
-            return f"task manager {task_manager_id} says that it runs an attempt that cannot be: {_shown(str(attempt))}"
+            return f"task manager {task_manager_id} says that it runs an attempt that cannot be: {quoted(str(attempt))}"
     return ""
 
 
 def _is_attempt(attempt_id: AttemptId) -> bool:
     return bool(_KEY.fullmatch(attempt_id.job_key) and _KEY.fullmatch(attempt_id.run_id)) and attempt_id.attempt >= 1
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 100 else f"{text[:100]}...")

@@ -1,4 +1,4 @@
-"""What is deleted of a job: the pointer first, and only when it is certainly gone the files. On workers only."""
+"""Deletions of jobs: the pointer first, and the files only when it is certainly deleted. On workers only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Removals:
-    """Of every job of one term. Methods raise Stopped once the term is over."""
+    """Deletions for all jobs of one term. Methods raise Stopped once the term is over."""
 
     def __init__(
         self,
@@ -30,18 +30,18 @@ class Removals:
         files: MetadataFiles,
         forgetting: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
-        """forgetting: called on a worker's thread with the keys of results that ZooKeeper is about to give up."""
+        """forgetting: called on a worker's thread with the keys of results that are about to be deleted."""
         self._fence = fence
         self._records = JobRecords(store, cluster, settle_ms=SETTLE_MS)
         self._files = files
         self._forgetting = forgetting
 
     def forget_checkpoint(self, key: str, number: int) -> None:
-        """Deletes the record of a checkpoint: its files may go when this returns. Raises StoreError, Stopped."""
+        """Deletes the record of a checkpoint; its files may be deleted after that. Raises StoreError, Stopped."""
         self._fence.write(lambda: self._records.remove_checkpoint(self._fence.grant, key, number))
 
     def delete_files(self, run: Run, checkpoint: CompletedCheckpoint, free: Sequence[str]) -> None:
-        """Of a checkpoint whose record is gone. free: names of shared files that no other one refers to."""
+        """Deletes the files of a checkpoint without a record. free: shared files to which no other one refers."""
         try:
             self._files.delete_pointed(checkpoint.pointer)
             self._files.delete_shared(run, free)
@@ -50,13 +50,13 @@ class Removals:
             log.warning(text, run.job_key, checkpoint.checkpoint_id, error)
 
     def delete_pointed(self, pointer: str) -> None:
-        """Deletes the files of a savepoint whose record is gone. Raises StorageError."""
+        """Deletes the files of a savepoint without a record. Raises StorageError."""
         self._files.delete_pointed(pointer)
 
     def dispose_retained(self, key: str, checkpoint: CompletedCheckpoint) -> JobResult:
-        """Deletes a snapshot of a job that has ended, and what no other kept one shares with it.
+        """Deletes a snapshot of a job that has ended, with the files that no other kept one shares.
 
-        Returns the job's result as it is then. Raises as `dispose`, CorruptRecord.
+        Returns the job's new result. Raises as `dispose`, CorruptRecord.
         """
         result = self._fence.read(lambda: self._records.result(key))
         if result is None:
@@ -67,7 +67,7 @@ class Removals:
         self._files.delete_pointed(checkpoint.pointer)
         run = run_of(result)
         if run.run_id and {checkpoint.checkpoint_id for checkpoint in kept}.issuperset(self._files.checkpoint_ids(run)):
-            self._delete_unshared(run, kept)  # else there may be a checkpoint that the result does not list
+            self._delete_unshared(run, kept)  # otherwise there may be a checkpoint that the result does not list
         return result
 
     def discard_pending(self, run: Run, number: int) -> None:
@@ -80,15 +80,15 @@ class Removals:
             log.warning("job %s: aborted checkpoint %s is not deleted: %s", run.job_key, number, error)
 
     def delete_orphans(self, run: Run, below: int) -> None:
-        """Deletes what checkpoints with ids under `below` have left behind that no record refers to.
+        """Deletes files of checkpoints with ids below `below` to which no record refers.
 
-        Folders of those that never completed, and shared files that no completed checkpoint is made of: a dead leader
-        had no time for them, or an upload came late. below: the newest completed one; what is under way is newer.
+        These are folders of checkpoints that never completed, and shared files of no completed checkpoint: left by a
+        failed leader, or uploaded late. below: the newest completed one; those in progress are newer.
         """
         try:
             self._delete_orphans(run, below)
         except (StoreError, StorageError) as error:
-            log.warning("job %s: could not look for what nothing refers to: %s", run.job_key, error)
+            log.warning("job %s: could not search for orphaned files: %s", run.job_key, error)
 
     def _delete_orphans(self, run: Run, below: int) -> None:
         key = run.job_key
@@ -99,7 +99,7 @@ class Removals:
                 self._files.delete_checkpoint(run, number)
                 log.info("job %s: deleted chk-%s, which never completed", key, number)
         old = [name for name in self._files.shared_files(run) if (writer_of(name) or below) < below]
-        if old:  # only then is it worth reading what each checkpoint is made of
+        if old:  # only then are the files of each checkpoint needed
             used = frozenset[str]().union(*(shared_files(content_of(checkpoint, self._files)) for checkpoint in known))
             abandoned = [name for name in old if name not in used]
             if abandoned and not self._fence.over.is_set():
@@ -107,9 +107,9 @@ class Removals:
                 log.info("job %s: deleted %s shared files that no checkpoint refers to", key, len(abandoned))
 
     def clean_up(self, key: str, run_id: str) -> None:
-        """Carries out CleanUp, of which the stored result tells all: what is retained, and where the files are.
+        """Carries out CleanUp from the stored result, which lists the retained checkpoints and the place of the files.
 
-        Raises StoreError, StorageError, Stopped: the result is still dirty then, and the same call may be made again.
+        Raises StoreError, StorageError, Stopped: the result is still dirty then, and the call can be repeated.
         """
         grant = self._fence.grant
         result = self._fence.read(lambda: self._records.result(key))
@@ -146,7 +146,7 @@ class Removals:
         self._delete_unshared(run, kept)
 
     def _delete_unshared(self, run: Run, kept: Sequence[CompletedCheckpoint]) -> None:
-        """Of a run that has ended: shared files that none of the kept checkpoints refers to."""
+        """Deletes the shared files of an ended run to which no kept checkpoint refers."""
         shared = self._files.shared_files(run)
         if not shared:
             return

@@ -1,4 +1,4 @@
-"""Clients that wait for something that a JobMaster answers by and by. Actor thread only."""
+"""Pending requests of clients that a JobMaster answers later. Actor thread only."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 
 class Requests:
-    """Those of one job. A future fails with Refused, Busy, or with what `fail_all` is given."""
+    """The requests of one job. A future fails with Refused, Busy, or the error passed to `fail_all`."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Future[Any]]] = {}
 
     def add(self, answer: Future[Any], request_id: str = "") -> str:
-        """The request id under which its answer comes: the client's own, where it has chosen one."""
+        """Adds a request and returns its id: the client's own, if it has chosen one."""
         name = request_id or uuid.uuid4().hex
         self._waiting.setdefault(name, []).append(answer)
         return name
 
     def savepoint(self, effect: AnswerSavepoint) -> None:
-        """A savepoint is complete, or there will be none. One that nobody waits for any more is fine."""
+        """Answers a savepoint request, if a client still waits for it."""
         for answer in self._waiting.pop(effect.request_id, ()):
             if effect.savepoint is not None:
                 answer.set_result(dataclasses.replace(effect.savepoint, metadata=b""))
@@ -47,7 +47,7 @@ class Requests:
                 answer.set_result(RescaleResponse(effect.parallelism, effect.after))
 
     def fail_all(self, error: Exception) -> None:
-        """Nothing more will be answered."""
+        """Fails all requests."""
         waiting, self._waiting = self._waiting, {}
         for answers in waiting.values():
             for answer in answers:

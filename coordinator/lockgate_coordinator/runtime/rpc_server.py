@@ -1,13 +1,13 @@
-"""The gRPC server of a coordinator: who is let in, how much at a time, and where the work of a call is done.
+"""The gRPC server of a coordinator: admission, limits, and the threads on which calls are handled.
 
 ```
             +-- unary: request read on the loop --> a worker decodes, handles, encodes --> answer
- Call --> guard                                        | Later: nothing is held while it waits
+ Call --> guard                                        | Later: holds no thread while it waits
             +-- stream: a coroutine of its service, sending and receiving on the loop
 ```
 
-What blocks runs on bounded pools: one for calls that write or read storage, one for the others, so that a storage that
-hangs takes no answer from those who only ask. Large messages are coded on a third.
+Blocking work runs on bounded pools: one for calls that write or read storage, one for the others, so that a hanging
+storage does not block queries. Large messages are encoded and decoded on a third.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ T = TypeVar("T")
 
 _THREADS = 32  # of each pool
 _CODING_THREADS = 2
-_IN_HAND = 4_096  # unary calls that a worker has or is to have, and as many that wait for an outcome
+_IN_HAND = 4_096  # unary calls that are running or queued, and as many that wait for an outcome
 _REQUEST_WAIT_S = 30.0
 _SMALL_BYTES = 16 * 1024  # decoded on the loop: some 100 us
-_FREE_REQUEST_BYTES = 4 * 1024  # of a method that anybody may call
+_FREE_REQUEST_BYTES = 4 * 1024  # of a method without credentials
 _FREE_REQUEST_WAIT_S = 5.0
-_REFUSAL_S = 0.3  # before a caller hears that its secret or token is wrong
-_REFUSALS = 1_000  # that wait so at a time
+_REFUSAL_S = 0.3  # delay before a wrong secret or token is refused
+_REFUSALS = 1_000  # delayed refusals at a time
 _MOST_ELEMENTS = 100_000  # of a client's request, in all its repeated fields: some 500 ms to decode
 
 Behaviour = Callable[[Call], Awaitable[None]]
 
 
 class UnaryCall:
-    """What a handler on a worker knows of its call."""
+    """The context of a call for its handler on a worker."""
 
     def __init__(self, call: Call) -> None:
         self.metadata = call.metadata
@@ -68,10 +68,10 @@ class UnaryCall:
 
 @dataclass(frozen=True, slots=True)
 class Later(Generic[T]):
-    """A handler's word for: the answer comes with this future. No thread waits for it.
+    """A deferred answer, the outcome of a future. No thread waits for it.
 
-    late: what the caller is told when it does not come within `limit_s` (None: as long as the caller waits)
-    then: makes the response of the outcome, on a worker
+    late: the error when it does not come within `limit_s` (None: as long as the caller waits)
+    then: converts the outcome to the response, on a worker
     """
 
     answer: Future[T]
@@ -92,7 +92,7 @@ class Stream:
         self.peer = call.peer
 
     async def receive(self) -> Any:
-        """The next message, None at their end. Raises MalformedMessage, PeerGone."""
+        """The next message, None at the end. Raises MalformedMessage, PeerGone."""
         data = await self._call.receive()
         if data is None:
             return None
@@ -103,19 +103,19 @@ class Stream:
         )
 
     async def work(self, call: Callable[[], T]) -> T:
-        """Something that blocks, on a worker."""
+        """Runs a blocking call on a worker."""
         return await self.thread.loop.run_in_executor(self._asking, call)
 
     async def send(self, message: Any, *, large: bool = False) -> None:
-        """Returns when the connection has taken it. large: encoded beside the loop. Raises PeerGone."""
+        """Sends a message; returns when the connection has taken it. large: encode off the loop. Raises PeerGone."""
         await self.send_bytes(await self.encoded(message) if large else encode(message))
 
     async def encoded(self, message: Any) -> bytes:
-        """The message as it is sent, made beside the loop."""
+        """The encoded message, made off the loop."""
         return await self.thread.loop.run_in_executor(self._coding, encode, message)
 
     async def send_bytes(self, data: bytes) -> None:
-        """As `send`, of a message that is encoded already."""
+        """As `send`, for an encoded message."""
         await self._call.send(data)
 
 
@@ -150,8 +150,8 @@ class RpcServer:
     def serve(self, service: str, implementation: Any, places: dict[str, Places]) -> None:
         """Adds a service of lockgate.v1. Its unary methods take (request, UnaryCall) and return a response or Later.
 
-        Its streaming methods are coroutines of (Stream), or (request, Stream) where only the answer is a stream.
-        places: of each streaming method.
+        Its streaming methods are coroutines of (Stream), or of (request, Stream) if only the answer is a stream.
+        places: for each streaming method.
         """
         behaviours = {}
         for name, method in SERVICES[service].items():
@@ -169,7 +169,7 @@ class RpcServer:
         )
 
     def add(self, service: str, behaviours: dict[str, tuple[bool, bool, Behaviour]]) -> None:
-        """Adds any service. behaviours: (client streams, server streams, what to do with the Call), by method."""
+        """Adds any service. behaviours: (client streams, server streams, handler of the Call), by method."""
         handlers = {
             name: _MAKERS[client, server](self._guarded(behaviour))
             for name, (client, server, behaviour) in behaviours.items()
@@ -181,7 +181,7 @@ class RpcServer:
         self._server.start()
 
     def stop(self, grace_s: float) -> None:
-        """Takes no new call, gives those there are `grace_s`, ends them, joins every thread. Idempotent."""
+        """Refuses new calls, gives open ones `grace_s`, ends them, joins every thread. Idempotent."""
         self._server.stop(grace_s).wait()
         self.thread.close()
         for pool in (self._asking, self._writing, self._coding):
@@ -201,14 +201,14 @@ class RpcServer:
         return run
 
     async def _admission(self, call: Call) -> Admission:
-        """Raises Refused. Who shows something wrong is told so late, unless many are."""
+        """Authenticates the caller. Raises Refused; after a delay for wrong credentials, unless many are delayed."""
         known = self._guard.at_once(call.method, call.metadata)
         if known is not None:
             return known
         try:
             return await self.thread.loop.run_in_executor(self._asking, self._guard.admit, call.method, call.metadata)
         except Refused:
-            # A proof cannot be guessed, and may be of somebody who means the process that was here before.
+            # No delay for a proof: it cannot be guessed, and may be meant for the process that was here before.
             if not authorization_of(call.metadata).startswith(SCHEME) and self._refusals.taken < _REFUSALS:
                 with self._refusals.one():
                     await asyncio.sleep(_REFUSAL_S)
@@ -246,7 +246,7 @@ class RpcServer:
         return run
 
     async def _done(self, step: Callable[[], T], pool: ThreadPoolExecutor) -> T:
-        """A part of a call, on a worker."""
+        """Runs a step of a call on a worker."""
         with self._in_hand.one():
             return await self.thread.loop.run_in_executor(pool, step)
 
@@ -278,9 +278,9 @@ class RpcServer:
 
 
 async def one_request(call: Call, *, is_free: bool = False) -> bytes | None:
-    """The one request of a call; None when it was given up before that. Raises Refused.
+    """The one request of a call; None when the caller cancels before it. Raises Refused.
 
-    is_free: anybody may call this method, so little is taken, and it has to come soon.
+    is_free: the method needs no credentials, so its request must be small and come soon.
     """
     wait_s = _FREE_REQUEST_WAIT_S if is_free else _REQUEST_WAIT_S
     try:
@@ -295,7 +295,7 @@ async def one_request(call: Call, *, is_free: bool = False) -> bytes | None:
 
 
 def check_free(data: bytes) -> None:
-    """Raises Refused for a message that is too large for a method that anybody may call."""
+    """Raises Refused for a message that is too large for a method without credentials."""
     if len(data) > _FREE_REQUEST_BYTES:
         text = f"this method takes {_FREE_REQUEST_BYTES:,} bytes, and these are {len(data):,}"
         raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)

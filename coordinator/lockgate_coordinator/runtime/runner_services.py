@@ -1,4 +1,4 @@
-"""What a JobRunner needs of the term that it belongs to."""
+"""The interface of a term for its JobRunners."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from lockgate_coordinator.runtime.workers import WorkerGroup
 
 
 class RunnerContext(Protocol):
-    """What a runner needs of the term it belongs to."""
+    """The term, as its runners see it."""
 
     @property
     def token(self) -> int:
-        """Of the grant."""
+        """The token of the grant."""
         ...
 
     def slots(self, event: SlotsRequested | SlotsReleased) -> None:
-        """To the SlotPool; its answer comes later."""
+        """Passes an event to the SlotPool, which answers later."""
         ...
 
     def available_slots(self, job_key: str) -> int:
-        """Slots that the job holds, and those that nobody holds."""
+        """Slots that the job holds, and free ones."""
         ...
 
     def runs(self, job_key: str) -> None:
-        """Every subtask of the job runs: its recovery is through; task managers with free slots may prepare for it."""
+        """Every subtask of the job runs: ends its recovery, and lets task managers with free slots prepare for it."""
         ...
 
     def ended_job(self, job_key: str) -> None:
@@ -46,8 +46,8 @@ class RunnerServices:
     """Shared by all runners of a term."""
 
     actor: Actor
-    workers: WorkerGroup  # what a job waits for
-    deletions: WorkerGroup  # of files, which no job waits for
+    workers: WorkerGroup  # for calls that a job waits for
+    deletions: WorkerGroup  # for deletions of files, which no job waits for
     persistence: Persistence
     removals: Removals
     context: RunnerContext

@@ -1,4 +1,4 @@
-"""What a coordinator process is told when it starts."""
+"""The settings of a coordinator process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from lockgate_common.settings import SettingsError, check_numbers, check_process
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """Everything one coordinator process needs to know.
+    """The settings of one coordinator process.
 
-    zookeeper: `host:port[,host:port...]`; storage: a local path or a pyarrow.fs URI that every coordinator and
-    task manager of the cluster reaches; bind: `host:port` of the gRPC server, port 0 picks a free one;
-    advertise: `host:port` that others use, empty means the bound address, which then has to be one that others can
-    connect to; coordinator_id: empty means one is made; tokens_file: see
-    `TokenBook`, empty means no tokens.
-    Times in milliseconds.
+    zookeeper: `host:port[,host:port...]`; storage: a local path or a pyarrow.fs URI that every coordinator and task
+    manager of the cluster reaches; bind: `host:port` of the gRPC server, port 0 picks a free one; advertise:
+    `host:port` that others use, empty for the bound address, which others must then be able to reach; coordinator_id:
+    empty for a generated one; tokens_file: see `TokenBook`, empty for no tokens. Times are in milliseconds.
     """
 
     zookeeper: str

@@ -1,4 +1,4 @@
-"""Where a JobRunner stands; the drawing is there."""
+"""The stages of a JobRunner, drawn in job_runner.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 
 class Stage(Enum):
-    """Where a runner stands."""
+    """The stage of a runner."""
 
     LOADING = auto()
     RUNNING = auto()

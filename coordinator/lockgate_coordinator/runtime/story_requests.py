@@ -1,6 +1,6 @@
-"""StoryRequests: the story of one job, put together of what this leader and its task managers remember.
+"""StoryRequests: collects the story of a job from this leader and its task managers.
 
-The lines stay where they were written until somebody asks: nothing is sent for them while the job runs. Actor thread
+The lines stay in the processes that wrote them until a client asks: nothing is sent while the job runs. Actor thread
 only.
 """
 
@@ -12,20 +12,20 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from lockgate_common.clock import monotonic_ms
-from lockgate_proto.messages import StoryLine, StoryTold, TellStory
+from lockgate_proto.messages import StoryAnswer, StoryLine, StoryRequest
 
 from lockgate_coordinator.runtime.actor import Actor, Timer
 from lockgate_coordinator.runtime.errors import Stopped
 
 WAIT_MS = 2_000
 MOST_LINES = 4_000
-"""Of all task managers together; each gives its newest ones."""
+"""The most lines from all task managers together; each sends its newest ones."""
 LEAST_LINES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class StoryParts:
-    """Lines of one process each, in order; and what is missing, as sentences."""
+    """The lines of each process, in order, and remarks on missing ones, as sentences."""
 
     parts: tuple[Sequence[StoryLine], ...]
     remarks: tuple[str, ...]
@@ -33,7 +33,7 @@ class StoryParts:
 
 @dataclass(slots=True)
 class _Asked:
-    """One job's story, while task managers are still to answer."""
+    """A story for which some task managers have not answered yet."""
 
     answer: Future[StoryParts]
     parts: list[Sequence[StoryLine]]
@@ -44,9 +44,9 @@ class _Asked:
 
 
 class StoryRequests:
-    """Those of one term. send: to a task manager; False when it is not registered."""
+    """The story requests of one term. send: to a task manager; False when it is not registered."""
 
-    def __init__(self, actor: Actor, send: Callable[[str, TellStory], bool]) -> None:
+    def __init__(self, actor: Actor, send: Callable[[str, StoryRequest], bool]) -> None:
         self._actor = actor
         self._send = send
         self._numbers = itertools.count(1)
@@ -55,13 +55,13 @@ class StoryRequests:
     def ask(
         self, job_key: str, run_id: str, task_managers: Iterable[str], own: Sequence[StoryLine], remarks: Sequence[str]
     ) -> Future[StoryParts]:
-        """The job's story. task_managers: those to ask; own: the leader's lines. Fails with Stopped."""
+        """Collects a job's story. task_managers: those to ask; own: the leader's lines. Fails with Stopped."""
         number, names = next(self._numbers), sorted(task_managers)
         lines = max(LEAST_LINES, MOST_LINES // max(1, len(names)))
         asked = _Asked(Future(), [own], list(remarks), set(), lines)
         self._asked[number] = asked
         for name in names:
-            if self._send(name, TellStory(number, job_key, run_id, lines)):
+            if self._send(name, StoryRequest(number, job_key, run_id, lines)):
                 asked.missing.add(name)
         if asked.missing:
             asked.timer = self._actor.at(monotonic_ms() + WAIT_MS, lambda: self._finish(number))
@@ -69,17 +69,17 @@ class StoryRequests:
             self._finish(number)
         return asked.answer
 
-    def told(self, task_manager_id: str, told: StoryTold) -> None:
-        """A task manager's answer. One that comes too late, or was not asked for, is dropped."""
-        asked = self._asked.get(told.request)
+    def answer(self, task_manager_id: str, answer: StoryAnswer) -> None:
+        """Handles a task manager's answer. Late and unexpected ones are dropped."""
+        asked = self._asked.get(answer.request)
         if asked is None or task_manager_id not in asked.missing:
             return
         asked.missing.discard(task_manager_id)
-        asked.parts.append(told.lines[-asked.lines :])
-        if told.cut:
+        asked.parts.append(answer.lines[-asked.lines :])
+        if answer.cut:
             asked.remarks.append(f"Older lines of task manager {task_manager_id} are not shown.")
         if not asked.missing:
-            self._finish(told.request)
+            self._finish(answer.request)
 
     def close(self) -> None:
         """The term is over."""

@@ -1,4 +1,4 @@
-"""Submission that cannot create a job twice: the key names the job, whoever asks and however often. Actor thread."""
+"""Idempotent submission: one key names one job, however often and by any client it is submitted. Actor thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Open:
-    """A submission that is being written: what was asked, and the answer."""
+    """A submission that is being written: the request and the answer."""
 
     record: JobRecord
     answer: Future[SubmitResponse]
@@ -31,14 +31,14 @@ class _Open:
 
 
 class Submissions:
-    """Those of one term that are being written."""
+    """The submissions of one term that are being written."""
 
     def __init__(self, term: LeaderTerm) -> None:
         self._term = term
         self._open: dict[str, _Open] = {}  # by key
 
     def known(self, wanted: JobRecord) -> SubmitResponse | None:
-        """The answer for a key that is known already, None for a new one.
+        """The answer for an existing key, None for a new one.
 
         Raises Refused when the key belongs to another graph, or to a job with another start; Busy when that is not
         known yet.
@@ -57,10 +57,10 @@ class Submissions:
         check: Callable[[], None] | None = None,
         writes: tuple[Destination, ...] = (),
     ) -> Future[SubmitResponse]:
-        """Writes a new job; the answer comes when it is durable. Who asks again meanwhile gets the same answer.
+        """Writes a new job and answers when it is durable. The same submission meanwhile gets the same answer.
 
-        check: made before that on a worker's thread, as it may take long; raises Refused. writes: where its sinks do.
-        Fails with Refused, Busy, StoreError, StorageError, or Stopped (outcome unknown: submit again).
+        check: called before that on a worker's thread, because it may take long; raises Refused. writes: destinations
+        of its sinks. Fails with Refused, Busy, StoreError, StorageError, or Stopped (outcome unknown: submit again).
         """
         key = record.job_key
         answer: Future[SubmitResponse] = Future()
@@ -89,7 +89,7 @@ class Submissions:
         return answer
 
     def _taken(self) -> dict[str, tuple[Destination, ...]]:
-        """Where the jobs that have not ended write, those too that are just being submitted."""
+        """The destinations of jobs that have not ended, including those that are being submitted."""
         found = {key: open_.writes for key, open_ in self._open.items()}
         for key, runner in self._term.jobs.items():
             known = runner.destinations
@@ -97,7 +97,7 @@ class Submissions:
         return found
 
     def _write(self, record: JobRecord, graph: bytes, check: Callable[[], None] | None) -> JobRecord | JobResult:
-        """On a worker's thread."""
+        """Called on a worker's thread."""
         if check is not None:
             check()
         return self._term.persistence.submit(record, graph)
@@ -105,7 +105,7 @@ class Submissions:
     def _written(
         self, record: JobRecord, answer: Future[SubmitResponse], written: Future[JobRecord | JobResult]
     ) -> None:
-        """On the worker's thread."""
+        """Called on the worker's thread."""
         error = written.exception()
         if error is None and self._term.services.actor.tell(partial(self._take, record, answer, written.result())):
             return
@@ -134,7 +134,7 @@ class Submissions:
 
 
 def _inline_destinations(record: JobRecord) -> tuple[Destination, ...]:
-    """Of a job that is not loaded: what its record alone tells; nothing where the graph is in the storage."""
+    """The destinations of a job that is not loaded, from its record; none if the graph is in the storage."""
     try:
         return destinations(decode(JobGraph, record.graph))
     except MalformedMessage:
@@ -142,7 +142,7 @@ def _inline_destinations(record: JobRecord) -> tuple[Destination, ...]:
 
 
 def _same(found: JobRecord | JobResult, wanted: JobRecord) -> SubmitResponse:
-    """Who names no start asks for the job whatever its start was: to follow it, or in a retry."""
+    """The answer for an existing job. A request without a start matches any start: it may follow the job, or retry."""
     if found.graph_checksum != wanted.graph_checksum:
         raise other_job(found.job_key)
     if wanted.restore_from and _start(found) != _start(wanted):
@@ -151,7 +151,7 @@ def _same(found: JobRecord | JobResult, wanted: JobRecord) -> SubmitResponse:
 
 
 def _start(record: JobRecord | JobResult) -> str:
-    """One file has several names: path or URI, of the file or of its folder."""
+    """The start in a normalized form, because a file has several names: path or URI, of the file or its folder."""
     return metadata_uri(record.restore_from) if record.restore_from else ""
 
 

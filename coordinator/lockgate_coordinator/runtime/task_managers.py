@@ -1,8 +1,8 @@
-"""The task managers registered with this leader: who is there, who has gone silent, who is lost. Actor thread only.
+"""The task managers registered with this leader: connected, silent and lost ones. Actor thread only.
 
 register --> connected --stream broke--> away --same process registers within the grace--> connected
                  |                         |
-                 |-- said good-bye --------|--------------------------------------------------> left
+                 |-- Goodbye --------------|--------------------------------------------------> left
                  +---- silent for the      +---- its port refuses, or the grace is over --> lost
                        heartbeat timeout --------------------------------------------------> lost
 """
@@ -28,8 +28,8 @@ from lockgate_proto.messages import (
     Heartbeat,
     Incarnation,
     Registered,
+    StoryRequest,
     TaskManagerMessage,
-    TellStory,
 )
 
 from lockgate_coordinator.job.effects import ControlBody
@@ -46,7 +46,7 @@ PROBE_AGAIN_MS = 50
 
 @dataclass(slots=True, eq=False)
 class TaskManager:
-    """One registered process. running: attempts that it said or was told to run, as far as known."""
+    """One registered process. running: attempts that it reported or was ordered to run."""
 
     task_manager_id: str
     exchange_address: str
@@ -54,7 +54,7 @@ class TaskManager:
     incarnation: str
     slots: int
     link: TaskManagerLink
-    session: Session[ControlBody | TellStory]
+    session: Session[ControlBody | StoryRequest]
     last_seen_ms: int
     running: set[AttemptId] = field(default_factory=set)
     away: bool = False
@@ -62,23 +62,23 @@ class TaskManager:
 
 
 class Listener(Protocol):
-    """Who is told. Called on the actor thread."""
+    """Notified of task managers. Called on the actor thread."""
 
     def task_manager_added(self, task_manager: TaskManager) -> None:
-        """It is connected (again)."""
+        """A task manager is connected (again)."""
         ...
 
     def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
-        """It will not come back as the process it was. planned: by intention, and it has said so."""
+        """A process is lost for good. planned: it announced its end."""
         ...
 
-    def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
-        """Anything but a Register."""
+    def task_manager_reported(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
+        """A message other than Register."""
         ...
 
 
 class TaskManagers:
-    """Registry of one term."""
+    """The registry of one term."""
 
     def __init__(
         self, token: int, settings: CoordinatorSettings, actor: Actor, probes: KeyedWorkers, listener: Listener
@@ -99,7 +99,7 @@ class TaskManagers:
         self._beat_timer = self._actor.at(monotonic_ms() + self._settings.heartbeat_ms, self._beat)
 
     def close(self, code: grpc.StatusCode, reason: str) -> None:
-        """Ends every stream; nobody is declared lost by it."""
+        """Ends every stream without declaring any task manager lost."""
         self._closed = True
         if self._beat_timer is not None:
             self._beat_timer.cancel()
@@ -118,29 +118,31 @@ class TaskManagers:
         return task_manager_id in self._members
 
     def register(self, registration: Registration) -> None:
-        """Admits a stream. The newest stream of a process wins; a new process under an old id ends the old one.
+        """Admits a stream. The newest stream of a process wins; a new process with the same id replaces the old one.
 
-        Unless the old one certainly lives: then two are configured with one id, and they would evict each other.
+        Unless the old one certainly lives: then two processes are configured with one id, and would evict each other.
         """
         if self._closed:
             registration.link.close(grpc.StatusCode.UNAVAILABLE, "this coordinator no longer leads")
             return
         known = self._members.get(registration.task_manager_id)
-        said = registration.register
-        is_same = known is not None and known.incarnation == said.incarnation != ""  # "": its version has no numbers
+        register = registration.register
+        is_same = (
+            known is not None and known.incarnation == register.incarnation != ""
+        )  # "": its version has no numbers
         if known is not None and not is_same:
-            if self._may_live(known, registration):
+            if self._may_be_alive(known, registration):
                 self._compare(known, registration)
                 return
-            self._lose(known, f"it was restarted as process {said.pid}")
+            self._lose(known, f"it was restarted as process {register.pid}")
             known = None
         if known is None:
             self._admit(registration)
         else:
             self._readmit(known, registration)
 
-    def _may_live(self, known: TaskManager, registration: Registration) -> bool:
-        """Whether two processes may use one id: the usual restart is told by its exchange or the broken stream."""
+    def _may_be_alive(self, known: TaskManager, registration: Registration) -> bool:
+        """Whether two living processes may use one id. A restart shows by the same exchange or the broken stream."""
         taken_over = known.exchange_address == registration.register.exchange_address  # one process has a port
         silent = monotonic_ms() - known.last_seen_ms > self._settings.heartbeat_timeout_ms
         return not (taken_over or known.away or silent or known.link.end is not None)
@@ -154,37 +156,37 @@ class TaskManagers:
         )
 
     def _compared(self, known: TaskManager, registration: Registration, alive: bool) -> None:
-        """The exchange of the known process was tried: only one that answers keeps its id."""
-        link, said = registration.link, registration.register
+        """The exchange of the known process was probed: only a process that answers keeps the id."""
+        link, register = registration.link, registration.register
         if self._closed or link.end is not None:
             link.close(grpc.StatusCode.UNAVAILABLE, "this coordinator no longer leads")
             return
         if self._members.get(known.task_manager_id) is not known:
-            self.register(registration)  # the known one has gone meanwhile
+            self.register(registration)  # the known one was removed meanwhile
             return
-        if alive and self._may_live(known, registration):
+        if alive and self._may_be_alive(known, registration):
             reason = (
                 f"the task manager id {known.task_manager_id} is in use by the living process {known.pid}, exchange "
-                f"{known.exchange_address}; give process {said.pid} an id of its own (task_manager_id)"
+                f"{known.exchange_address}; give process {register.pid} an id of its own (task_manager_id)"
             )
             log.warning("refused: %s", reason)
             link.close(grpc.StatusCode.ALREADY_EXISTS, reason)
             return
-        self._lose(known, f"it was restarted as process {said.pid}")
+        self._lose(known, f"it was restarted as process {register.pid}")
         self._admit(registration)
 
     def _admit(self, registration: Registration) -> None:
-        said = registration.register
+        register = registration.register
         fresh = TaskManager(
             registration.task_manager_id,
-            said.exchange_address,
-            said.pid,
-            said.incarnation,
-            said.slots,
+            register.exchange_address,
+            register.pid,
+            register.incarnation,
+            register.slots,
             registration.link,
             Session(registration.acknowledged),
             monotonic_ms(),
-            set(said.running),
+            set(register.running),
         )
         self._members[fresh.task_manager_id] = fresh
         self._greet(fresh)
@@ -217,12 +219,12 @@ class TaskManagers:
         task_manager.link.send(self._message(task_manager, Registered(self._settings.heartbeat_ms)))
 
     def _message(
-        self, task_manager: TaskManager, body: ControlBody | TellStory | Registered | Heartbeat, sequence: int = 0
+        self, task_manager: TaskManager, body: ControlBody | StoryRequest | Registered | Heartbeat, sequence: int = 0
     ) -> CoordinatorMessage:
         return CoordinatorMessage(self._token, body, sequence, task_manager.session.handled)
 
     def received(self, link: TaskManagerLink, message: TaskManagerMessage) -> None:
-        """A message of an admitted stream. What an older stream still delivers is dropped."""
+        """Handles a message of an admitted stream. Messages of older streams are dropped."""
         member = self._members.get(message.task_manager_id)
         if isinstance(message.body, Goodbye) and message.token >= self._token:
             self._let_go(member if member is not None and member.link is link else None, link)
@@ -231,29 +233,29 @@ class TaskManagers:
             return
         member.last_seen_ms = monotonic_ms()
         if message.token < self._token:
-            return  # said before it knew of this leader: a sign of life and no more
+            return  # sent to an earlier leader: only a sign of life
         if not member.session.receive(message.sequence, message.acknowledged):
             return
         body = message.body
         if isinstance(body, AttemptGone) and body.attempt is not None:
             member.running.discard(body.attempt)
-        self._listener.task_manager_said(member, message)
+        self._listener.task_manager_reported(member, message)
 
     def _let_go(self, task_manager: TaskManager | None, link: TaskManagerLink) -> None:
-        """Its process ends by intention, whatever has become of the stream meanwhile. None: nobody who counts."""
-        link.close(grpc.StatusCode.OK, "good-bye")  # the answer: it closes its exchange when it has it
+        """Its process ends as planned, whatever happened to the stream. None: it is not registered any more."""
+        link.close(grpc.StatusCode.OK, "good-bye")  # on this answer it closes its exchange
         if task_manager is not None:
             log.info("task manager %s has left", task_manager.task_manager_id)
             self._remove(task_manager, "it left as planned", planned=True)
 
     def broken(self, link: TaskManagerLink, task_manager_id: str) -> None:
-        """The stream ended. Only evidence makes it a loss: a refused connection, or that nobody comes back."""
+        """The stream ended. The process is lost only with evidence: a refused connection, or no return in time."""
         member = self._members.get(task_manager_id)
         if member is None or member.link is not link or member.away:
             return
         member.away = True
         link.close(grpc.StatusCode.UNAVAILABLE, "the stream broke")
-        log.info("the stream of task manager %s broke; looking whether its process lives", task_manager_id)
+        log.info("the stream of task manager %s broke; checking whether its process lives", task_manager_id)
         member.grace = self._actor.at(
             monotonic_ms() + GRACE_MS,
             lambda: self._lose_away(member, link, "its stream broke and it did not come back"),
@@ -261,7 +263,7 @@ class TaskManagers:
         self._probe(member, link)
 
     def _probe(self, task_manager: TaskManager, link: TaskManagerLink) -> None:
-        """Looks again and again: a dying process closes its streams some milliseconds before its port."""
+        """Probes repeatedly, because a dying process closes its streams some milliseconds before its port."""
         if not self._is_away(task_manager, link):
             return
         probe = self._probes.submit(task_manager.task_manager_id, lambda: probe_tcp(task_manager.exchange_address))
@@ -299,8 +301,8 @@ class TaskManagers:
             task_manager.grace.cancel()
         self._listener.task_manager_lost(task_manager, reason, planned=planned)
 
-    def send(self, task_manager_id: str, body: ControlBody | TellStory) -> bool:
-        """Queues a message under this term's token, for the next stream too. False for one that is not registered."""
+    def send(self, task_manager_id: str, body: ControlBody | StoryRequest) -> bool:
+        """Queues a message with this term's token, also for the next stream. False if it is not registered."""
         member = self._members.get(task_manager_id)
         if member is None:
             return False
@@ -312,7 +314,7 @@ class TaskManagers:
         return True
 
     def _incarnations(self, deploy: Deploy) -> tuple[Incarnation, ...]:
-        """Which processes the placements mean: channels prove themselves to these alone."""
+        """The processes of the placements: channels are opened to these only."""
         names = dict.fromkeys(placement.task_manager_id for placement in deploy.placements)
         known = (self._members[name] for name in names if name in self._members)
         return tuple(Incarnation(member.task_manager_id, member.incarnation) for member in known)
@@ -322,7 +324,7 @@ class TaskManagers:
             return
         now = monotonic_ms()
         self._sequence += 1
-        # A process that was stopped for a while must not take its own silence for that of the others.
+        # A leader that was stopped for a while must not take its own silence for that of task managers.
         stalled = max(0, now - self._last_beat_ms - 2 * self._settings.heartbeat_ms)
         self._last_beat_ms = now
         for task_manager in self.all():

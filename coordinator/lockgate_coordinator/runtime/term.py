@@ -30,7 +30,7 @@ from lockgate_proto.messages import (
     JobRecord,
     JobResult,
     SplitsDiscovered,
-    StoryTold,
+    StoryAnswer,
     SubtaskCounters,
     SubtaskId,
     SubtaskReport,
@@ -72,7 +72,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _RETRY_MS = 500
-_ENDED_KEPT = 200  # runners of ended jobs, kept for their events
+_ENDED_KEPT = 200  # runners of ended jobs that are kept for their events
 
 
 class LeaderTerm:
@@ -96,12 +96,12 @@ class LeaderTerm:
         self.services = services
         self._granted_unix_us = unix_us()
         self._detected_unix_us = detected_unix_us
-        self._forgotten: set[str] = set()  # results that were given up while they were still being read
+        self._forgotten: set[str] = set()  # results deleted while they were still being read
         self._pool = SlotPool()
         self._pool_timer: Timer | None = None
         self.task_managers = TaskManagers(grant.token, services.settings, services.actor, services.probes, self)
         self.stories = StoryRequests(services.actor, self.task_managers.send)
-        # What still hangs from an earlier term of this process is fenced, and no reason to wait.
+        # Calls that still hang from an earlier term of this process are fenced, so this term does not wait.
         self.workers = services.workers.group(f"term {grant.token}")
         self.deletions = services.deletions.group(f"term {grant.token}")
         self._clean_ups = CleanUps(fence, services.actor, self.deletions, self.removals)
@@ -122,13 +122,13 @@ class LeaderTerm:
 
     @property
     def token(self) -> int:
-        """Of the grant."""
+        """The token of the grant."""
         return self.grant.token
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins the heartbeats and reads every job; each goes its own way from there."""
+        """Starts the heartbeats and the recovery of every job, independently of each other."""
         self.task_managers.start()
         self.background("(jobs)", self.persistence.job_keys, self._recover)
 
@@ -158,7 +158,7 @@ class LeaderTerm:
     def job_unreadable(self, key: str, reason: str) -> None:
         self.jobs[key].wait(reason)
 
-    def jobs_looked_at(self) -> None:
+    def jobs_scanned(self) -> None:
         self.recovering = False
         self.jobs_known.set_result(None)
         for task_manager in self.task_managers.all():
@@ -173,11 +173,11 @@ class LeaderTerm:
         self.results_known.set_result(None)
 
     def _forgetting_results(self, keys: tuple[str, ...]) -> None:
-        """On a worker's thread. What is asked for meanwhile is looked up in ZooKeeper, so this may come first."""
+        """Called on a worker's thread before the deletion. Until then requests are answered from ZooKeeper."""
         self.services.actor.tell(partial(self._forget_results, keys))
 
     def _forget_results(self, keys: tuple[str, ...]) -> None:
-        """ZooKeeper keeps the newest; what is kept here answers for the same jobs, not for more."""
+        """Drops the results that ZooKeeper does not keep any more, so that both answer for the same jobs."""
         for key in keys:
             self.results.pop(key, None)
             self.ended.pop(key, None)
@@ -185,20 +185,20 @@ class LeaderTerm:
             self._forgotten.update(keys)
 
     def suspend(self) -> None:
-        """ZooKeeper is away: nothing new begins."""
+        """ZooKeeper is unreachable: nothing new begins."""
         self.suspended = True
         for job in list(self.jobs.values()):
             job.handle(ev.Suspended())
 
     def resume(self) -> None:
-        """ZooKeeper is back and the grant still stands."""
+        """ZooKeeper is reachable again and the grant is still valid."""
         self.suspended = False
         self._reading.hurry()
         for job in list(self.jobs.values()):
             job.handle(ev.Resumed())
 
     def close(self, reason: str) -> None:
-        """The end of the term: drops every machine and stream. Tasks run on until a new leader deploys."""
+        """Ends the term: drops every machine and stream. Tasks run on until a new leader deploys."""
         self.fence.over.set()
         if self._pool_timer is not None:
             self._pool_timer.cancel()
@@ -213,7 +213,7 @@ class LeaderTerm:
     def background(self, key: str, call: Callable[[], T], then: Callable[[T], None]) -> None:
         """Runs `call` on the ordered worker of `key` and `then` with its result here, unless the term is over.
 
-        Without `call` the term is of no use, so it is tried until it succeeds.
+        The term cannot work without it, so it is retried until it succeeds.
         """
 
         def answered(answer: Future[T]) -> None:
@@ -231,7 +231,7 @@ class LeaderTerm:
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
     def add(self, record: JobRecord, *, recovered: bool) -> JobRunner:
-        """Takes a job in; the caller loads it. A recovered one begins with the story of the takeover."""
+        """Adds a job; the caller loads it. The story of a recovered one begins with the takeover."""
         runner = JobRunner(record, self._runner_services)
         self.jobs[record.job_key] = runner
         if recovered:
@@ -276,13 +276,13 @@ class LeaderTerm:
                 )
 
     def _settle_running(self, task_manager: TaskManager) -> None:
-        """What still runs there: its job's master decides; of jobs that have ended it is cancelled at once."""
+        """Passes running attempts to their JobMasters; cancels those of jobs that have ended."""
         for attempt in list(task_manager.running):
             runner = self.jobs.get(attempt.job_key)
             if runner is not None and (not runner.is_read or runner.record.run_id == attempt.run_id):
                 still = ev.StillRunning(task_manager.task_manager_id, attempt)
                 self.services.actor.tell(partial(runner.handle_of, attempt.run_id, still))
-            elif not self.recovering:  # before, the job may only not have been listed yet
+            elif not self.recovering:  # before that, the job may not be listed yet
                 self.task_managers.send(task_manager.task_manager_id, CancelAttempt(attempt, "the job has ended"))
 
     def task_manager_added(self, task_manager: TaskManager) -> None:
@@ -293,11 +293,11 @@ class LeaderTerm:
             self._prepare(runner, {name})
 
     def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
-        self.slots(TaskManagerRemoved(task_manager.task_manager_id))  # first: nobody may be given its slots again
+        self.slots(TaskManagerRemoved(task_manager.task_manager_id))  # first, so that its slots are not granted again
         for runner in list(self.jobs.values()):
             runner.handle(ev.TaskManagerLost(task_manager.task_manager_id, reason, planned))
 
-    def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
+    def task_manager_reported(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
         name = task_manager.task_manager_id
         match message.body:
             case Heartbeat(counters=counters):
@@ -316,15 +316,15 @@ class LeaderTerm:
                 self._to(_attempt(subtask), name, ev.Committed(committed))
             case FirstRecord(subtask=subtask) as first:
                 self._to(_attempt(subtask), name, ev.FirstRecordSeen(first))
-            case StoryTold() as told:
-                self.stories.told(name, told)
+            case StoryAnswer() as answer:
+                self.stories.answer(name, answer)
             case other:
-                log.warning("task manager %s sent %s, which is not expected", name, other)
+                log.warning("task manager %s sent an unexpected message: %s", name, other)
 
     def _to(self, attempt: AttemptId | None, task_manager_id: str, report: ev.Report) -> None:
         runner = self.jobs.get(attempt.job_key) if attempt is not None else None
         if runner is not None and attempt is not None:
-            runner.handle_of(attempt.run_id, ev.Said(task_manager_id, report))
+            runner.handle_of(attempt.run_id, ev.TaskManagerReport(task_manager_id, report))
 
     def _count(self, task_manager_id: str, counters: tuple[SubtaskCounters, ...]) -> None:
         by_job: dict[AttemptId, list[SubtaskCounters]] = {}
@@ -340,7 +340,7 @@ class LeaderTerm:
         return tuple(ev.Spare(spare.task_manager_id, spare.exchange_address, spare.free_slots) for spare in found)
 
     def story(self, job_key: str, run_id: str = "") -> Future[StoryParts] | None:
-        """A job's story as far as it is known; None for a job that is not known. run_id: of one that ended before."""
+        """A job's story as far as it was kept; None for an unknown job. run_id: of one that ended before."""
         runner = self.jobs.get(job_key) or self.ended.get(job_key)
         if runner is None and not run_id:
             return None
@@ -364,9 +364,9 @@ class LeaderTerm:
         for effect in self._pool.handle(event, monotonic_ms()):
             match effect:
                 case SlotsGranted(job_key, request, slots):
-                    self._tell(job_key, ev.SlotsOffered(request, slots))
+                    self._notify(job_key, ev.SlotsOffered(request, slots))
                 case SlotsShort(job_key, request, free_slots, task_managers):
-                    self._tell(job_key, ev.SlotsMissing(request, free_slots, task_managers))
+                    self._notify(job_key, ev.SlotsMissing(request, free_slots, task_managers))
                 case WakePool(at_ms):
                     if self._pool_timer is not None:
                         self._pool_timer.cancel()
@@ -374,7 +374,7 @@ class LeaderTerm:
                 case _:
                     assert_never(effect)
 
-    def _tell(self, job_key: str, event: ev.Event) -> None:
+    def _notify(self, job_key: str, event: ev.Event) -> None:
         runner = self.jobs.get(job_key)
         if runner is not None:
             runner.tell(event)

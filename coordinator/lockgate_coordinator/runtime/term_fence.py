@@ -1,4 +1,4 @@
-"""One grant as the workers see it: what they write under, and until when. Used on workers only; they may block."""
+"""One grant for the workers: fences their writes, and ends with the term. Used on workers only, which may block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lockgate_coordinator.runtime.errors import Stopped
 
 log = logging.getLogger(__name__)
 
-SETTLE_MS = 2_000  # of one look at an unknown outcome; another follows until it is known or the term is over
+SETTLE_MS = 2_000  # for one read-back of an unknown outcome; repeated until it is known or the term is over
 _RETRY_S = 0.2
 
 _T = TypeVar("_T")
@@ -23,9 +23,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class TermFence:
-    """What to write under, and whether it is over.
+    """The grant for writes, and whether the term is over.
 
-    step_down: called with the reason when ZooKeeper says that a later grant exists.
+    step_down: called with the reason when ZooKeeper reports a later grant.
     """
 
     grant: LeadershipGrant
@@ -33,7 +33,7 @@ class TermFence:
     step_down: Callable[[str], None]
 
     def write(self, write: Callable[[], None]) -> None:
-        """One write, until its outcome is known. Raises Conflict, StoreUnavailable, RecordTooLarge, Stopped."""
+        """Writes and waits for a known outcome. Raises Conflict, StoreUnavailable, RecordTooLarge, Stopped."""
         unknown = False
         while not self.over.is_set():
             try:
@@ -53,7 +53,7 @@ class TermFence:
         raise Stopped("this coordinator no longer leads")
 
     def read(self, read: Callable[[], _T]) -> _T:
-        """One read, until ZooKeeper answers. Raises Stopped."""
+        """Reads, with retries until ZooKeeper answers. Raises Stopped."""
         while not self.over.is_set():
             try:
                 return read()

@@ -1,16 +1,16 @@
-"""Records as clients see them."""
+"""Converts records to the form for clients."""
 
 from __future__ import annotations
 
 from grpc import StatusCode
 from lockgate_proto.messages import AttemptId, JobRecord, JobResult, JobState, JobStatus
 
-from lockgate_coordinator.job.counters import shown
+from lockgate_coordinator.job.counters import operator_status
 from lockgate_coordinator.runtime.errors import Busy, Refused
 
 
 def status_of(result: JobResult, leader_address: str) -> JobStatus:
-    """The status of a job of which only the result is left."""
+    """The status of an ended job, from its result."""
     return JobStatus(
         job_key=result.job_key,
         run_id=result.run_id,
@@ -22,7 +22,7 @@ def status_of(result: JobResult, leader_address: str) -> JobStatus:
         restarts=result.restarts,
         submitted_unix_ms=result.submitted_unix_ms,
         ended_unix_ms=result.ended_unix_ms,
-        operators=tuple(map(shown, result.counters)),
+        operators=tuple(map(operator_status, result.counters)),
         last_checkpoint=result.last_checkpoint,
         token=result.token,
         leader_address=leader_address,
@@ -32,7 +32,7 @@ def status_of(result: JobResult, leader_address: str) -> JobStatus:
 def status_without_master(
     record: JobRecord, state: JobState, attempt: AttemptId | None, token: int, error: str, trouble: str
 ) -> JobStatus:
-    """The status of a job that cannot run, or not yet. trouble: why its records cannot be read for now."""
+    """The status of a job that cannot run, or not yet. trouble: why its records cannot be read at present."""
     return JobStatus(
         job_key=record.job_key,
         run_id=record.run_id,
@@ -46,12 +46,12 @@ def status_without_master(
 
 
 def not_read(key: str, trouble: str) -> Busy:
-    """The error for a job of which the leader does not know enough yet. trouble: why, "" while it is being read."""
+    """The error for a job that is not read yet. trouble: why, "" while it is being read."""
     return Busy(f"job {key}: {trouble or 'its records are being read'}; try again")
 
 
 def no_such_job(key: str) -> Refused:
-    """The error for a key that nobody has submitted."""
+    """The error for an unknown key."""
     return Refused(StatusCode.NOT_FOUND, f"there is no job with the key {key!r}; `lockgate jobs` lists those there are")
 
 
@@ -66,7 +66,7 @@ def other_job(key: str) -> Refused:
 
 
 def other_start(key: str, restore_from: str) -> Refused:
-    """The error for the same graph under the same key that is to start elsewhere. restore_from: of the known job."""
+    """The error for the same graph and key with another start. restore_from: of the existing job."""
     start = f"from {restore_from}" if restore_from else "without a snapshot to start from"
     return Refused(
         StatusCode.ALREADY_EXISTS,
@@ -76,7 +76,7 @@ def other_start(key: str, restore_from: str) -> Refused:
 
 
 def given_up(record: JobRecord, error: str, ended_unix_ms: int, token: int) -> JobResult:
-    """The result of a job that was cancelled when it could not be run. error: why it could not."""
+    """The result of a job that was cancelled because it could not run. error: why it could not."""
     return JobResult(
         job_key=record.job_key,
         run_id=record.run_id,

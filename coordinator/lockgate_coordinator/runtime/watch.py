@@ -1,4 +1,4 @@
-"""Fan-out of one job's events and status to any number of watchers, none of which can hold up the job."""
+"""Fan-out of one job's events and status to any number of watchers, none of which can delay the job."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ class WatchEnd(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Told:
-    """One update, the same for all watchers.
+class SharedUpdate:
+    """One update, shared by all watchers.
 
-    sent: as it goes over the wire, made by the first who needs it; for whoever serves the streams
+    encoded: its wire form, made once by the first stream that sends it
     """
 
     update: JobUpdate
-    sent: Any = None
+    encoded: Any = None
 
 
 class Watcher:
-    """One reader of a job's updates. Events are all delivered, in order; of statuses only the newest one waits."""
+    """One reader of a job's updates. All events are delivered in order; only the newest status is queued."""
 
-    def __init__(self, first: Told) -> None:
+    def __init__(self, first: SharedUpdate) -> None:
         self._changed = threading.Lock()
-        self._updates: deque[Told] = deque([first])
-        self._status: Told | None = None
+        self._updates: deque[SharedUpdate] = deque([first])
+        self._status: SharedUpdate | None = None
         self.end: WatchEnd | None = None
         self.on_change: Callable[[], None] = lambda: None
-        """There is something to take, or the watch is over. Called on any thread."""
+        """Called on any thread when there is an update to take, or the watch is over."""
 
-    def push_event(self, event: Told) -> None:
-        """Queues an event; a reader that is thousands behind is let go rather than kept in memory."""
+    def push_event(self, event: SharedUpdate) -> None:
+        """Queues an event; ends the watch of a reader that is thousands of events behind."""
         with self._changed:
             if self.end is None:
                 self._updates.append(event)
@@ -55,8 +55,8 @@ class Watcher:
                     self.end = WatchEnd.TOO_SLOW
         self.on_change()
 
-    def push_status(self, status: Told) -> None:
-        """Offers a newer status; it replaces one that has not been read yet, and comes after the queued events."""
+    def push_status(self, status: SharedUpdate) -> None:
+        """Queues a newer status after the queued events; replaces one that has not been read yet."""
         with self._changed:
             if self.end is None:
                 self._status = status
@@ -69,8 +69,8 @@ class Watcher:
                 self.end = end
         self.on_change()
 
-    def take(self) -> Told | None:
-        """The next update; None when there is none yet, or none any more, when `end` says why."""
+    def take(self) -> SharedUpdate | None:
+        """The next update; None when there is none, or the watch is over (see `end`)."""
         with self._changed:
             if self.end in (WatchEnd.CLOSED, WatchEnd.TOO_SLOW):
                 return None
@@ -81,21 +81,21 @@ class Watcher:
 
 
 class WatchHub:
-    """The kept events of one job under this leader, and who watches it. Used on the actor thread only."""
+    """The kept events and the watchers of one job under this leader. Used on the actor thread only."""
 
     def __init__(self) -> None:
-        self._kept: deque[Told] = deque(maxlen=KEPT_EVENTS)
+        self._kept: deque[SharedUpdate] = deque(maxlen=KEPT_EVENTS)
         self._watchers: list[Watcher] = []
         self._status: JobStatus | None = None
 
     @property
     def watched(self) -> bool:
-        """True while anybody watches: only then is it worth making a status often."""
+        """True while there are watchers, for which statuses are created often."""
         return bool(self._watchers)
 
     def watch(self, status: JobStatus) -> Watcher:
-        """A new watcher: the status first, then the kept events, then what happens from now on."""
-        watcher = Watcher(Told(JobUpdate(update=status)))
+        """A new watcher: gets the status, then the kept events, then new updates."""
+        watcher = Watcher(SharedUpdate(JobUpdate(update=status)))
         for event in self._kept:
             watcher.push_event(event)
         self.status(status)  # the others must not miss it
@@ -103,25 +103,25 @@ class WatchHub:
         return watcher
 
     def forget(self, watcher: Watcher) -> None:
-        """The watcher has gone."""
+        """Removes a watcher."""
         watcher.finish(WatchEnd.CLOSED)
         if watcher in self._watchers:
             self._watchers.remove(watcher)
 
     def event(self, event: JobEvent) -> None:
-        """Keeps the event and tells every watcher."""
-        told = Told(JobUpdate(update=event))
-        self._kept.append(told)
+        """Keeps the event and sends it to every watcher."""
+        update = SharedUpdate(JobUpdate(update=event))
+        self._kept.append(update)
         for watcher in self._watchers:
-            watcher.push_event(told)
+            watcher.push_event(update)
 
     def status(self, status: JobStatus) -> None:
-        """Tells every watcher, unless they know it already."""
+        """Sends the status to every watcher, unless it has not changed."""
         if status != self._status:
             self._status = status
-            told = Told(JobUpdate(update=status))
+            update = SharedUpdate(JobUpdate(update=status))
             for watcher in self._watchers:
-                watcher.push_status(told)
+                watcher.push_status(update)
 
     def finish(self, end: WatchEnd) -> None:
         """Ends every watch."""

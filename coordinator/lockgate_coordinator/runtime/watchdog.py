@@ -1,4 +1,4 @@
-"""A leader that decides or answers nothing any more must not keep its place: its session goes on alone."""
+"""Ends a leader that makes no progress: its ZooKeeper session would keep its leadership alive."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 LIMIT_S = 10.0  # calls take milliseconds
-_LOOKS = 10  # within the limit
+_LOOKS = 10  # checks within the limit
 
 
 class Watched(Protocol):
-    """A thread that runs what it is told, one call after the other: Actor, LoopThread."""
+    """A thread that runs queued calls: Actor, LoopThread."""
 
     @property
     def ident(self) -> int | None:
-        """The thread's, for its stack."""
+        """The thread's id, for its stack."""
         ...
 
     def tell(self, call: Callable[[], None]) -> bool:
@@ -30,16 +30,16 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """Asks a thread again and again whether it still gets to its calls, from the first look on.
+    """Checks repeatedly that a thread still runs its calls.
 
     asked --an answer--> pause --> asked
       +-----no answer in `limit_s`--> on_stuck, once
     """
 
     def __init__(self, watched: Watched, does: str, on_stuck: Callable[[], None], limit_s: float | None = None) -> None:
-        """does: what the thread is there for, as in "the thread that decides"; limit_s: LIMIT_S unless told.
+        """does: the purpose of the thread, as in "the thread that decides"; limit_s: None for LIMIT_S.
 
-        on_stuck: called on the watchdog's thread, after the story was logged.
+        on_stuck: called on the watchdog's thread, after the stack was logged.
         """
         self._watched = watched
         self._does = does
@@ -49,11 +49,11 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name=f"watchdog of what {does}", daemon=True)
 
     def start(self) -> None:
-        """Starts to ask."""
+        """Starts the checks."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends it; before the actor is stopped."""
+        """Stops the checks; call it before the actor is stopped."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -65,18 +65,18 @@ class Watchdog:
                 return  # it was stopped
             if not self._is_answered(answered):
                 where = _stack_of(self._watched.ident)
-                told = "the thread that %s has been stuck for %g s, and is at:\n%s"
-                log.critical(told, self._does, self._limit_s, where)
+                message = "the thread that %s has been stuck for %g s, and is at:\n%s"
+                log.critical(message, self._does, self._limit_s, where)
                 self._on_stuck()
                 return
 
     def _is_answered(self, answered: threading.Event) -> bool:
-        """Looks several times: a process that was frozen as a whole, say by SIGSTOP, misses only one of them."""
+        """Checks several times: a process that was frozen as a whole, say by SIGSTOP, misses only one of them."""
         return any(answered.wait(self._limit_s / _LOOKS) or self._stopping.is_set() for _ in range(_LOOKS))
 
 
 def end_process() -> None:
-    """At once: whoever stands by finds the port closed and takes over, and a supervisor starts this one anew."""
+    """Ends the process at once: a standby finds the port closed and takes over, and a supervisor restarts this one."""
     logging.shutdown()
     os._exit(1)
 

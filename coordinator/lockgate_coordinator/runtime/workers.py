@@ -1,4 +1,4 @@
-"""Blocking work off the actor thread: in order for each key, side by side for different keys."""
+"""Blocking work off the actor thread: in order for each key, concurrent for different keys."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ T = TypeVar("T")
 
 _Task = tuple[Callable[[], object], "Future[object]"]
 
-_CLOSE_S = 3.0  # for the calls that run when everything ends; one on a storage that hangs never returns
+_CLOSE_S = 3.0  # for running calls at shutdown; one on a hanging storage never returns
 
 
 class _Worker(threading.Thread):
-    """One thread of a pool, and the call that it is at. Everything but `run` is under the pool's lock."""
+    """One thread of a pool, and its current call. Everything but `run` is called under the pool's lock."""
 
     def __init__(self, pool: KeyedWorkers, name: str, key: str, task: _Task) -> None:
-        """A daemon: one that hangs must not keep the process."""
+        """A daemon thread, so that a hanging one does not keep the process alive."""
         super().__init__(name=name, daemon=True)
         self._pool = pool
         self.is_slow = False
         self.take(key, task)
 
     def take(self, key: str, task: _Task) -> None:
-        """The call that comes next."""
+        """Sets the next call."""
         self.key, self.task, self.began = key, task, time.monotonic()
 
     def run(self) -> None:
-        """Calls until the pool has none."""
+        """Makes calls until the pool has none left."""
         while True:
             call, answer = self.task
             try:
@@ -53,11 +53,11 @@ class _Worker(threading.Thread):
 
 
 class KeyedWorkers:
-    """Calls handed in under one key run one at a time and in that order; a slow key holds up no other.
+    """Runs the calls of one key in order, one at a time; a slow key delays no other.
 
-    Every key with work has a thread, which ends with that work. `threads` bounds how many keys are served at the same
-    time; keys beyond it wait in line. A call that takes longer than `patience_s` does not count in that, so however
-    many hang, the others are served by and by; without `patience_s` the bound is only for calls that are sure to end.
+    Every key with work has a thread, which ends with that work. `threads` bounds the number of keys served at a time;
+    further keys wait. A call that takes longer than `patience_s` does not count towards the bound, so the others are
+    served however many calls hang; without `patience_s` all calls must be sure to end.
     """
 
     def __init__(self, name: str, threads: int | None = None, *, patience_s: float | None = None) -> None:
@@ -68,11 +68,11 @@ class KeyedWorkers:
         self._queues: dict[str, deque[_Task]] = {}
         self._waiting: deque[str] = deque()  # keys that wait for a thread
         self._running: set[_Worker] = set()
-        self._watch: threading.Thread | None = None  # while keys wait: looks for calls that take too long
+        self._watch: threading.Thread | None = None  # looks for slow calls while keys wait
         self._closed = False
 
     def submit(self, key: str, call: Callable[[], T]) -> Future[T]:
-        """Queues the call behind those already queued under `key`. Fails with Stopped after `close`."""
+        """Queues the call after those already queued under `key`. Fails with Stopped after `close`."""
         answer: Future[T] = Future()
         task: _Task = (call, answer)  # type: ignore[assignment]
         with self._changed:
@@ -85,13 +85,13 @@ class KeyedWorkers:
         return answer
 
     def group(self, name: str) -> WorkerGroup:
-        """Keys of its own on these workers."""
+        """A separate key space on these workers."""
         return WorkerGroup(self, name)
 
     def close(self) -> None:
-        """Fails the calls that wait with Stopped, and gives those that run now some seconds to end.
+        """Fails waiting calls with Stopped, and gives running ones some seconds to end.
 
-        What hangs is named in the log and left behind; it fails with Stopped, too, and holds up the end of no process.
+        A hanging call is logged and abandoned; it fails with Stopped, too, and does not delay the end of the process.
         """
         with self._changed:
             self._closed = True
@@ -112,13 +112,13 @@ class KeyedWorkers:
             hung = [(worker.key, worker.task[1]) for worker in self._running]
         if hung:
             names = ", ".join(sorted(key for key, _ in hung))
-            log.warning("%s: left behind what did not end within %g s, work for: %s", self._name, _CLOSE_S, names)
+            log.warning("%s: abandoned calls that did not end within %g s, for: %s", self._name, _CLOSE_S, names)
         for _, answer in hung:
             with contextlib.suppress(InvalidStateError):  # it came to its end just now
                 answer.set_exception(Stopped("this coordinator is shutting down; the outcome is not known"))
 
     def next_for(self, worker: _Worker) -> bool:
-        """For a worker after a call: gives it the next one, of the key that waits longest. False: it may end."""
+        """Gives a worker its next call, of the key that has waited longest. False: the worker may end."""
         with self._changed:
             worker.is_slow = False
             if not self._queues[worker.key]:
@@ -147,7 +147,7 @@ class KeyedWorkers:
         return self._most is not None and self._counted() > self._most
 
     def _start(self, key: str, task: _Task) -> bool:
-        """False when the host has no more threads."""
+        """Starts a thread. False when the host has no more threads."""
         worker = _Worker(self, f"{self._name} {key}", key, task)
         try:
             worker.start()
@@ -158,7 +158,7 @@ class KeyedWorkers:
         return True
 
     def _wait_in_line(self, key: str, task: _Task) -> None:
-        if not self._running:  # nobody would come to it
+        if not self._running:  # no worker would run it
             task[1].set_exception(RuntimeError("can't start new thread: this host has no more of them"))
             return
         self._queues[key] = deque([task])
@@ -168,10 +168,10 @@ class KeyedWorkers:
             try:
                 self._watch.start()
             except RuntimeError:
-                self._watch = None  # whoever waits next tries again
+                self._watch = None  # the next waiting key tries again
 
     def _look_for_slow_ones(self) -> None:
-        """A thread, as long as keys wait."""
+        """Runs on a thread as long as keys wait."""
         assert self._patience_s is not None
         with self._changed:
             while self._waiting and not self._closed:
@@ -194,7 +194,7 @@ class KeyedWorkers:
 
 
 class WorkerGroup:
-    """Part of the workers: a call that hangs under a key holds up the same key of no other group."""
+    """A separate key space of the workers: a call that hangs under a key does not delay that key in other groups."""
 
     def __init__(self, workers: KeyedWorkers, name: str) -> None:
         self._workers = workers

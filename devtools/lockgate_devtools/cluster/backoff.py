@@ -14,7 +14,7 @@ class Backoff:
     stable_after_ms: int
     early_deaths: int = 0
 
-    def died(self, lived_ms: int) -> tuple[Backoff, int]:
+    def exited(self, lived_ms: int) -> tuple[Backoff, int]:
         """The backoff after a death at the age of `lived_ms`, and the delay before the next start, in ms."""
         earlier = 0 if lived_ms >= self.stable_after_ms else self.early_deaths
         wait_ms = min(self.max_delay_ms, self.delay_ms * 2 ** min(earlier, 20))

@@ -328,7 +328,7 @@ class LocalCluster:
         with self._condition:
             if self.options.supervise:
                 policy = self._backoffs.get(child.name) or self._backoff(role)
-                self._backoffs[child.name], wait_ms = policy.died(int((time.monotonic() - child.started_at) * 1000))
+                self._backoffs[child.name], wait_ms = policy.exited(int((time.monotonic() - child.started_at) * 1000))
                 self._respawn_at[child.name] = time.monotonic() + wait_ms / 1000
                 end = f"{child.name} (pid {child.main_pid}) {child.end_text()}"
                 self._notice(f"{end}; starting it again in {wait_ms / 1000:g} s")

@@ -15,7 +15,7 @@ from pathlib import Path
 from lockgate_devtools.cluster.errors import ClusterError
 
 _READY = re.compile(r"^lockgate \w+ ready: (.*)$")
-_SHOWN_LINES = 15
+_LOG_LINES = 15
 
 
 class ChildProcess:
@@ -33,7 +33,7 @@ class ChildProcess:
         log: Path,
         environment: Mapping[str, str],
         on_change: Callable[[ChildProcess], None],
-        told: str = "",
+        stdin_text: str = "",
     ) -> None:
         self.name = name
         self.log = log
@@ -55,8 +55,8 @@ class ChildProcess:
         except OSError as error:
             raise ClusterError(f"cannot start {name}: {error.strerror} ({error.filename or log})") from error
         assert self._popen.stdin is not None
-        with contextlib.suppress(BrokenPipeError), self._popen.stdin as words:  # it may have ended
-            words.write(told.encode())
+        with contextlib.suppress(BrokenPipeError), self._popen.stdin as stdin:  # it may have ended
+            stdin.write(stdin_text.encode())
         self._threads = [
             threading.Thread(target=self._read_output, name=f"{name}-output", daemon=True),
             threading.Thread(target=self._await_end, name=f"{name}-end", daemon=True),
@@ -137,7 +137,7 @@ class ChildProcess:
             errors = [line for line in lines if line.startswith("error: ")]
             if errors:
                 return errors[-1].removeprefix("error: ")
-            last = "\n".join(f"    {line}" for line in lines[-_SHOWN_LINES:])
+            last = "\n".join(f"    {line}" for line in lines[-_LOG_LINES:])
             return f"the last lines of {self.log}:\n{last}" if last else f"it wrote nothing to {self.log}"
         return f"its log {self.log} cannot be read"
 

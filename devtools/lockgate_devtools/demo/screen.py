@@ -17,7 +17,7 @@ _TIMELINE = (
     (JobEventKind.FIRST_RECORD, "first new records have gone through the whole pipeline"),
     (JobEventKind.CHECKPOINT_COMPLETED, "first snapshot under the new leader, results committed"),
 )
-_SHOWN_WRONG = 10
+_WRONG_LISTED = 10
 
 
 def progress(status: JobStatus, elapsed_s: float, lines: int, checkpoints: int) -> str:
@@ -53,7 +53,7 @@ def verdict(result: Comparison, *, was_killed: bool) -> list[str]:
     was_killed: whether the leader was killed before the job ended.
     """
     lines = [f"{result.words:,} distinct words, {result.total:,} in all, by plain Spark over the same files"]
-    for word, job, batch in result.wrong[:_SHOWN_WRONG]:
+    for word, job, batch in result.wrong[:_WRONG_LISTED]:
         lines.append(f"  wrong: {word!r} counted {job:,}, Spark counts {batch:,}")
     if result.is_exact:
         how = " although the leader was killed" if was_killed else "; the job ended before the leader was killed"

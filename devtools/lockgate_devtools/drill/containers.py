@@ -36,7 +36,7 @@ class Damage(Enum):
 
 
 class ContainerArena:
-    """See Arena. folder: for copies of the jobs' output; task_managers: their number of containers."""
+    """A compose cluster as an Arena. folder: for copies of the jobs' output; task_managers: number of containers."""
 
     def __init__(
         self, client: Client, cluster: ComposeCluster, folder: Path, *, task_managers: int, blow: Damage = Damage.KILL
@@ -53,7 +53,7 @@ class ContainerArena:
         self._endpoints = cluster.endpoints()
 
     def survey(self, target: Target) -> ClusterStatus:
-        """See Arena. Waits until the cluster is complete and the engine reports every container as healthy."""
+        """Waits until the cluster is complete and the engine reports every container as healthy."""
         del target  # any of them can be killed here
         deadline = time.monotonic() + _READY_S
         while not (self.wait_complete(_READY_S) and self._cluster.is_healthy()):
@@ -63,7 +63,7 @@ class ContainerArena:
         return self.client.cluster()
 
     def wait_complete(self, timeout_s: float) -> bool:
-        """See Arena. First restarts killed containers, and reconnects those that were cut off."""
+        """Restarts killed containers, reconnects those that were cut off, and waits until the cluster is complete."""
         self.restore_containers()
         return wait_for_cluster(self.client, self._is_complete, timeout_s)
 

@@ -82,7 +82,7 @@ class ProcessArena:
         return Victim(busy.pid, f"task manager {busy.task_manager_id}", address=busy.address)
 
     def kill(self, victim: Victim) -> int:
-        """See Arena. In a cluster that is not the drill's own, checks the victim's identity once more."""
+        """Kills it, after checking its identity once more if the cluster is not the drill's own."""
         if self._cluster is None and not listens_at(victim.pid, victim.address):
             raise DrillError(f"pid {victim.pid} is no longer {victim.text}; nothing was killed")
         unix_us = time.time_ns() // 1000

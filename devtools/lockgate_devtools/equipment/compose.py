@@ -16,7 +16,7 @@ from lockgate_common.security import Credentials, TlsFiles, load_secret
 from lockgate.errors import UserError
 from lockgate.settings import ENVIRONMENT_PREFIX
 from lockgate_devtools.cluster.ports import choose
-from lockgate_devtools.equipment.engine import docker, last_words
+from lockgate_devtools.equipment.engine import docker, last_lines
 from lockgate_devtools.equipment.links import Endpoint
 
 COORDINATORS = ("coordinator-1", "coordinator-2", "coordinator-3")
@@ -132,7 +132,7 @@ class ComposeCluster:
         )
         if done.returncode != 0:
             words = " ".join([*self._compose, *arguments])
-            raise UserError(f"`{words}` failed: {last_words(done.stderr + done.stdout)}")
+            raise UserError(f"`{words}` failed: {last_lines(done.stderr + done.stdout)}")
         return done.stdout
 
     def _take_down(self) -> None:

@@ -51,7 +51,7 @@ class EmbeddedZooKeeper:
         self._tree = Tree()
         self._numbers = itertools.count(1)
         self._alive: dict[str, EmbeddedSession] = {}  # sessions that are not expired, including crashed ones
-        self._unheard: list[EmbeddedSession] = []  # opened while down
+        self._unopened: list[EmbeddedSession] = []  # opened while down
         self._data_watches: dict[str, dict[Watcher, EmbeddedSession]] = defaultdict(dict)
         self._child_watches: dict[str, dict[Watcher, EmbeddedSession]] = defaultdict(dict)
         self._breaks: deque[bool] = deque()
@@ -68,7 +68,7 @@ class EmbeddedZooKeeper:
         with self.lock:
             session = EmbeddedSession(self, listener, protection)
             if self._down:
-                self._unheard.append(session)
+                self._unopened.append(session)
             else:
                 self._welcome(session)
             return session
@@ -97,7 +97,7 @@ class EmbeddedZooKeeper:
         """Ends the outage; it has expired no session."""
         with self.lock:
             self._down = False
-            waiting, self._unheard = self._unheard, []
+            waiting, self._unopened = self._unopened, []
             for session in list(self._alive.values()):
                 session.become(SessionState.CONNECTED)
             for session in waiting:
@@ -168,8 +168,8 @@ class EmbeddedZooKeeper:
     def leave(self, session: EmbeddedSession, crash: bool) -> None:
         """The client ends; after a crash its session remains until it expires."""
         with self.lock:
-            if session in self._unheard:
-                self._unheard.remove(session)
+            if session in self._unopened:
+                self._unopened.remove(session)
             if not crash and session.state is SessionState.CONNECTED and session.id in self._alive:
                 del self._alive[session.id]
                 self._drop_nodes(session.id)

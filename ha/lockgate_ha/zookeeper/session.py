@@ -115,12 +115,12 @@ class ZooKeeperSession:
         return self._state
 
     def get(self, path: str, watch: Watcher | None = None) -> Node | None:
-        heard = _watcher(watch)
+        watcher = _watcher(watch)
         while True:
             try:
-                return _node(*self._read(self._client.get_async, path, heard))
+                return _node(*self._read(self._client.get_async, path, watcher))
             except NoNodeError:
-                if heard is None or self._read(self._client.exists_async, path, heard) is None:
+                if watcher is None or self._read(self._client.exists_async, path, watcher) is None:
                     return None  # watched for its creation; when it was created just now, it is read again
 
     def get_all(self, paths: Sequence[str]) -> tuple[Node | None, ...]:

@@ -115,8 +115,8 @@ class ExchangeServer:
         advertise: the address for others where it is not the bound one; port 0 stands for the bound port.
         """
         port = self._credentials.bind(self._server, bind)
-        host, _, shown = (advertise or bind).rpartition(":")
-        address = advertise if advertise and shown != "0" else f"{host}:{port}"
+        host, _, port_text = (advertise or bind).rpartition(":")
+        address = advertise if advertise and port_text != "0" else f"{host}:{port}"
         self._service.me = Peer(address, self._instance)
         self._server.start()
         return address

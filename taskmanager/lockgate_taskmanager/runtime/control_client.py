@@ -143,8 +143,8 @@ class ControlClient:
         self._is_stopping = False
         self._stop_beating = threading.Event()
         self._session: Session[Any] = Session()
-        self._heard_beat_at = 0.0  # of the current connection; 0: none yet
-        self._told_refusal = ""  # the refusal that was logged last; "" since a leader registered this task manager
+        self._heartbeat_at = 0.0  # of the current connection; 0: none yet
+        self._logged_refusal = ""  # the refusal that was logged last; "" since a leader registered this task manager
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._beater = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
 
@@ -265,7 +265,7 @@ class ControlClient:
             connection = LeaderConnection(record, self._credentials)
             self._send_first_messages(connection)
             self._connection = connection
-            self._heard_beat_at = 0.0
+            self._heartbeat_at = 0.0
             if self._is_stopping or self._leader != record:
                 connection.abort()
         has_answered, is_refusal = False, False
@@ -289,9 +289,9 @@ class ControlClient:
     def _log_stream_end(self, record: LeaderRecord, reason: str, has_answered: bool, is_refusal: bool) -> None:
         """Retries continue twice a second for hours: log a refusal once, until it changes."""
         if has_answered:
-            self._told_refusal = ""
-        if is_refusal and reason != self._told_refusal:
-            self._told_refusal = reason
+            self._logged_refusal = ""
+        if is_refusal and reason != self._logged_refusal:
+            self._logged_refusal = reason
             log.warning("the leader at %s refuses this task manager: %s", record.address, reason)
             return
         log.log(logging.INFO if has_answered else logging.DEBUG, "stream to %s ended: %s", record.address, reason)
@@ -309,7 +309,7 @@ class ControlClient:
             if message.body.heartbeat_interval_ms > 0:
                 self._heartbeat_s = message.body.heartbeat_interval_ms / 1000
         elif isinstance(message.body, Heartbeat):
-            self._heard_beat_at = time.monotonic()
+            self._heartbeat_at = time.monotonic()
         elif is_new:
             try:
                 self._deliver(message.body)
@@ -332,14 +332,14 @@ class ControlClient:
             self._leave_silent_leader()
 
     def _leave_silent_leader(self) -> None:
-        heartbeat_at = self._heard_beat_at
+        heartbeat_at = self._heartbeat_at
         if not heartbeat_at or time.monotonic() - heartbeat_at < max(1.0, SILENCE_BEATS * self._heartbeat_s):
             return
         with self._changed:
             connection = self._connection
         if connection is not None:
             log.warning("no message from the leader at %s, closing the stream", connection.record.address)
-            self._heard_beat_at = 0.0
+            self._heartbeat_at = 0.0
             connection.abort()
 
 

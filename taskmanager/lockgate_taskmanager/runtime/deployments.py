@@ -28,11 +28,11 @@ from lockgate_proto.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     SplitsDiscovered,
+    StoryRequest,
     SubtaskCounters,
     SubtaskId,
     SubtaskPhase,
     SubtaskReport,
-    TellStory,
     TriggerCheckpoint,
 )
 
@@ -125,8 +125,8 @@ class Deployments:
                 self._cancel(attempt, reason, cause_id)
             case DiscoverSplits():
                 self._discover(body)
-            case TellStory():
-                self._report(self._stories.told(body))
+            case StoryRequest():
+                self._report(self._stories.answer(body))
             case AssignSplits(subtask) if subtask is not None and subtask.attempt is not None:
                 task = self.tasks(subtask.attempt).get(subtask)
                 if task is not None:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from lockgate_common.clock import unix_us
 from lockgate_common.story_log import StoryLog
-from lockgate_proto.messages import AttemptId, StoryTold, SubtaskId, TellStory
+from lockgate_proto.messages import AttemptId, StoryAnswer, StoryRequest, SubtaskId
 
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
 from lockgate_taskmanager.task.machine import LifeCycle
-from lockgate_taskmanager.task.words import cause_of, effects_of, said_of
+from lockgate_taskmanager.task.story_text import cause_of, effects_of, event_text
 
 KEPT_RUNS = 32
 KEPT_UPLOADS = 100
@@ -45,12 +45,12 @@ class Stories:
                 self._logs.popitem(last=False)
             return log
 
-    def told(self, request: TellStory) -> StoryTold:
+    def answer(self, request: StoryRequest) -> StoryAnswer:
         """The answer to the leader; empty for a job that is not known here."""
         with self._lock:
             log = self._logs.get((request.job_key, request.run_id))
         lines = log.lines(request.lines) if log is not None else ()
-        return StoryTold(request.request, lines, log is not None and log.is_cut(len(lines)))
+        return StoryAnswer(request.request, lines, log is not None and log.is_cut(len(lines)))
 
 
 class SubtaskStory:
@@ -77,7 +77,7 @@ class SubtaskStory:
             cause_id = self._uploads.pop(event.checkpoint_id, "")
         change = f"{before.name} -> {after.name}" if after is not before else ""
         self.last_id = self._log.add(
-            said_of(event),
+            event_text(event),
             cause_id or cause_of(event),
             effects_of(effects),
             unix_us=unix_us(),

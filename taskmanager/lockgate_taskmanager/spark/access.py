@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockgate_taskmanager.spark.errors import EngineError
-from lockgate_taskmanager.spark.master import shown
+from lockgate_taskmanager.spark.master import masked
 
 AUTHENTICATE = "spark.authenticate"
 SECRET = "spark.authenticate.secret"
@@ -48,7 +48,7 @@ def require_secret(conf: SparkConf, master: str) -> None:
         return
     if not any(conf.contains(name) for name in (SECRET, *_SECRET_FILES)):
         raise EngineError(
-            f"there is no secret for the Spark master {shown(master)}, so anyone who reaches this driver could run code"
-            f" in it: give master, workers and task managers the same {SECRET}, or set {AUTHENTICATE}=false where"
+            f"there is no secret for the Spark master {masked(master)}, so anyone who reaches this driver could run"
+            f" code in it: give master, workers and task managers the same {SECRET}, or set {AUTHENTICATE}=false where"
             " nobody else reaches their network"
         )

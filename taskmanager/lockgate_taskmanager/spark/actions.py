@@ -115,7 +115,7 @@ def _asking(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def refuse(self: DataFrame, *args: Any, **kwargs: Any) -> Any:
         frame = _planning.frame
-        if frame is not None and _comes_of(self, frame):
+        if frame is not None and _is_derived(self, frame):
             _planning.refused = _planning.refused or _refusal(name)
             raise _planning.refused
         return method(self, *args, **kwargs)
@@ -129,7 +129,7 @@ def _leaving(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def left(self: DataFrame, *args: Any, **kwargs: Any) -> Any:
         frame = _planning.frame
-        return self if frame is not None and _comes_of(self, frame) else method(self, *args, **kwargs)
+        return self if frame is not None and _is_derived(self, frame) else method(self, *args, **kwargs)
 
     return left
 
@@ -142,7 +142,7 @@ def _refusal(name: str) -> UserError:
     )
 
 
-def _comes_of(found: DataFrame, frame: DataFrame) -> bool:
+def _is_derived(found: DataFrame, frame: DataFrame) -> bool:
     """Whether a frame is derived from the other."""
     if is_connect(frame):
         return _holds(found._plan, frame._plan)

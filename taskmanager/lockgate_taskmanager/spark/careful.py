@@ -49,9 +49,9 @@ class Outcome:
         """A part of the result, and the counters of its plan."""
         self.tables.append(table)
         self.malformed += plan.malformed
-        self.saw(plan.times)
+        self.merge_times(plan.times)
 
-    def saw(self, times: Times) -> None:
+    def merge_times(self, times: Times) -> None:
         """The event times of a part."""
         known = [piece.highest_ms for piece in (self.times, times) if piece.highest_ms is not None]
         self.times = Times(max(known, default=None), self.times.ahead + times.ahead)
@@ -212,7 +212,7 @@ class Step:
             result, times = self.plan.run(rows.of(spans)), self.plan.times
         else:
             return self.plan.schema.empty_table()
-        outcome.saw(times)
+        outcome.merge_times(times)
         return result
 
     def _culprit(self, error: ProgramError) -> Operator | None:

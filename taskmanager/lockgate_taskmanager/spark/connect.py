@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 from lockgate_taskmanager.spark.errors import EngineError, is_forgotten, lost_session, sentence
-from lockgate_taskmanager.spark.master import TIMEOUT_S, reach, shown
+from lockgate_taskmanager.spark.master import TIMEOUT_S, masked, reach
 
 LOG = logging.getLogger(__name__)
 SILENCE_S = 10.0  # a proxy or a network with short interruptions; the client's own calls are retried all the while
@@ -37,7 +37,7 @@ def open_session(master: str, settings: Mapping[str, str]) -> Session:
         from pyspark.sql.connect.client import DefaultChannelBuilder
     except ImportError as error:  # PySpark's own error is an ImportError, too
         raise EngineError(f"Spark Connect needs more packages: pip install 'lockgate[connect]' ({error})") from error
-    where = shown(master)
+    where = masked(master)
     try:
         with DefaultChannelBuilder(master).toChannel() as channel:  # the session itself retries for ten minutes
             grpc.channel_ready_future(channel).result(timeout=TIMEOUT_S)
@@ -100,7 +100,7 @@ def watch_over(session: Session, master: str) -> ServerWatch:
     way.set(DefaultChannelBuilder.PARAM_SESSION_ID, session.session_id)
     client = SparkConnectClient(connection=way, rpc_deadlines=RpcDeadlines(config=TIMEOUT_S))
     client.set_retry_policies([])
-    where = shown(master)
+    where = masked(master)
     try:
         client.get_configs(_ANY_SETTING)  # from its first answer on, a client can tell this server from its successor
     except Exception as error:

@@ -52,7 +52,7 @@ class Jobs:
         self._text = text
         self._context = None if is_connect(session) else session.sparkContext
         self._tagged = 0  # the thread
-        self._shown = ""  # the description in effect on it
+        self._described = ""  # the description in effect on it
 
     def describe(self, text: str) -> None:
         """Sets the description of later jobs; takes effect at the next `adopt_thread`."""
@@ -63,15 +63,15 @@ class Jobs:
         here = threading.get_ident()
         if self._tagged != here:
             self._tagged = here
-            self._shown = ""
+            self._described = ""
             if self._context is not None:
                 self._context.addJobTag(self._tag)
                 self._context.setInterruptOnCancel(True)
             else:
                 self._session.addTag(self._tag)
-        if _thread.worker is not self or self._shown != self._text:
+        if _thread.worker is not self or self._described != self._text:
             _thread.worker = self
-            self._show(self._text)
+            self._set_description(self._text)
 
     def leave_thread(self) -> None:
         """Ends tagging and describing, when called from the tagged thread."""
@@ -82,7 +82,7 @@ class Jobs:
                 self._session.removeTag(self._tag)
             if _thread.worker is self:
                 _thread.worker = None
-                self._show("")
+                self._set_description("")
         self._tagged = 0
 
     def interrupt(self) -> None:
@@ -92,7 +92,7 @@ class Jobs:
         else:
             self._session.interruptTag(self._tag)
 
-    def _show(self, text: str) -> None:
+    def _set_description(self, text: str) -> None:
         if self._context is not None:
             self._context.setJobDescription(text or None)
         elif text:  # the session is used by this subtask only, so the last text may stay
@@ -100,4 +100,4 @@ class Jobs:
                 self._session.conf.set(_DESCRIPTION, text)
             except Exception as error:  # gRPC's own errors, too; the next call fails as well, and reports why
                 LOG.debug("jobs could not be named: %s", error)
-        self._shown = text
+        self._described = text

@@ -24,7 +24,7 @@ DataFrame = Any  # pyspark.sql.DataFrame, classic or Connect
 _METRIC, _FOUND = "lockgate_malformed", "malformed"
 _MARK = "lockgate-malformed:"
 _MARKED = re.compile(_MARK + r"([A-Za-z0-9+/=]*);")
-_SHOWN = 200  # characters of a line
+_MAX_QUOTED = 200  # characters of a line
 
 
 class Mode(Enum):
@@ -60,7 +60,7 @@ class Malformed:
         frame = parse(schema, {"mode": Mode.KEEP.value, "columnNameOfCorruptRecord": self.column})
         # Spark refuses to read this column alone, so another one is always requested
         if self.mode is Mode.FAIL:
-            text = f"base64(CAST(left({quoted}, {_SHOWN}) AS BINARY))"
+            text = f"base64(CAST(left({quoted}, {_MAX_QUOTED}) AS BINARY))"
             failure = f"raise_error(concat('{_MARK}', {text}, ';', if({others[0]} IS NULL, '0', '1')))"
             frame = frame.where(f"CASE WHEN {quoted} IS NULL THEN true ELSE CAST({failure} AS BOOLEAN) END")
         else:

@@ -63,7 +63,7 @@ def addresses(master: str) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def shown(master: str) -> str:
+def masked(master: str) -> str:
     """The master in messages: without the token that may follow a Connect server's address."""
     return master.partition(";")[0].removesuffix("/")
 
@@ -86,7 +86,7 @@ def reach(master: str) -> str:
             complaints.append(f"{host}:{port}: {error.strerror or error}")
     kind = "Spark Connect server" if master.startswith("sc://") else "Spark master"
     problems = "; ".join(complaints)
-    raise EngineError(f"the {kind} {shown(master)} cannot be reached ({problems}); start it, or fix the address")
+    raise EngineError(f"the {kind} {masked(master)} cannot be reached ({problems}); start it, or fix the address")
 
 
 def _is_loopback(host: str) -> bool:

@@ -61,7 +61,7 @@ from lockgate_taskmanager.task.program import (
 from lockgate_taskmanager.task.split_watermarks import SplitWatermarks
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
-_RANGES_TOLD = 16  # a batch may read thousands of small files
+_MAX_RANGES = 16  # a batch may read thousands of small files
 _PLANNING_S = 1.0  # a cancelled call that is making a plan has usually finished by then
 
 
@@ -234,7 +234,7 @@ class ChainProgram:
         return self._state.wakes_at() if isinstance(self._state, ProcessingTimeStore) else None
 
     def place(self) -> FailurePlace | None:
-        return FailurePlace(self._at, self._column, self._ranges[:_RANGES_TOLD])
+        return FailurePlace(self._at, self._column, self._ranges[:_MAX_RANGES])
 
     def at_work(self) -> AtWork | None:
         if not self._thread:

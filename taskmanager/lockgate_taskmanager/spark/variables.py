@@ -27,7 +27,7 @@ def _filled(name: str, value: str, where: str) -> str:
     return value if found is None else _value(found[1], f"the option {name} is", where)
 
 
-def _value(name: str, told: str, where: str) -> str:
+def _value(name: str, subject: str, where: str) -> str:
     if name not in os.environ:
-        raise UserError(f"{where}: {told} ${{{name}}}, which is not set in the task manager's environment")
+        raise UserError(f"{where}: {subject} ${{{name}}}, which is not set in the task manager's environment")
     return os.environ[name]

@@ -1,16 +1,16 @@
 """Keyed state: folded on Arrow batches, frozen copy-on-write, stored by key group. Knows nothing of Spark.
 
-    factory                      which home state gets
+    factory                      creates stores
        |
-    rows | join | windows        what is kept, each in memory and in a database
+    rows | join | windows        the kinds of state, each in memory and in a database
        |          |
        |      aggregates
        |          |
-    rocksdb, heap                what all databases share, and all that is in memory
+    rocksdb, heap                the common parts of stores in databases and in memory
        |
-    spec, format, columns        whose state it is, snapshot files, arrays
+    spec, format, columns        identity of state, snapshot files, arrays
 
-A `StateSpec` says whose state it is; of each kind the factory knows two classes, one in memory and one in a database:
+A `StateSpec` identifies a state; for each kind the factory has two classes, one in memory and one in a database:
 
     kind                in memory        in a database
     aggregates by key   KeyedState       AggregateDatabase
@@ -19,11 +19,11 @@ A `StateSpec` says whose state it is; of each kind the factory knows two classes
     rows by key         RowHeap          RowDatabase
     a side of a join    JoinHeap         JoinDatabase
 
-Those in memory are each a `HeapStore`, those in a database a `DatabaseStore`: snapshots and restore stand there, once.
-What windows and sessions are is known to PaneState and SessionState alone: their databases make one of the rows
-that a batch or a firing needs.
+Those in memory extend `HeapStore`, those in a database `DatabaseStore`, which implement snapshots and restore. Only
+PaneState and SessionState know what windows and sessions are: their databases load the rows that a batch or a firing
+needs into one of these.
 
-Beside these: `store`, what every home can do; `about`, what a stored piece says of itself; `backend`, where snapshot
-bytes go; `chains`, what a snapshot may build on; `event_clock` and `firing`, how far event time has come and what that
-brings; `layout`, the columns that come in; `scratch`, folders for databases.
+The other modules: `store`, the interface of all stores; `about`, the header of a stored piece; `backend`, the target of
+snapshot bytes; `chains`, what a snapshot may build on; `event_clock` and `firing`, event time and the results due at
+it; `layout`, the input columns; `scratch`, folders for databases.
 """

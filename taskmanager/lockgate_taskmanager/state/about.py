@@ -1,4 +1,4 @@
-"""What a stored piece of keyed state says of itself."""
+"""The header of a stored piece of keyed state."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Ahead = tuple[int, int, int]  # first key group, the one behind the last, and th
 class About:
     """partial_schema: of the tables that the state folds; owned: key groups of the subtask that wrote it.
 
-    owned is empty in older files. watermark: how far event time had come, the end of the input left out;
-    purged_until: rows with an event time at or before it are gone; ahead: key groups for which event time had come
-    further; gone: until when windows are not kept any more, of all its key groups and again of some, empty in older
-    files. Times are milliseconds since 1970, MIN_WATERMARK where there was none.
+    owned is empty in older files. watermark: event time, without the end of the input; purged_until: rows with an event
+    time at or before it are gone; ahead: key groups with a later event time; gone: until when windows are dropped, for
+    all its key groups and then for some, empty in older files. Times are milliseconds since 1970, MIN_WATERMARK for
+    none.
     """
 
     partial_schema: pa.Schema

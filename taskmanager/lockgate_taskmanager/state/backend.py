@@ -36,11 +36,11 @@ class SnapshotWriter(Protocol):
         ...
 
     def has_room(self, size_bytes: int, besides: Callable[[], int] = lambda: 0) -> bool:
-        """False when so many bytes, and those that are known of besides, would be too many."""
+        """False when `size_bytes`, together with the bytes known of besides, exceeds the limit."""
         ...
 
     def take_over(self, handle: StateHandle) -> StateHandle:
-        """What stands in this snapshot for a shared piece that an earlier one has stored. Raises SnapshotTooLarge."""
+        """The handle in this snapshot of a shared piece that an earlier one has stored. Raises SnapshotTooLarge."""
         ...
 
     def undo(self) -> None:
@@ -193,7 +193,7 @@ class _InlineWriter:
         return self._used + size_bytes + besides() <= self._limit
 
     def take_over(self, handle: StateHandle) -> StateHandle:
-        """The bytes need not travel again: the coordinator has them."""
+        """The bytes are not sent again: the coordinator has them."""
         self._use("its increments", handle.size_bytes)
         return replace(handle, inline=b"", taken_over=True)
 

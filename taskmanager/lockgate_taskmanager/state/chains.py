@@ -1,8 +1,8 @@
 """Which stored snapshots of one operator's state the next one may build on. Thread-safe, no I/O.
 
-A chain is a full snapshot and the increments behind it, oldest first. A new increment holds what has changed since a
-checkpoint that is certainly complete, so whatever became of those in between (aborted, late, never heard of again),
-nothing is lost: their changes are newer than that checkpoint, too.
+A chain is a full snapshot and its increments, oldest first. A new increment holds the changes since a checkpoint that
+is certainly complete. So nothing is lost whatever happened to the checkpoints in between (aborted, late, unknown):
+their changes are newer than that checkpoint, too.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from lockgate_proto.messages import StateHandle
 
 from lockgate_taskmanager.task.program import SnapshotOrder
 
-REMEMBERED = 64  # snapshots whose fate is never told are forgotten beyond this
+REMEMBERED = 64  # the most snapshots with an unknown outcome that are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What a checkpoint consists of. version: of the state that it holds; handles: the full one, then increments."""
+    """The files of a checkpoint. version: of its state; handles: the full snapshot, then increments."""
 
     version: int
     handles: tuple[StateHandle, ...]
@@ -29,7 +29,7 @@ class Chains:
     """The chains of one operator in one subtask."""
 
     def __init__(self, full_every: int) -> None:
-        """full_every: so many snapshots a chain at most; 0 or 1: every snapshot is full and by itself."""
+        """full_every: the most snapshots in a chain; 0 or 1: every snapshot is full."""
         self._full_every = full_every
         self._known: dict[int, Chain] = {}
         self._lock = threading.Lock()
@@ -40,7 +40,7 @@ class Chains:
         return self._full_every > 1
 
     def base(self, order: SnapshotOrder) -> Chain | None:
-        """What the next snapshot is to build on; None: it has to be full."""
+        """The chain that the next snapshot builds on; None: it must be full."""
         with self._lock:
             for number in [number for number in self._known if number < order.base_id]:
                 del self._known[number]
@@ -51,7 +51,7 @@ class Chains:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there may be something to build on."""
+        """Whether there may be a snapshot to build on."""
         return bool(self._known)
 
     def stored(self, checkpoint_id: int, chain: Chain) -> None:

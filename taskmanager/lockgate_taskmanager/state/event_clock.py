@@ -1,13 +1,13 @@
-"""How far event time has come in the state of one subtask.
+"""The event time of one subtask's state.
 
-The subtasks that wrote a snapshot need not have come equally far: in `at_least_once` each has seen other watermarks
-before its barrier, and who is idle depends on what came first. After a rescale one subtask takes up key groups of
-several. Its own time is then the least of theirs, so that no record is taken for late that was not. But windows of
-key groups that were further on have fired, which must not happen again, with the records alone that are left or come
-after. So it is remembered which key groups are *ahead*, and how far, until the subtask's time has passed them.
+The subtasks that wrote a snapshot may have reached different event times: in `at_least_once` each has seen different
+watermarks before its barrier, and idleness depends on the order of arrival. After a rescale a subtask takes over key
+groups of several subtasks. Its own time is the least of theirs, so that no record becomes late by the rescale. But the
+windows of key groups that were further on have already fired, and must not fire again with only the remaining records.
+So the clock records which key groups are *ahead*, and how far, until the subtask's time has passed them.
 
-A job may also go on with a longer lateness than it had. Windows that it has let go of do not come back with that: told
-anew they would be made of what comes late alone. So a snapshot says until when windows are *gone*.
+A job may also continue with a longer lateness. Windows that were already dropped do not come back: recreated, they
+would contain late records only. So a snapshot records until when windows are *gone*.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = Any  # numpy.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far event time has come for each key. least: for all; groups: of each key group, None where all are equal."""
+    """The event time of each key. least: of all keys; groups: of each key group, None if all are equal."""
 
     least: int
     groups: Array | None = None
@@ -38,7 +38,7 @@ class Reached:
 
 
 def are_whole(pieces: Sequence[About], owned: range) -> bool:
-    """False when key groups come from a subtask that has stored nothing: it knew of no time yet. Older files: True."""
+    """False when key groups come from a subtask that stored nothing and so had no event time. Older files: True."""
     if not pieces or not all(piece.owned for piece in pieces):
         return bool(pieces)
     return set(owned) <= {group for piece in pieces for group in piece.owned}
@@ -47,13 +47,13 @@ def are_whole(pieces: Sequence[About], owned: range) -> bool:
 class EventClock:
     """Two watermarks in milliseconds, which only rise.
 
-    now: what has fired and what is late goes by it. before_end: the same but for the end of the input, and what a
-    snapshot tells. A job that was drained may be started again, or restarted, and then reads what its sources had left.
-    The end of the input purges every window, so none can fire a second time for records it has told already.
+    now: decides what has fired and what is late. before_end: the same without the end of the input; this is what a
+    snapshot contains. A drained job may be started again, or restarted, and then reads on. The end of the input purges
+    every window, so none can fire a second time for the same records.
     """
 
     def __init__(self, max_parallelism: int, owned: range, lateness_ms: int = 0) -> None:
-        """owned: key groups of the subtask; lateness_ms: how long windows are kept when they are over."""
+        """owned: key groups of the subtask; lateness_ms: how long windows are kept after their end."""
         self.now = self.before_end = MIN_WATERMARK
         self._max_parallelism = max_parallelism
         self._owned = owned
@@ -64,31 +64,31 @@ class EventClock:
 
     @property
     def reached(self) -> Reached:
-        """How far event time has come for each key."""
+        """The event time of each key."""
         return self._reached
 
     @property
     def kept(self) -> Reached:
-        """The same, for what is kept of windows: those that are over for `lateness_ms` at that time are gone.
+        """The event time that decides which windows are kept: those over for `lateness_ms` at that time are gone.
 
-        Further than `reached` where an earlier run with a shorter lateness has let go of more.
+        Later than `reached` if an earlier run with a shorter lateness has dropped more windows.
         """
         return self._kept
 
     @property
     def ahead(self) -> tuple[Ahead, ...]:
-        """Key groups of this subtask that had come further than `before_end`: what a snapshot tells."""
+        """The key groups of this subtask that are further on than `before_end`, for snapshots."""
         return self._ahead
 
     @property
     def gone(self) -> tuple[Ahead, ...]:
-        """Until when the windows of these key groups are not kept any more: what a snapshot tells."""
+        """Until when the windows of these key groups are dropped, for snapshots."""
         mine = () if self.before_end == MIN_WATERMARK else ((self._owned.start, self._owned.stop, self.before_end),)
         here = [(first, behind, time - self._lateness_ms) for first, behind, time in (*mine, *self._ahead)]
         return (*here, *self._gone)
 
     def advance(self, watermark: int) -> None:
-        """Event time has come to `watermark`; MAX_WATERMARK at the end of the input."""
+        """Advances event time to `watermark`; MAX_WATERMARK at the end of the input."""
         self.now = max(watermark, self.now)
         if self.now != MAX_WATERMARK:
             self.before_end = self.now
@@ -97,9 +97,9 @@ class EventClock:
         self._reached, self._kept = self._by_group()
 
     def come_to(self, watermark: int, groups: range) -> None:
-        """Some key groups alone have come to `watermark`, which `advance` tells when all have.
+        """Advances only some key groups to `watermark`; `advance` follows when all have reached it.
 
-        Not at the end of the input, which a snapshot does not tell.
+        Not for the end of the input, which a snapshot does not contain.
         """
         times = np.full(self._max_parallelism, self.now)
         for first, behind, time in self._ahead:
@@ -109,7 +109,7 @@ class EventClock:
         self._reached, self._kept = self._by_group()
 
     def restore(self, pieces: Iterable[About]) -> None:
-        """Of several watermarks the least counts, but for the key groups of those that had come further."""
+        """Restores the least of several watermarks; the key groups of later ones are ahead."""
         found = list(pieces)
         self.now = self.before_end = (
             min(piece.watermark for piece in found) if are_whole(found, self._owned) else MIN_WATERMARK
@@ -126,7 +126,7 @@ class EventClock:
         self._reached, self._kept = self._by_group()
 
     def _runs(self, times: Array, counts: Array) -> tuple[Ahead, ...]:
-        """The key groups of this subtask that count, those with equal times together."""
+        """Runs of this subtask's key groups with equal times, of those that count."""
         found = groupby(self._owned, key=lambda group: int(times[group]) if counts[group] else None)
         runs = [(time, list(run)) for time, run in found if time is not None]
         return tuple((run[0], run[-1] + 1, time) for time, run in runs)
@@ -137,7 +137,7 @@ class EventClock:
         return reached, self._at_least(reached, gone)
 
     def _at_least(self, reached: Reached, further: Sequence[Ahead]) -> Reached:
-        """With key groups that have come further, if any of these has."""
+        """The event times raised for key groups that are further on, if any."""
         if all(time <= self.now for _, _, time in further):
             return reached
         groups = np.full(self._max_parallelism, self.now) if reached.groups is None else reached.groups.copy()

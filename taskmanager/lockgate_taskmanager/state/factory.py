@@ -1,4 +1,4 @@
-"""Which home state gets: the choice that a job graph makes, in memory or in RocksDB."""
+"""Creates stores in memory or in RocksDB, as the job graph chooses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StoreFactory:
     """Makes the stores of one program."""
 
     def __init__(self, choice: StateBackend | None, scratch: ScratchFolder) -> None:
-        """scratch: where databases are kept. Raises UserError when the choice cannot work in this process."""
+        """scratch: folder for databases. Raises UserError when the chosen backend cannot work in this process."""
         self._choice = choice or StateBackend()
         self._scratch = scratch
         self._memory_bytes: int | None = None  # of a database; None: not in databases
@@ -49,7 +49,7 @@ class StoreFactory:
             self._memory_bytes = engine.memory_bytes(self._choice.backend)
 
     def without_diffs(self) -> StoreFactory:
-        """The same for payloads that are empty, whatever the job's author has asked for."""
+        """The same factory without binary differences, for rows with empty payloads."""
         return StoreFactory(replace(self._choice, binary_diff=False), self._scratch)
 
     @overload
@@ -59,7 +59,7 @@ class StoreFactory:
     @overload
     def fresh(self, spec: SideSpec, schema: pa.Schema) -> WaitingRows: ...
     def fresh(self, spec: StateSpec, schema: pa.Schema) -> Any:
-        """An empty one. schema: of the partial tables, or of records. Raises UserError where it does not fit."""
+        """An empty store. schema: of the partial tables, or of records. Raises UserError when it does not fit."""
         if self._memory_bytes is None:
             return self._in_memory(spec, schema)
         return self._in_database(spec, schema, self._scratch.new_path())
@@ -71,7 +71,7 @@ class StoreFactory:
     @overload
     def restored(self, spec: SideSpec, states: Sequence[OperatorState], checkpoint_id: int) -> WaitingRows: ...
     def restored(self, spec: StateSpec, states: Sequence[OperatorState], checkpoint_id: int) -> Any:
-        """One that holds what was stored, by any backend. Raises StateUnreadable, OSError, UserError."""
+        """A store restored from the state of any backend. Raises StateUnreadable, OSError, UserError."""
         if self._memory_bytes is None:
             engine.refuse(spec.operator_id, states)
             return restored(spec, partial(self._in_memory, spec), states, checkpoint_id)
@@ -79,18 +79,18 @@ class StoreFactory:
         return restore.run(states, checkpoint_id, self._scratch.new_path())
 
     def join(self, spec: JoinSpec) -> JoinStore:
-        """The empty store of an interval join, which may be restored before its first rows come."""
+        """The empty store of an interval join, which can be restored before its first rows."""
         return JoinStore(spec, self)
 
     def _in_memory(self, spec: StateSpec, schema: pa.Schema) -> Any:
-        return _homes(spec)[0](spec, schema, self._choice)
+        return _classes(spec)[0](spec, schema, self._choice)
 
     def _in_database(self, spec: StateSpec, schema: pa.Schema, folder: Path) -> Any:
         assert self._memory_bytes is not None
-        return _homes(spec)[1](spec, schema, folder, self._memory_bytes // spec.databases)
+        return _classes(spec)[1](spec, schema, folder, self._memory_bytes // spec.databases)
 
 
-def _homes(spec: StateSpec) -> tuple[Any, Any]:
+def _classes(spec: StateSpec) -> tuple[Any, Any]:
     """The classes of a kind of state: in memory, and in a database."""
     if isinstance(spec, SideSpec):
         return JoinHeap, JoinDatabase
@@ -104,7 +104,7 @@ def _homes(spec: StateSpec) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class AggregateStores:
-    """See OperatorStores."""
+    """The OperatorStores of an aggregate, windowed or not."""
 
     factory: StoreFactory
     spec: StoreSpec
@@ -118,7 +118,7 @@ class AggregateStores:
 
 @dataclass(frozen=True, slots=True)
 class DeduplicateStores:
-    """See OperatorStores. ttl_ms: how long a key is remembered, 0 for ever."""
+    """The OperatorStores of a deduplication. ttl_ms: how long a key is remembered, 0 for ever."""
 
     factory: StoreFactory
     spec: RowSpec

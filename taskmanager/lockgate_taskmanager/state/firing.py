@@ -1,11 +1,11 @@
-"""What a store has to put out when time goes on, in portions: as much as is due may be more than memory holds.
+"""Emits the due results of a store in portions, because they may not fit into memory.
 
     advance --> portion --> portion --> ... --> last portion
                         ^ settled: a snapshot may be taken here
 
-Rows are put out by key group, one after the other. Where a portion ends with its key group the state is settled: the
-groups that are done have come as far as event time has, the others have not (see EventClock.come_to). So a snapshot
-holds just what is not put out yet, and who restores it puts that out when event time comes so far again.
+Rows are emitted key group by key group. The state is settled where a portion ends with a key group: the finished groups
+have reached the new event time, the others have not (see EventClock.come_to). So a snapshot holds just the results that
+were not emitted yet, and a restored store emits them when event time gets there again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 1 << 17  # put out together, or somewhat more
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some of what is due. is_settled: a snapshot taken behind it holds the rest; is_last: there is certainly none."""
+    """Some due results. is_settled: a snapshot taken after it holds the rest; is_last: nothing follows."""
 
     rows: pa.Table
     is_settled: bool
@@ -33,7 +33,7 @@ class Portion:
 
 
 class Firing:
-    """What of the portions is still to come. Used from the subtask's own thread."""
+    """The remaining portions. Used from the subtask's own thread."""
 
     _rest: Iterator[Portion] | None = None
     _portion_schema = pa.schema([])
@@ -46,17 +46,17 @@ class Firing:
 
     @property
     def has_more(self) -> bool:
-        """Whether some of it is still to come, or may be."""
+        """Whether there are, or may be, more portions."""
         return self._rest is not None
 
     def begin(self, portions: Iterator[Portion], schema: pa.Schema) -> pa.Table:
-        """The first portion; an empty table where nothing is due. schema: of the rows."""
+        """The first portion; an empty table when nothing is due. schema: of the rows."""
         assert self._rest is None, "what was due before is put out first"
         self._rest, self._portion_schema = portions, schema
         return self.go_on()
 
     def go_on(self) -> pa.Table:
-        """The next portion, perhaps empty."""
+        """The next portion; may be empty."""
         assert self._rest is not None, "there is more"
         portion = next(self._rest, None)
         if portion is None:
@@ -68,22 +68,22 @@ class Firing:
 
 
 class FiringInTime(Firing):
-    """A store that has results when event time goes on, see Fires. schema: of these."""
+    """The part of `Fires` that emits results when event time advances. schema: of the results."""
 
     clock: EventClock
     schema: pa.Schema
 
     def advance(self, watermark_ms: int) -> pa.Table:
-        """Event time has come to `watermark_ms`: the first portion of what is due. Raises DataError on overflow."""
+        """Advances event time to `watermark_ms`; returns the first portion of results. Raises DataError on overflow."""
         return self.begin(self._fires(max(watermark_ms, self.clock.now)), self.schema)
 
     def _fires(self, now_ms: int) -> Iterator[Portion]:
-        """What is due at that time. Ends with `clock` there."""
+        """The results due at that time. Leaves `clock` at that time."""
         raise NotImplementedError
 
 
 def runs(owned: range, groups: Sequence[Array], most: int) -> list[range]:
-    """Cuts key groups into ranges, in order, with about `most` rows in each or, of a single group, more.
+    """Cuts key groups into ranges, in order, each with about `most` rows; a single group may have more.
 
     owned: all groups; groups: the group of each row, in any number of pieces.
     """

@@ -1,7 +1,7 @@
-"""Folders of one process that are never left behind for long.
+"""Scratch folders of one process, which outlive it only for a while.
 
-A killed process cannot clean up, so each folder holds a locked file; whoever starts next removes the folders whose
-lock is free.
+A killed process cannot clean up, so each folder holds a locked file; the next process to start removes the folders
+whose lock is free.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ScratchFolder:
             return self._path
 
     def new_path(self, suffix: str = "") -> Path:
-        """A path in it that nobody has used before. Raises OSError."""
+        """A path in it that was never used before. Raises OSError."""
         return self.path / f"{next(self._numbers)}{suffix}"
 
     def close(self) -> None:

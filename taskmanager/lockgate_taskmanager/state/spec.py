@@ -1,4 +1,4 @@
-"""Whose state it is: what says in a snapshot that it is of this operator, and how what was stored is read again."""
+"""The identity of an operator's state: how a snapshot is matched to its operator, and how it is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StateSpec:
 
     @property
     def signature(self) -> str:
-        """Says what state belongs to: equal signatures, equal columns."""
+        """Identifies the state: equal signatures mean equal columns."""
         raise NotImplementedError
 
     def about(
@@ -44,24 +44,24 @@ class StateSpec:
         ahead: tuple[Ahead, ...] = (),
         gone: tuple[Ahead, ...] = (),
     ) -> About:
-        """What a snapshot says of itself, see About. schema: of the tables that the state folds."""
+        """The header of a snapshot. schema: of the tables that the state folds."""
         mine = (self.signature, self.max_parallelism, self.key_groups)
         return About(schema, *mine, watermark, purged_until, ahead, gone)
 
     def clock(self, lateness_ms: int = 0) -> EventClock:
-        """How far event time has come: not yet. lateness_ms: see EventClock."""
+        """A new event clock. lateness_ms: as in EventClock."""
         return EventClock(self.max_parallelism, self.key_groups, lateness_ms)
 
     def latest(self, chain: Sequence[Stored]) -> Stored:
-        """What a full snapshot and its increments come to. Raises StateUnreadable."""
+        """A full snapshot merged with its increments. Raises StateUnreadable."""
         raise NotImplementedError
 
     def rows(self, chain: Sequence[Stored]) -> Iterable[pa.RecordBatch]:
-        """The rows that a full snapshot and its increments come to. Raises StateUnreadable."""
+        """The rows of a full snapshot merged with its increments. Raises StateUnreadable."""
         return self.latest(chain).batches
 
     def require_like(self, first: pa.Schema, other: pa.Schema) -> None:
-        """Raises StateUnreadable where what two subtasks have merged cannot be put together."""
+        """Raises StateUnreadable when the states of two subtasks cannot be combined."""
 
     def where(self, handle: StateHandle) -> str:
         """Names a stored piece in messages."""

@@ -1,4 +1,4 @@
-"""What every home of keyed state can do, whether it lies in memory or in a database.
+"""The interface of keyed state, in memory or in a database.
 
 partial table --merge--> changed keys with their new values
               --snapshot--> FrozenStore --persist (background)--> OperatorState: handles, durable
@@ -19,11 +19,11 @@ from lockgate_taskmanager.task.program import SnapshotOrder
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What a merge did.
+    """The result of a merge.
 
-    records: input rows behind the partials; changed: keys and outputs, each key once; late: the same of what came too
-    late for its window, alone; dropped: how many records are in no result for that; failed: those that the operator
-    has failed on and gone on without, as dead letters.
+    records: number of input rows of the partials; changed: keys and outputs, each key once; late: the same for late
+    records only; dropped: number of records that are in no result because they were late; failed: records on which the
+    operator failed and which it left out, as dead letters.
     """
 
     records: int
@@ -41,7 +41,7 @@ class FrozenStore(Protocol):
         ...
 
     def release(self) -> None:
-        """It is stored, or will not be: the store need not keep anything for it. Idempotent, from any thread."""
+        """The copy is stored, or will not be: the store need keep nothing for it. Idempotent, from any thread."""
         ...
 
 
@@ -66,57 +66,57 @@ class KeyedStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of memory and scratch files. Idempotent."""
+        """Releases memory and scratch files. Idempotent."""
         ...
 
 
 @runtime_checkable
 class Fires(KeyedStore, Protocol):
-    """A store that has results when event time goes on."""
+    """A store that emits results when event time advances."""
 
     def advance(self, watermark_ms: int) -> pa.Table:
-        """What is due now that event time has come so far: the first portion of it. Raises UserError.
+        """Advances event time and returns the first portion of the due results. Raises UserError.
 
-        While it `has_more`, nothing else is called but `go_on` and, while it `is_settled`, `snapshot`.
+        While `has_more` is true, only `go_on` may be called and, while `is_settled` is true, `snapshot`.
         """
         ...
 
     def go_on(self) -> pa.Table:
-        """The next portion of what `advance` or `tick` has begun with, perhaps empty. Raises UserError."""
+        """The next portion of the results begun by `advance` or `tick`; may be empty. Raises UserError."""
         ...
 
     @property
     def has_more(self) -> bool:
-        """Whether some of what is due is still to come, or may be."""
+        """Whether there are, or may be, more due results."""
         ...
 
     @property
     def is_settled(self) -> bool:
-        """Whether a snapshot taken now holds what is still to come: restored, the store gives that when it is due."""
+        """Whether a snapshot taken now holds the remaining results, so that a restored store emits them when due."""
         ...
 
 
 @runtime_checkable
 class ProcessingTimeStore(Fires, Protocol):
-    """A store that goes by the wall clock as well. Times are milliseconds since 1970."""
+    """A store that also uses the wall clock. Times are milliseconds since 1970."""
 
     def tick(self, unix_ms: int) -> pa.Table | None:
-        """The wall clock says so, also to what is merged next. Gives what is due, as `advance` does.
+        """Sets the wall clock, also for the next merges, and returns the due results as `advance` does.
 
-        None, at once, where nothing is.
+        Returns None, quickly, when nothing is due.
         """
         ...
 
     def wakes_at(self) -> int | None:
-        """When `tick` has something to do, or earlier; None: it need not be called for its own sake."""
+        """The time at which `tick` has something to do, or an earlier one; None: no call is needed."""
         ...
 
     def set_input_schema(self, schema: pa.Schema) -> None:
-        """Records come in with these columns, which may be others than those before a restore. Raises UserError."""
+        """Sets the columns of the input, which may differ from those before a restore. Raises UserError."""
         ...
 
     def warm_up(self) -> None:
-        """Runs what is compiled over nothing."""
+        """Runs the compiled code on empty input."""
         ...
 
 
@@ -124,9 +124,9 @@ class OperatorStores(Protocol):
     """Makes the stores of one operator."""
 
     def fresh(self, schema: pa.Schema) -> KeyedStore:
-        """An empty one. schema: of what is merged. Raises UserError when a column or type does not fit."""
+        """An empty store. schema: of the merged tables. Raises UserError when a column or type does not fit."""
         ...
 
     def restored(self, states: Sequence[OperatorState], checkpoint_id: int) -> KeyedStore:
-        """One that holds what was stored, by one or several subtasks. Raises StateUnreadable, OSError, UserError."""
+        """A store with the state of one or several subtasks. Raises StateUnreadable, OSError, UserError."""
         ...

@@ -464,7 +464,11 @@ def test_a_fault_of_the_coordinator_breaks_off_one_job_only(
     whole = JobMaster.handle
 
     def faulty(self: JobMaster, event: ev.Event, now_ms: int) -> list[do.Effect]:
-        if isinstance(event, ev.Said) and isinstance(event.report, ev.Acknowledged) and self.status().job_key == "bad":
+        if (
+            isinstance(event, ev.TaskManagerReport)
+            and isinstance(event.report, ev.Acknowledged)
+            and self.status().job_key == "bad"
+        ):
             raise IllegalTransition("the story of a mistake")
         return whole(self, event, now_ms)
 

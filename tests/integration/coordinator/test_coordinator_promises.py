@@ -379,7 +379,7 @@ def test_a_job_whose_state_cannot_be_shown_cuts_no_other_short_and_runs_on(
     first.die()
     assert api.until("good", lambda status: status.state is JobState.RUNNING and status.attempt == 2).error
     listed = {job.job_key: job for job in api("List", m.ListRequest()).jobs}
-    assert "cannot be shown" in listed["bad"].message
+    assert "internal error while creating its status" in listed["bad"].message
     is_mistaken.clear()
     assert api.until("bad", lambda status: status.state is JobState.RUNNING and status.attempt == 2).error
     watch.cancel()

@@ -269,7 +269,7 @@ def test_a_client_never_goes_back_to_a_leader_that_was_replaced(
         client._doubt_at = 0.0
         assert client.locate(Deadline(PATIENCE_MS)).address == later.address
         with pytest.raises(ClusterUnreachable, match="has taken over"):
-            client.locate_afresh(Deadline(2_000))
+            client.locate_again(Deadline(2_000))
         assert client.job("k").state is m.JobState.RUNNING
     finally:
         is_slow.set()

@@ -29,7 +29,7 @@ from lockgate_taskmanager.runtime.task_manager import TaskManager
 from lockgate.cli import run
 from lockgate.client import Client
 from tests.integration.taskmanager_runtime.fake_programs import World, word_count_graph
-from tests.told_story import told_story
+from tests.parsed_story import parsed_story
 
 pytestmark = pytest.mark.integration
 
@@ -106,7 +106,7 @@ def test_a_checkpoint_is_followed_to_its_trigger_and_a_cancel_to_the_client(
 ) -> None:
     client.submit("job", _graph(interval_ms=100))
     _until(client, lambda status: status.checkpoints_completed >= 2)
-    story = told_story("job", capsys, *target)
+    story = parsed_story("job", capsys, *target)
     story.check_order()
     story.check_checkpoint()
     assert not any("grant" in remark for remark in story.remarks), "this leader has the job from its submission on"
@@ -114,8 +114,8 @@ def test_a_checkpoint_is_followed_to_its_trigger_and_a_cancel_to_the_client(
     assert (first["cause_id"], first["process"]) == ("client", "coordinator-0")
     client.cancel("job")
     _until(client, lambda status: status.state is JobState.CANCELED)
-    ended = told_story("job", capsys, *target)
-    cancelled = ended.said("it is cancelled")
+    ended = parsed_story("job", capsys, *target)
+    cancelled = ended.containing("it is cancelled")
     assert cancelled
     for line in cancelled:
         chain = ended.chain(line)
@@ -129,12 +129,12 @@ def test_a_restart_is_followed_to_the_task_manager_that_was_lost(
 ) -> None:
     client.submit("job", _graph(interval_ms=3_600_000))
     _until(client, lambda status: status.state is JobState.RUNNING)
-    used = {line["process"] for line in told_story("job", capsys, *target).said("is deployed")}
+    used = {line["process"] for line in parsed_story("job", capsys, *target).containing("is deployed")}
     lost = next(manager for manager in managers if manager.id in used)
     lost._control.leave = lambda: None  # type: ignore[method-assign]  # as if its process was killed
     lost.stop()
     _until(client, lambda status: status.attempt == 2 and status.state is JobState.RUNNING)
-    story = told_story("job", capsys, *target)
+    story = parsed_story("job", capsys, *target)
     story.check_order()
     story.check_restart(2)
 

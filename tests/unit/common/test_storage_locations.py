@@ -28,7 +28,7 @@ def test_the_uri_of_a_child_leads_to_the_child(base: str, name: str, tmp_path: P
 
 def test_messages_show_neither_credentials_nor_options() -> None:
     location = locate("s3://key:secret@bucket/a?region=R&scheme=http")
-    assert location.child("b c").shown == "s3://bucket/a/b%20c"
+    assert location.child("b c").masked_uri == "s3://bucket/a/b%20c"
     assert "secret" in location.child("b").uri, "what another process needs to reach it stays in the URI"
 
 

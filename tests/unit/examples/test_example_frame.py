@@ -216,13 +216,15 @@ def test_the_key_that_a_step_returns_and_what_it_finds_wrong_come_back(tmp_path:
         running._begun(Step(0.5, "looks", spot), scene).result(120)
 
 
-def test_what_is_told_of_a_result_is_shown_when_it_is_right(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_the_summary_of_a_result_is_printed_when_it_is_right(tmp_path: Path) -> None:
+    printed: list[str] = []
     place = Place(tmp_path, tmp_path, 0)
-    telling = dataclasses.replace(_example(), told=lambda _: "7 rows")
-    assert not running._judge(telling, place, said.append)
-    assert running._judge(dataclasses.replace(_example("it is wrong"), told=lambda _: "8 rows"), place, said.append)
-    assert said == ["  7 rows"]
+    with_summary = dataclasses.replace(_example(), summary=lambda _: "7 rows")
+    assert not running._judge(with_summary, place, printed.append)
+    assert running._judge(
+        dataclasses.replace(_example("it is wrong"), summary=lambda _: "8 rows"), place, printed.append
+    )
+    assert printed == ["  7 rows"]
 
 
 def test_compare_finds_what_is_missing_wrong_and_too_much() -> None:

@@ -30,11 +30,11 @@ class ConsoleSink(Sink):
     def write(self, table: pa.Table) -> None:
         if not table.num_rows:
             return
-        shown = table.slice(0, self._rows).to_pandas().to_string(index=False)
+        rows = table.slice(0, self._rows).to_pandas().to_string(index=False)
         more = table.num_rows - self._rows
         tail = f"\n... {more} more rows" if more > 0 else ""
         title = f"-- {self.context.operator_id}, subtask {self.context.subtask}: {table.num_rows} rows"
-        print(f"{title}\n{shown}{tail}", file=sys.stdout, flush=True)
+        print(f"{title}\n{rows}{tail}", file=sys.stdout, flush=True)
 
     def _seal(self, checkpoint_id: int) -> Pending | None:  # noqa: ARG002
         return None

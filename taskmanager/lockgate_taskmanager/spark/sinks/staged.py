@@ -96,7 +96,7 @@ class StagedSink(Sink):
     @property
     def folder(self) -> str:
         """The base of staged and final names, for messages and for other runs; without credentials."""
-        return self._folder.shown
+        return self._folder.masked_uri
 
     def sync(self, staged: Sequence[str]) -> None:
         """Makes staged files durable."""

@@ -62,7 +62,7 @@ class Turns:
 
     def _begin(self, context: SinkContext) -> tuple[_Operator, _Call]:
         started = time.monotonic()
-        is_said = False
+        is_logged = False
         with self._changed:
             operator = self._operator(context)
             while True:
@@ -81,8 +81,8 @@ class Turns:
                 )
                 if now - started >= self._patience_s:
                     raise Unavailable(f"{text} no longer; the code that was called needs a timeout of its own")
-                if now - started >= _SAY_AFTER_S and not is_said:
-                    is_said = True
+                if now - started >= _SAY_AFTER_S and not is_logged:
+                    is_logged = True
                     log.warning("%s", text)
                 self._changed.wait(1.0)
 

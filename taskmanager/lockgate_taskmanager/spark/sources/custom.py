@@ -103,7 +103,7 @@ class CustomReader:
             if end > split.offset:
                 return self._range(split, end, limit)
         if self._by_split and self._ended:  # without records, but event time needs it
-            return Reading(self._schema.empty_table(), 0, 0, full=False, ended=self._told_ends())
+            return Reading(self._schema.empty_table(), 0, 0, full=False, ended=self._take_ends())
         if not self._turns:
             return Exhausted() if self._complete else Idle(UNASSIGNED_WAIT_MS)
         return Idle(max(1, self._connector.idle_ms))
@@ -144,7 +144,7 @@ class CustomReader:
             table.nbytes,
             full,
             going_on,
-            self._told_ends(),
+            self._take_ends(),
             (SplitRange(split.split, split.offset, end),),
         )
 
@@ -154,7 +154,7 @@ class CustomReader:
             self._turns.remove(split.split)
             self._ended.append(split.split)
 
-    def _told_ends(self) -> tuple[str, ...]:
+    def _take_ends(self) -> tuple[str, ...]:
         ended = tuple(self._ended)
         self._ended.clear()
         return ended

@@ -152,11 +152,11 @@ class KafkaReader:
                     size,
                     is_full,
                     going_on,
-                    self._told_ends(),
+                    self._take_ends(),
                     (self._moved(name, start),),
                 )
         if self._ended:  # without records, but event time needs it
-            return Reading(SCHEMA.empty_table(), 0, 0, full=False, ended=self._told_ends())
+            return Reading(SCHEMA.empty_table(), 0, 0, full=False, ended=self._take_ends())
         return None
 
     def _taken(self, name: str) -> list[Any]:
@@ -169,7 +169,7 @@ class KafkaReader:
             self._consumer.pause([self._of(name)])
         return messages
 
-    def _told_ends(self) -> tuple[str, ...]:
+    def _take_ends(self) -> tuple[str, ...]:
         ended, self._ended = tuple(self._ended), []
         return ended
 

@@ -1,7 +1,7 @@
-"""Aggregates by key in a RocksDB database on the task manager's disk: as much as the disk holds.
+"""Aggregates by key in a RocksDB database on the task manager's disk, limited only by the disk.
 
-Rows lie as `key_table` says; their parts are those of the aggregates. A micro-batch costs one read of its keys, a fold
-in Arrow and numpy, and one write of them, whatever is held besides. See `barrier_buffered_database` for barriers.
+The layout is that of `key_table`; the parts are those of the aggregates. A micro-batch costs one read of its keys, a
+fold in Arrow and numpy, and one write, however much the store holds. For barriers see `barrier_buffered_database`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Array = Any  # numpy.ndarray
 
 
 class AggregateTable(KeyTable):
-    """How rows of one aggregation's state are laid out. schema: of its results."""
+    """The layout of the rows of one aggregation. schema: of its results."""
 
     def __init__(self, operator: KeyedAggregate, partial_schema: pa.Schema, max_parallelism: int) -> None:
         """Raises UserError when a column or type does not fit."""
@@ -50,12 +50,12 @@ class AggregateTable(KeyTable):
 
 
 class AggregateDatabase(DatabaseStore):
-    """See KeyedStore."""
+    """The KeyedStore of an aggregate without windows, in RocksDB."""
 
     _spec: StoreSpec
 
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
-        """An empty one, or with the database that lies in `folder`, which is of this store alone.
+        """An empty store, or the database in `folder`, which belongs to this store alone.
 
         Raises UserError, OSError.
         """
@@ -80,12 +80,12 @@ class AggregateDatabase(DatabaseStore):
         self.database.write(dict(zip(distinct, values, strict=True)))
         first = np.zeros(len(distinct), np.int64)
         first[rows] = np.arange(len(rows))
-        shown = [*keys.take(pa.array(first)).columns, *columns.results(np.arange(len(distinct)))]
-        changed = pa.Table.from_arrays(shown, schema=self.schema)
+        columns_out = [*keys.take(pa.array(first)).columns, *columns.results(np.arange(len(distinct)))]
+        changed = pa.Table.from_arrays(columns_out, schema=self.schema)
         return Merged(int(pc.sum(batch.column(ROWS)).as_py()), changed)
 
     def snapshot(self, order: SnapshotOrder) -> FrozenDatabase:
-        """See KeyedStore. Microseconds, unless the copy of the barrier before is not made yet."""
+        """The state as it is now. Takes microseconds, unless the copy of the previous barrier is not made yet."""
         return self._frozen(order, self._spec.about(self.partial_schema), self._form)
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
@@ -93,7 +93,7 @@ class AggregateDatabase(DatabaseStore):
             self.database.itself.put(*self._form.database_rows(rows))
 
     def _read(self, names: Sequence[bytes]) -> AggregateColumns:
-        """The values held for these keys, nothing for those that are new."""
+        """The values of these keys; new keys have none."""
         found = self.database.get(names)
         present = [value for value in found if value is not None]
         columns = self._form.columns()

@@ -1,4 +1,4 @@
-"""What all states of aggregates have in common, whatever their rows are: one for each key, or key and window."""
+"""The common part of all aggregate states, with one row for each key, or for each key and window."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = Any  # numpy.ndarray
 
 
 class AggregateState(HeapStore):
-    """See the module and KeyedStore. By itself it is a store in memory; a database makes one of the rows it needs.
+    """Aggregates in memory: a store of its own, or the rows that a database store works on.
 
     key_count: number of key columns of stored rows.
     """
@@ -41,8 +41,8 @@ class AggregateState(HeapStore):
     ) -> None:
         """schema: of the partial table, see `layout`; choice: how snapshots are to be, None where none are taken.
 
-        operator: what is folded, where that is more than what is shown. Raises UserError when a column or type does not
-        fit.
+        operator: the folded aggregates, if there are more than the results. Raises UserError when a column or type does
+        not fit.
         """
         super().__init__(spec, choice or StateBackend())
         self._operator = operator or spec.aggregation
@@ -53,18 +53,18 @@ class AggregateState(HeapStore):
         self._results = self._columns.fields[: len(spec.aggregation.aggregates)]
 
     def snapshot(self, order: SnapshotOrder) -> FrozenHeap:
-        """See KeyedStore. Microseconds."""
+        """The state as it is now. Takes microseconds."""
         return self._frozen(order, self.freeze())
 
     def freeze(self) -> FrozenRows:
-        """The state as it is now. Microseconds, whatever its size, or a copy of a byte for each row."""
+        """The state as it is now. Takes microseconds whatever its size, or a copy of one byte for each row."""
         raise NotImplementedError
 
     def restore(self, snapshots: Sequence[state_file.Stored]) -> None:
         self.take_up(state_file.joined(snapshots, self.key_count))
 
     def take_up(self, rows: state_file.StoredRows) -> None:
-        """Rows to begin with."""
+        """Sets the initial rows."""
         raise NotImplementedError
 
     def _new_columns(self) -> AggregateColumns:

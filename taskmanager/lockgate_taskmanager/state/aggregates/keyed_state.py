@@ -36,7 +36,7 @@ class KeyedState(AggregateState):
         return len(self._index)
 
     def merge(self, partial: pa.Table) -> Merged:
-        """Folds a partial table. Costs by its rows, not by the keys held. Raises DataError on overflow."""
+        """Folds a partial table. Cost grows with its rows, not with the keys held. Raises DataError on overflow."""
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
         batch = one_batch(partial)

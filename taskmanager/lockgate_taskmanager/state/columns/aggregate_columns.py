@@ -1,4 +1,4 @@
-"""The aggregates of many rows: one column per part, folded a batch at a time. What a row stands for is the owner's."""
+"""The aggregates of many rows: one column per part, folded a batch at a time. The owner decides what a row means."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class AggregateColumns:
         return tuple((name, column.freeze(count, reader)) for name, column in zip(names, self._columns, strict=True))
 
     def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Replaces everything by what was stored: batches with one column for each part, in order."""
+        """Replaces everything by stored batches with one column for each part, in order."""
         for number, column in enumerate(self._columns):
             column.restore([batch.column(number) for batch in batches])
 

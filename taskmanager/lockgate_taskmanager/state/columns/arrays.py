@@ -17,7 +17,7 @@ def numpy_of(batch: pa.RecordBatch, name: str) -> Array:
 
 
 def by_value(values: Array, *others: Array) -> Iterator[tuple[int, tuple[Array, ...]]]:
-    """The distinct values, in order, each with what is beside it in the other arrays, in the order there."""
+    """The distinct values, in order, each with the corresponding elements of the other arrays, in their order."""
     if not len(values):
         return
     order = np.argsort(values, kind="stable")

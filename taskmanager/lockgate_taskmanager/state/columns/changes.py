@@ -1,7 +1,7 @@
-"""Which rows of a state have changed since a snapshot: what increments are made from.
+"""Which rows of a state have changed since a snapshot: the basis of increments.
 
-The state has a version, which rises with every snapshot. Beside each row stands the version in which it was changed
-last, so whatever becomes of the snapshots between, the next one finds everything that is newer than its base.
+The state has a version, which rises with every snapshot. Each row has the version in which it was last changed. So the
+next increment finds everything newer than its base, whatever happens to the snapshots in between.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Array = Any  # numpy.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """As it was at a snapshot of that version.
+    """The changes as of a snapshot of that version.
 
-    at: the version of each row's last change, None where that is not kept; floor: what has changed since an older
-    version than that is not known. `at` is not frozen: a row that changes again later has a still higher version, so
-    that it is among the changed, with the value that it had at the snapshot.
+    at: the version of each row's last change, None if not tracked; floor: changes since an older version are unknown.
+    `at` is not frozen: a row that changes again gets a higher version, so it stays among the changed rows, with the
+    value that it had at the snapshot.
     """
 
     version: int
@@ -37,16 +37,16 @@ class Changed:
 
 
 class Changes:
-    """See the module. Used from the subtask's own thread; rows are numbered from 0."""
+    """Tracks the version of each row. Used from the subtask's own thread; rows are numbered from 0."""
 
     def __init__(self, is_kept: bool) -> None:
-        """is_kept: False where no snapshot is ever an increment, and nothing has to be remembered."""
+        """is_kept: False when no snapshot is ever an increment, so nothing has to be tracked."""
         self._at = GrowingArray(np.int32, 0) if is_kept else None
         self._version = 1
         self._floor = 0
 
     def mark(self, rows: Array, count: int) -> None:
-        """Rows were changed or added. count: rows in all."""
+        """Marks changed or added rows. count: rows in all."""
         if self._at is not None:
             self._at.extend_to(count)
             self._at[rows] = self._version
@@ -58,13 +58,13 @@ class Changes:
         return self._at[rows]
 
     def restored(self, count: int) -> None:
-        """There are so many rows, none of which has changed since a snapshot of version 0."""
+        """Starts over with `count` rows, none of which has changed since a snapshot of version 0."""
         if self._at is not None:
             self._at.extend_to(count)
             self._at.values[:] = 0
 
     def moved(self, rows: Array, *, is_complete: bool) -> None:
-        """The row i from now on is the one that was `rows[i]`. is_complete: of the others no increment has to tell."""
+        """Renumbers rows[i] to i. is_complete: no increment needs to list the other rows as deleted."""
         if self._at is not None:
             moved, self._at = self._at[rows], GrowingArray(np.int32, 0)
             self._at.append(moved)
@@ -72,7 +72,7 @@ class Changes:
             self._floor = self._version
 
     def freeze(self, count: int) -> Changed:
-        """What is known of the first `count` rows. Copies nothing; what was handed out is only ever raised."""
+        """The changes of the first `count` rows. Copies nothing; versions in a returned array only rise."""
         if self._at is not None:
             self._at.extend_to(count)
         found = Changed(self._version, None if self._at is None else self._at.values, self._floor)

@@ -1,4 +1,4 @@
-"""Rows by a time at which something is to happen with them, found by time and not by looking at the rows."""
+"""An index of rows by due time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NEVER = (1 << 63) - 1
 
 
 class Deadlines:
-    """Rows in buckets of `width_ms`, added at any time, taken out when it has passed.
+    """Rows in buckets of `width_ms`, taken out when their time has passed.
 
-    A row may be in several buckets; whoever takes it out looks whether it is still meant.
+    A row may be in several buckets; the caller checks whether a row is really due.
     """
 
     def __init__(self, width_ms: int) -> None:
@@ -40,7 +40,7 @@ class Deadlines:
         return min(int(times.min()) for _, times in self._buckets[self._order[0]])
 
     def passed(self, now_ms: int) -> Array:
-        """The rows that are due at or before `now_ms`, each once; they are forgotten here."""
+        """Removes and returns the rows that are due at or before `now_ms`, each once."""
         count = bisect.bisect_right(self._order, now_ms // self._width_ms)
         found = [piece for bucket in self._order[:count] for piece in self._buckets.pop(bucket)]
         del self._order[:count]
@@ -55,8 +55,8 @@ class Deadlines:
 class Due:
     """Which rows are due, with one time for each row.
 
-    A row is filed under the earliest time it was ever to be due at, so that moving it later files nothing.
-    What is taken out too early for that reason is filed again under its true time.
+    A row is indexed under the earliest of its times so far, so postponing it costs nothing. A row that is taken out too
+    early is indexed again under its present time.
     """
 
     def __init__(self, width_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""A numpy array that grows by doubling. What has been handed out as `values` keeps its length."""
+"""A numpy array that grows by doubling. An array returned by `values` keeps its length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FIRST_CAPACITY = 1024
 
 
 class GrowingArray:
-    """See the module. fill: what is where nothing was written."""
+    """fill: the value of elements that were never written."""
 
     def __init__(self, dtype: Any, fill: Any) -> None:
         self._fill = fill

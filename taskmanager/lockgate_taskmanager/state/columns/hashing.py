@@ -31,7 +31,7 @@ class HashTable:
 
     @property
     def hashes(self) -> Array:
-        """The hash of every row. What has been handed out never changes."""
+        """The hash of every row. A returned array never changes."""
         return self._hashes.values
 
     def find(self, hashes: Array) -> Array:
@@ -70,7 +70,7 @@ class HashTable:
             self._place(findable)
 
     def _place(self, rows: Array) -> None:
-        """Puts rows into free slots; of those that want the same one the last written stays, the others go on."""
+        """Puts rows into free slots; of several that probe the same one the last written stays, the others go on."""
         slots, mask = self._slots, len(self._slots) - 1
         positions = self._positions(self._hashes[rows])
         while len(rows):

@@ -1,8 +1,8 @@
-"""Which row of the state a key has.
+"""Maps keys to rows of the state.
 
-Keys are found by their 64-bit hash, which Spark has computed for the exchange anyway, and then compared: the keys
-themselves are pieces of Arrow data in insertion order, which are also what a snapshot consists of. Keys that differ
-and have the same hash (one pair in 10^7 states of a million keys) are kept in a dict.
+Keys are found by their 64-bit hash, which Spark has computed for the exchange anyway, and then compared. The keys are
+pieces of Arrow data in insertion order, which snapshots contain as they are. Different keys with the same hash (one
+pair in 10^7 states of a million keys) are kept in a dict.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class KeyIndex:
 
     @property
     def hashes(self) -> Array:
-        """The hash of every key in insertion order; what has been handed out never changes."""
+        """The hash of every key in insertion order; a returned array never changes."""
         return self._table.hashes
 
     def frozen(self) -> FrozenPieces:
@@ -60,7 +60,7 @@ class KeyIndex:
         return rows
 
     def known_rows_of(self, keys: pa.RecordBatch, hashes: Array) -> Array:
-        """The rows of `keys`, -1 for those that are not here."""
+        """The rows of `keys`, -1 for unknown keys."""
         rows = self._table.find(hashes)
         present = np.flatnonzero(rows >= 0)
         wrong = present[~self._are_keys_of(rows[present], keys.take(pa.array(present)))] if len(present) else present
@@ -69,7 +69,7 @@ class KeyIndex:
         return rows
 
     def keys_at(self, rows: Array) -> pa.RecordBatch:
-        """The keys of some rows: costs by these. Raises pa.ArrowInvalid for more than 2 GiB of text."""
+        """The keys of some rows. Cost grows with these. Raises pa.ArrowInvalid for more than 2 GiB of text."""
         return self._pieces.take(rows)
 
     def restore(self, keys: Sequence[pa.RecordBatch], hashes: Array) -> None:
@@ -85,7 +85,7 @@ class KeyIndex:
             self._table.append(hashes, findable=~collided)
 
     def keep(self, rows: Array) -> None:
-        """Keeps some distinct keys alone, in that order: the key of rows[i] is row i from now on."""
+        """Keeps only these distinct keys, in that order: the key of rows[i] becomes row i."""
         self.restore(list(self._pieces.frozen().each(rows)), self.hashes[rows])
 
     def _are_keys_of(self, rows: Array, keys: pa.RecordBatch) -> Array:

@@ -1,7 +1,7 @@
-"""Numpy columns that are written in place while snapshots still read them as they were.
+"""Numpy columns that are written in place while snapshots still read the old values.
 
-A freeze copies nothing, and neither does the first write after it, however many rows there are: whoever writes first
-puts aside what stands there, for each snapshot that is still read, and its reader takes that instead.
+Neither a freeze nor the first write after it copies whole columns: before a value is overwritten for the first time, it
+is set aside for each snapshot that is still being read, and the reader takes it from there.
 
     write rows --the old values of rows below `count`, once--> set aside --> FrozenColumns.take
 """
@@ -25,7 +25,7 @@ class FrozenColumns:
     """The first `count` rows as they were. Read on any thread."""
 
     def __init__(self, columns: Sequence[Array], count: int, lock: threading.Lock, reader: Freeze) -> None:
-        """lock: of those that write to `columns`; reader: whether somebody still reads."""
+        """lock: held by writers of `columns`; reader: whether this copy is still read."""
         self.count = count
         self._columns = tuple(columns)
         self._lock = lock
@@ -35,7 +35,7 @@ class FrozenColumns:
 
     @property
     def is_read(self) -> bool:
-        """False when nothing need be put aside any more."""
+        """False when no values need to be set aside any more."""
         return not self._reader.done
 
     def take(self, rows: Array) -> tuple[Array, ...]:
@@ -44,7 +44,7 @@ class FrozenColumns:
         return tuple(np.concatenate(some) for some in zip(*parts, strict=True)) if len(parts) > 1 else parts[0]
 
     def put_aside(self, rows: Array) -> None:
-        """These rows are about to be written, under the lock."""
+        """Sets aside the values of rows that are about to be written. Called under the lock."""
         mine = rows[rows < self.count]
         mine = mine[self._set_aside[mine] == 0]
         first = len(self._aside[0])
@@ -63,10 +63,10 @@ class FrozenColumns:
 
 
 class LiveColumns:
-    """See the module. Used from the subtask's own thread."""
+    """Columns with copy-on-write snapshots. Used from the subtask's own thread."""
 
     def __init__(self, kinds: Sequence[tuple[Any, Any]], capacity: int) -> None:
-        """kinds: of each column what stands where nothing was written, and the dtype."""
+        """kinds: for each column the fill value and the dtype."""
         self._fills = [fill for fill, _ in kinds]
         self._columns = tuple(np.full(capacity, *kind) for kind in kinds)
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class LiveColumns:
         return self._columns[column]
 
     def write(self, rows: Array, values: Sequence[Array]) -> None:
-        """Replaces distinct rows. Costs by these."""
+        """Replaces distinct rows. Cost grows with these."""
         self._frozen = tuple(frozen_columns for frozen_columns in self._frozen if frozen_columns.is_read)
         with self._lock:
             for frozen_columns in self._frozen:
@@ -96,12 +96,12 @@ class LiveColumns:
         return frozen
 
     def reserve(self, count: int) -> None:
-        """Makes room for so many rows. What was frozen keeps its columns, which are not written any more."""
+        """Makes room for `count` rows. Frozen copies keep the old columns, which are not written any more."""
         if count > len(self):
             self._move(self._columns, doubled(len(self), count))
 
     def keep(self, rows: Array, capacity: int) -> None:
-        """The row rows[i] is row i from now on; the others are gone."""
+        """Renumbers rows[i] to i; drops all other rows."""
         self._move([column[rows] for column in self._columns], capacity)
 
     def _move(self, columns: Sequence[Array], capacity: int) -> None:

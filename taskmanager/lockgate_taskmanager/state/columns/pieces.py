@@ -1,7 +1,7 @@
-"""Rows of Arrow data that are only added, in few pieces; any of them are picked without touching the others.
+"""Append-only rows of Arrow data in a few pieces, from which any rows can be taken without touching the others.
 
-No array of ours comes near the 2 GiB of text that its 32-bit offsets can tell apart: pieces are joined up to a bound,
-and what is picked comes in as many batches as it needs.
+No array comes near the 2 GiB of text that 32-bit offsets can address: pieces are joined up to a bound, and taken rows
+are returned in as many batches as needed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FrozenPieces:
 
 
 class Pieces:
-    """See the module. Rows are numbered from 0 in the order in which they were added."""
+    """Append-only rows, numbered from 0 in the order in which they were added."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema

@@ -1,4 +1,4 @@
-"""A column of values of which some are stored as the difference from what the snapshots before hold."""
+"""A column of values of which some are stored as differences from earlier snapshots."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Array = Any  # numpy.ndarray
 
 @dataclass(frozen=True, slots=True)
 class DiffColumn:
-    """values: bytes or None, as they are stored; bases: int64, NULL where the value is whole.
+    """values: bytes or None, as stored; bases: int64, NULL for a complete value.
 
-    size_bytes: of all values as stored; diff_values: how many are differences; saved_bytes: how much smaller these are.
+    size_bytes: of all values as stored; diff_values: number of differences; saved_bytes: how much they save.
     """
 
     values: Array
@@ -29,9 +29,9 @@ class DiffColumn:
 
 
 def encoded(before: Array, after: Array, most_bytes: int | None) -> DiffColumn | None:
-    """The difference of each value, or the value where it does not pay. before, after: bytes or None, row by row.
+    """The difference of each value, or the value if a difference does not pay. before, after: bytes or None, by row.
 
-    None, and early, when all together come to more than `most_bytes`.
+    Returns None, early, when the total exceeds `most_bytes`.
     """
     values = after.copy()
     bases: list[int | None] = [None] * len(after)
@@ -51,10 +51,10 @@ def encoded(before: Array, after: Array, most_bytes: int | None) -> DiffColumn |
 
 
 def undone(values: Any, bases: Any, earlier: Array, row: int, name_of: Callable[[int], str]) -> bytes:
-    """The whole value of one row. Raises StateUnreadable when a difference is not from what stands in front of it.
+    """The complete value of one row. Raises StateUnreadable when a difference does not fit the preceding value.
 
-    values, bases: columns of all pieces of a chain, one after the other; earlier: for each row the one that has its key
-    before, -1 for none; name_of: the name of a row's piece.
+    values, bases: concatenated columns of all pieces of a chain; earlier: for each row the preceding row of its key, -1
+    for none; name_of: the name of a row's piece.
     """
     steps = []
     while row >= 0 and (base := bases[row].as_py()) is not None:

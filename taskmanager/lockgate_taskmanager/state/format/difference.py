@@ -1,9 +1,9 @@
-"""The difference between two forms of a value: what `zstd --patch-from` makes, with the old form as a raw dictionary.
+"""The difference between two versions of a value, as `zstd --patch-from` makes it: the old one is a raw dictionary.
 
-    old, new --difference--> bytes that only the old form makes sense of
+    old, new --difference--> bytes that can be decoded only with the old version
     old, those bytes --applied--> new
 
-A difference is a zstd frame whose checksum is that of the new form. Which old form it belongs to is told by `mark`.
+A difference is a zstd frame whose checksum is that of the new version. `mark` identifies the old version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_WINDOW_LOG = 31
 
 
 def difference(old: bytes, new: bytes) -> bytes | None:
-    """What has to be kept of `new` for whoever has `old`; None when it does not pay."""
+    """The difference from `old` to `new`; None when it does not pay."""
     if min(len(old), len(new)) < LEAST_BYTES:
         return None
     base = zstandard.ZstdCompressionDict(old, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
@@ -34,7 +34,7 @@ def difference(old: bytes, new: bytes) -> bytes | None:
 
 
 def applied(old: bytes, made: bytes) -> bytes:
-    """The new form. Raises ValueError when `old` is not what the difference was made from, or it is damaged."""
+    """The new version. Raises ValueError when `old` is not the base of the difference, or the difference is damaged."""
     base = zstandard.ZstdCompressionDict(old, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
     decompressor = zstandard.ZstdDecompressor(dict_data=base, max_window_size=1 << _MOST_WINDOW_LOG)
     try:
@@ -44,12 +44,12 @@ def applied(old: bytes, made: bytes) -> bytes:
 
 
 def mark(value: bytes) -> int:
-    """Length and CRC-32 of a form, as one number of 63 bits: by this a base is known to be the right one."""
+    """Length and CRC-32 of a value, as one number of 63 bits, to verify the base of a difference."""
     return len(value) << 32 | zlib.crc32(value)
 
 
 def _parameters(size: int) -> zstandard.ZstdCompressionParameters:
-    """So that every part of the old form is found, wherever it is: zstd's own levels look back a few 100 kB."""
+    """A window that covers the whole old version: zstd's default levels look back only a few 100 kB."""
     log = size.bit_length()
     is_large = size > _LARGE_BYTES
     return zstandard.ZstdCompressionParameters(

@@ -1,4 +1,4 @@
-"""A full snapshot and its increments made into one: the last word on every key."""
+"""Merges a full snapshot with its increments: the newest value of every key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIFFS_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """What has changed, as a file. diff_values: how many values are differences; diff_saved_bytes: saved by these."""
+    """The changes as a file. diff_values: number of values stored as differences; diff_saved_bytes: saved by these."""
 
     data: pa.Buffer
     diff_values: int = 0
@@ -31,13 +31,13 @@ class Increment:
 
 
 def latest(chain: Sequence[Stored], keys: int, time: str | None = None) -> Stored:
-    """What the pieces of a chain come to. chain: the full one, then increments, in order; keys: number of key columns.
+    """Merges the pieces of a chain. chain: the full one, then increments, in order; keys: number of key columns.
 
-    The rows that the last piece with a key has of it, one or for sessions several, replace all that the pieces before
-    have of it; a key that was deleted last is not there. time: the column by which event time purges rows, None where
-    it does not: each piece first forgets what it has purged, which one time says.
+    The rows of a key in its last piece (one, or several for sessions) replace its rows in all earlier pieces; a key
+    whose last change is a deletion is dropped. time: the column by which event time purges rows, None if it does not;
+    each piece has one purge time, which applies to the earlier pieces.
 
-    Raises StateUnreadable when the first is not a full one, or a difference is not from what stands in front of it.
+    Raises StateUnreadable when the first is not a full one, or a difference does not fit the preceding value.
     """
     first = _full(chain)
     if len(chain) == 1:
@@ -59,7 +59,7 @@ def latest(chain: Sequence[Stored], keys: int, time: str | None = None) -> Store
 
 
 def only_added(chain: Sequence[Stored], time: str) -> Iterator[pa.RecordBatch]:
-    """The same of rows that no later piece replaces, a batch of one piece after the other. time: see `latest`."""
+    """The same for rows that no later piece replaces, batch by batch, piece by piece. time: see `latest`."""
     names = _full(chain).schema.names
     for stored, purged_until in zip(chain, _purged_later(chain).tolist(), strict=True):
         for batch in stored.batches:
@@ -91,7 +91,7 @@ def _numbers(table: pa.Table, keys: int) -> Array:
 
 
 def _earlier(numbers: Array) -> Array:
-    """For each row the one in front of it with the same number, -1 for none."""
+    """For each row the preceding one with the same number, -1 for none."""
     order = np.argsort(numbers, kind="stable")
     earlier = np.full(len(numbers), -1)
     earlier[order[1:]] = np.where(numbers[order[1:]] == numbers[order[:-1]], order[:-1], -1)
@@ -99,7 +99,7 @@ def _earlier(numbers: Array) -> Array:
 
 
 def _purged_later(chain: Sequence[Stored]) -> Array:
-    """For each piece until when the pieces behind it have purged."""
+    """For each piece the latest purge time of the pieces after it."""
     times = np.array([*(stored.about.purged_until for stored in chain[1:]), MIN_WATERMARK], np.int64)
     return np.maximum.accumulate(times[::-1])[::-1]
 
@@ -107,7 +107,7 @@ def _purged_later(chain: Sequence[Stored]) -> Array:
 def _undone(
     found: FrozenPieces, table: pa.Table, rows: Array, earlier: Array, places: _Places
 ) -> Iterator[pa.RecordBatch]:
-    """Some rows, in another order, with the whole value where there is a difference. found, table: all rows."""
+    """Some rows with their differences applied, in another order. found, table: all rows."""
     payloads, bases = table.column(PAYLOAD), table.column(BASE)
     is_whole = pc.is_null(bases).to_numpy()[rows]
     yield from found.each(rows[is_whole])
@@ -125,7 +125,7 @@ def _undone(
 
 
 class _Places:
-    """Which piece of a chain a row is in, of the rows of all pieces."""
+    """Maps row numbers over all pieces of a chain to pieces."""
 
     def __init__(self, chain: Sequence[Stored]) -> None:
         self._chain = chain

@@ -1,4 +1,4 @@
-"""Columns of any type as columns that `row_codec` knows, and back.
+"""Converts columns of any type to columns that `row_codec` can encode, and back.
 
 struct          a boolean (there is one), then the fields
 list, map       two binaries: the length of each element's bytes (4 bytes, little-endian), and these bytes, which
@@ -22,7 +22,7 @@ Array = Any  # numpy.ndarray
 
 
 def flat_types(kind: pa.DataType) -> list[pa.DataType]:
-    """Of the columns that stand for one of this type. Raises UserError for a type that cannot be kept."""
+    """The flat column types for a column of this type. Raises UserError for a type that cannot be stored."""
     if pa.types.is_struct(kind):
         return [pa.bool_(), *(flat_type for field in kind for flat_type in flat_types(field.type))]
     if _is_list(kind):
@@ -35,7 +35,7 @@ def flat_types(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def flat(column: pa.Array) -> list[pa.Array]:
-    """The columns that stand for one."""
+    """The flat columns of a column."""
     kind = column.type
     if pa.types.is_struct(kind):
         return [column.is_valid(), *(array for child in column.flatten() for array in flat(child))]
@@ -47,7 +47,7 @@ def flat(column: pa.Array) -> list[pa.Array]:
 
 
 def nested(columns: Sequence[pa.Array], kinds: Sequence[pa.DataType]) -> list[pa.Array]:
-    """The columns of these types that others stand for."""
+    """The inverse of `flat`: the columns of these types from their flat columns."""
     rest = iter(columns)
     return [_nested(rest, kind) for kind in kinds]
 
@@ -122,5 +122,5 @@ def _lengths(column: pa.Array) -> pa.Array:
 
 
 def _elements(column: pa.Array) -> pa.Array:
-    """Of all rows, but for what lies under a NULL."""
+    """The elements of all rows that are not NULL."""
     return _as_list(column).flatten()

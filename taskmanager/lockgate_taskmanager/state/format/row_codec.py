@@ -1,4 +1,4 @@
-"""Rows of Arrow columns as byte strings and back, thousands at once: what a key-value database stores.
+"""Encodes rows of Arrow columns as byte strings for a key-value database, and back, thousands at once.
 
     row = for each column: 1 byte (1: there is a value), then
           a number, boolean, decimal, or date, time or span of time: its bytes, little-endian, zeros for NULL
@@ -24,7 +24,7 @@ Array = Any  # numpy.ndarray
 
 
 def check_types(types: Sequence[pa.DataType]) -> None:
-    """Raises UserError for a type that has no such form."""
+    """Raises UserError for a type that cannot be encoded."""
     for kind in types:
         if not is_text(kind) and _width(kind) is None:
             raise UserError(f"values of type {kind} cannot be kept in rocksdb; cast them, or use another state backend")
@@ -37,7 +37,7 @@ def encode(columns: Sequence[pa.Array]) -> list[bytes]:
 
 
 def packed(columns: Sequence[pa.Array]) -> tuple[bytes, Array]:
-    """The same, one behind the other, and where each ends."""
+    """The encoded rows concatenated, and the end of each."""
     count = len(columns[0])
     if not count:
         return b"", np.zeros(0, np.int64)
@@ -56,13 +56,13 @@ def packed(columns: Sequence[pa.Array]) -> tuple[bytes, Array]:
 
 
 def decode(rows: Sequence[bytes], types: Sequence[pa.DataType]) -> list[pa.Array]:
-    """The columns of what `encode` made. Raises ValueError or IndexError when the bytes do not fit the types."""
+    """The inverse of `encode`. Raises ValueError or IndexError when the bytes do not fit the types."""
     source = np.frombuffer(b"".join(rows), np.uint8)
     return unpacked(source, np.fromiter(map(len, rows), np.int64, len(rows)), types)
 
 
 def unpacked(source: Array, lengths: Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
-    """The same of rows one behind the other. source: their bytes (uint8); lengths: of each."""
+    """The inverse of `packed`. source: the bytes (uint8); lengths: of each row."""
     ends = np.cumsum(lengths)
     at = ends - lengths
     columns = []

@@ -1,4 +1,4 @@
-"""Files of a snapshot with splits that were at rest: SourceStates, of which a later one counts more."""
+"""The files of a snapshot with idle splits: SourceStates, of which a later one overrides an earlier one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lockgate_taskmanager.task.program import ProgramError, StateUnreadable
 
 
 class SplitsUnknown(ProgramError):
-    """Which splits a snapshot has is not known now. A fault: the next attempt may go on from another one."""
+    """The splits of a snapshot cannot be read now. A transient fault: the next attempt may use another snapshot."""
 
 
 def splits_in(files: Sequence[StateHandle]) -> dict[str, SplitState]:
-    """What files of one subtask's source state say of splits, by name. Raises StateUnreadable, OSError."""
+    """The splits in the files of one subtask's source state, by name. Raises StateUnreadable, OSError."""
     found: dict[str, SplitState] = {}
     for handle in files:
         data = load(handle)
@@ -28,10 +28,9 @@ def splits_in(files: Sequence[StateHandle]) -> dict[str, SplitState]:
 
 
 def names_in(files: Sequence[StateHandle]) -> Iterable[str]:
-    """The splits that some files know, of any subtasks. Raises SplitsUnknown, OSError.
+    """The names of the splits in some files, of any subtasks. Raises SplitsUnknown, OSError.
 
-    Whoever restores from the files says for good what is wrong with them. Here they may have gone since, with the
-    checkpoint that they are of.
+    Only a restore from the files reports a permanent error. Here the files may have been deleted with their checkpoint.
     """
     try:
         return splits_in(files).keys()

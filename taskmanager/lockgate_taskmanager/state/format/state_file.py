@@ -5,8 +5,8 @@ group of a batch is that of its first row; `lockgate.key_groups` is not there th
 
 Schema: the key columns, then `__hash` (int64, see `layout`), then one column per part (`<output>#count`, `#sum`,
 `#min`, `#max`).
-An increment has one column more, `__deleted` (bool): true for a key that is gone, whose parts are NULL then. What event
-time has purged is not told row by row: see `lockgate.purged_until`.
+An increment has an additional column `__deleted` (bool): true for a deleted key, whose parts are NULL. Rows purged by
+event time are not listed: see `lockgate.purged_until`.
 One with differences has `__base` (int64) in front of that: for a `__payload` that is the difference from the form that
 the snapshots before it hold, the mark of that form (see `difference`); NULL where it is whole.
 Schema metadata: `lockgate.format` ("1", of an increment "2", with differences "3"), `lockgate.key_groups` (JSON list,
@@ -63,7 +63,7 @@ PAYLOAD = "__payload"  # of rows by key
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was read back. batches: of the wanted key groups; where: names the file in messages."""
+    """The content of a file. batches: of the wanted key groups; where: names the file in messages."""
 
     schema: pa.Schema
     batches: tuple[pa.RecordBatch, ...]
@@ -73,7 +73,7 @@ class Stored:
 
 
 def signature(operator: KeyedAggregate) -> str:
-    """Says what state belongs to: equal signatures, equal columns."""
+    """Identifies the state: equal signatures mean equal columns."""
     aggregates = [[aggregate.output, aggregate.function.name, aggregate.input] for aggregate in operator.aggregates]
     described: dict[str, Any] = {"keys": list(operator.keys), "aggregates": aggregates}
     if operator.window is not None and operator.window.kind is not None:  # how long windows are kept may change
@@ -86,11 +86,11 @@ Take = Callable[[Array], pa.RecordBatch]
 
 
 def write(hashes: Array, take: Take, about: About, *, is_increment: bool = False) -> pa.Buffer:
-    """Serializes rows of state by key group. Holds the file in memory, and beside it the rows of one key group.
+    """Serializes rows of state by key group. Holds in memory the file and the rows of one key group.
 
-    hashes: of the rows; take: gives some of them, by their places among all: key columns, `__hash`, parts; of an
-    increment also DELETED, whose rows have NULL for every part, and in front of it BASE where there are differences. It
-    may raise pa.ArrowInvalid for rows that are too many for one batch.
+    hashes: of the rows; take: returns rows by position: key columns, `__hash`, parts; for an increment also DELETED,
+    whose rows have NULL for every part, preceded by BASE if there are differences. It may raise pa.ArrowInvalid for
+    more rows than fit into one batch.
     """
     groups = np.mod(hashes, about.max_parallelism).astype(np.int16 if about.max_parallelism <= 1 << 15 else np.int32)
     order = np.argsort(groups, kind="stable")  # 16 bits: a radix sort
@@ -106,22 +106,22 @@ def write(hashes: Array, take: Take, about: About, *, is_increment: bool = False
 
 
 def replacing(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of an increment none of which says that a key is gone."""
+    """Rows of an increment without deletions."""
     return rows.append_column(pa.field(DELETED, pa.bool_()), pa.array(np.zeros(rows.num_rows, np.bool_)))
 
 
 def write_groups(target: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, about: About) -> None:
-    """Writes a full snapshot to a file, a batch at a time: in the order of key groups, of each as many as there are."""
-    said = described(about, CUT_FORMAT)
-    with pa.ipc.new_file(str(target), schema.with_metadata(said)) as file:
+    """Writes a full snapshot to a file batch by batch, in the order of key groups."""
+    metadata = described(about, CUT_FORMAT)
+    with pa.ipc.new_file(str(target), schema.with_metadata(metadata)) as file:
         for batch in batches:
             if batch.num_rows:
-                file.write_batch(batch.replace_schema_metadata(said))
+                file.write_batch(batch.replace_schema_metadata(metadata))
 
 
 def described(about: About, file_format: str) -> dict[str, str]:
-    """What a file says of itself, but for the key groups of its batches."""
-    said = {
+    """The metadata of a file, without the key groups of its batches."""
+    metadata = {
         "lockgate.format": file_format,
         "lockgate.max_parallelism": str(about.max_parallelism),
         "lockgate.owned": json.dumps([about.owned.start, about.owned.stop]),
@@ -129,62 +129,64 @@ def described(about: About, file_format: str) -> dict[str, str]:
         "lockgate.partial_schema": base64.b64encode(about.partial_schema.serialize()).decode(),
     }
     times = {"lockgate.watermark": about.watermark, "lockgate.purged_until": about.purged_until}
-    said |= {name: str(time) for name, time in times.items() if time != MIN_WATERMARK}
+    metadata |= {name: str(time) for name, time in times.items() if time != MIN_WATERMARK}
     runs = {"lockgate.ahead": about.ahead, "lockgate.gone": about.gone}
-    return said | {name: json.dumps(some) for name, some in runs.items() if some}
+    return metadata | {name: json.dumps(some) for name, some in runs.items() if some}
 
 
 def about_of(
-    said: Mapping[str, str], where: str, formats: Sequence[str], signature: str, max_parallelism: int
+    metadata: Mapping[str, str], where: str, formats: Sequence[str], signature: str, max_parallelism: int
 ) -> About:
-    """The other way round. Raises StateUnreadable when it is another's, KeyError, ValueError, pa.ArrowException."""
-    if said.get("lockgate.format") not in formats:
+    """The header from the metadata. Raises StateUnreadable for other state, KeyError, ValueError, pa.ArrowException."""
+    if metadata.get("lockgate.format") not in formats:
         raise StateUnreadable(
-            f"the state file {where} has format {said.get('lockgate.format')}, expected {' or '.join(formats)}"
+            f"the state file {where} has format {metadata.get('lockgate.format')}, expected {' or '.join(formats)}"
         )
-    _check(said, where, signature, max_parallelism)
-    partial_schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["lockgate.partial_schema"])))
-    owned = range(*json.loads(said.get("lockgate.owned", "[0, 0]")))  # files of before do not say it
+    _check(metadata, where, signature, max_parallelism)
+    partial_schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(metadata["lockgate.partial_schema"])))
+    owned = range(*json.loads(metadata.get("lockgate.owned", "[0, 0]")))  # missing in older files
     watermark, purged_until = (
-        int(said.get(name, MIN_WATERMARK)) for name in ("lockgate.watermark", "lockgate.purged_until")
+        int(metadata.get(name, MIN_WATERMARK)) for name in ("lockgate.watermark", "lockgate.purged_until")
     )
     ahead, gone = (
-        tuple((first, behind, time) for first, behind, time in json.loads(said.get(name, "[]")))
+        tuple((first, behind, time) for first, behind, time in json.loads(metadata.get(name, "[]")))
         for name in ("lockgate.ahead", "lockgate.gone")
     )
     return About(partial_schema, signature, max_parallelism, owned, watermark, purged_until, ahead, gone)
 
 
 def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, wanted: range) -> Stored:
-    """Reads the key groups in `wanted`. Raises StateUnreadable when the bytes are no such file or another's."""
+    """Reads the key groups in `wanted`. Raises StateUnreadable for an invalid file, or for other state."""
     try:
         file = arrow_input.open_file(data)
-        said = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
-        about = about_of(said, where, _FORMATS, signature, max_parallelism)
-        told = said.get("lockgate.key_groups")
-        if told is not None:
-            batches = tuple(arrow_input.batch(file, i) for i, group in enumerate(json.loads(told)) if group in wanted)
+        metadata = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
+        about = about_of(metadata, where, _FORMATS, signature, max_parallelism)
+        key_groups = metadata.get("lockgate.key_groups")
+        if key_groups is not None:
+            batches = tuple(
+                arrow_input.batch(file, i) for i, group in enumerate(json.loads(key_groups)) if group in wanted
+            )
         else:
             every = (arrow_input.batch(file, i) for i in range(file.num_record_batches))
             batches = tuple(batch for batch in every if _group_of(batch, max_parallelism) in wanted)
     except (pa.ArrowException, KeyError, ValueError, IndexError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
-    is_increment = said["lockgate.format"] not in _FULL_FORMATS
+    is_increment = metadata["lockgate.format"] not in _FULL_FORMATS
     return Stored(file.schema.remove_metadata(), batches, about, is_increment, where)
 
 
 def mark(data: pa.Buffer, where: str) -> str:
-    """The signature of a file: what its state belongs to. Raises StateUnreadable when the bytes are no such file."""
+    """The signature of a file. Raises StateUnreadable for an invalid file."""
     try:
-        said = arrow_input.open_file(data).schema.metadata or {}
-        return str(said[b"lockgate.signature"].decode())
+        metadata = arrow_input.open_file(data).schema.metadata or {}
+        return str(metadata[b"lockgate.signature"].decode())
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows of several stored pieces together, as batches: one array could not hold more than 2 GiB of text.
+    """The rows of several stored pieces, as batches, because one array cannot hold more than 2 GiB of text.
 
     keys: batches with the key columns; hashes: of all rows, one batch after the other; parts: the other columns.
     """
@@ -200,7 +202,7 @@ def joined(snapshots: Sequence[Stored], keys: int) -> StoredRows:
 
 
 def rows_of(batches: Sequence[pa.RecordBatch], keys: int) -> StoredRows:
-    """The same of batches that are as they are stored."""
+    """The same for batches in the stored form."""
     hashes = [batch.column(keys).to_numpy(zero_copy_only=False) for batch in batches]
     return StoredRows(
         tuple(batch.select(range(keys)) for batch in batches),
@@ -210,7 +212,7 @@ def rows_of(batches: Sequence[pa.RecordBatch], keys: int) -> StoredRows:
 
 
 class _TooLargeForOneBatch(Exception):
-    """The rows of a key group have to be cut."""
+    """The rows of a key group must be split into several batches."""
 
 
 def _in_one(take: Take, rows: Array) -> pa.RecordBatch:
@@ -241,20 +243,20 @@ def _written(
 
 
 def _group_of(batch: pa.RecordBatch, max_parallelism: int) -> int:
-    """The key group of the rows of a batch, which are all of one."""
+    """The key group of a batch, which is the same for all its rows."""
     return int(batch.column(HASH)[0].as_py()) % max_parallelism
 
 
-def _check(said: Mapping[str, str], where: str, signature: str, max_parallelism: int) -> None:
-    if said["lockgate.signature"] != signature:
+def _check(metadata: Mapping[str, str], where: str, signature: str, max_parallelism: int) -> None:
+    if metadata["lockgate.signature"] != signature:
         raise StateUnreadable(
-            f"the state file {where} belongs to another aggregate: it has {said['lockgate.signature']},"
+            f"the state file {where} belongs to another aggregate: it has {metadata['lockgate.signature']},"
             f" the job now has {signature}; keep what state belongs to as it was (keys, aggregates, window, bounds of a"
             " join), or let the operator begin without state: with another id, .uid('...') in Python, and"
             " --allow-unmatched-state"
         )
-    if int(said["lockgate.max_parallelism"]) != max_parallelism:
+    if int(metadata["lockgate.max_parallelism"]) != max_parallelism:
         raise StateUnreadable(
-            f"the state file {where} has {said['lockgate.max_parallelism']} key groups, the job has {max_parallelism};"
-            " max_parallelism cannot change"
+            f"the state file {where} has {metadata['lockgate.max_parallelism']} key groups, the job has "
+            f"{max_parallelism}; max_parallelism cannot change"
         )

@@ -1,1 +1,1 @@
-"""What every store in memory shares: full snapshots, and increments on the newest one that is certainly complete."""
+"""The common part of stores in memory: full snapshots, and increments on the newest one that is certainly complete."""

@@ -1,4 +1,4 @@
-"""A consistent copy of rows in memory. What it makes may be made on any thread while the rows change."""
+"""A consistent copy of rows in memory. It can be written on any thread while the rows change."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Array = Any  # numpy.ndarray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenRows:
-    """See the module and snapshots.Frozen. keys, hashes: by key; columns: by row; changed: keys.
+    """Rows as of a snapshot. keys, hashes: by key; columns: by row; changed: keys.
 
-    live: the rows to store, in order, None for all; places: the key of each row, None where row i has key i; reader:
-    whether the columns are still read. An increment holds every row of a key that has changed; which rows event time
-    has purged only `about.purged_until` says.
+    live: the rows to store, in order, None for all; places: the key of each row, None if row i has key i; reader:
+    whether the columns are still read. An increment holds every row of a changed key; rows purged by event time appear
+    only in `about.purged_until`.
     """
 
     keys: FrozenPieces
@@ -63,13 +63,13 @@ class FrozenRows:
         return Increment(state_file.write(self._hashes_of(rows), take, self.about, is_increment=True))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows to store, as they are stored."""
+        """All rows to store, in the stored form."""
         rows = self._live()
         if len(rows):
             yield from fitting(self._taken, rows)
 
     def release(self) -> None:
-        """The bytes are made (or will not be): the state need not copy for this snapshot any more."""
+        """The bytes are written, or will not be: the state need not copy for this snapshot any more."""
         self.reader.done = True
 
     def _live(self) -> Array:

@@ -1,4 +1,4 @@
-"""What every store in memory has in common: its snapshots, and how it comes back from what was stored."""
+"""The common part of every store in memory: its snapshots, and the restore from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lockgate_taskmanager.task.program import SnapshotOrder
 
 
 class HeapStore:
-    """See the module. Used from the subtask's own thread. chains: what its snapshots build on."""
+    """A store in memory. Used from the subtask's own thread. chains: the snapshots that increments may build on."""
 
     _spec: StateSpec
 
@@ -27,14 +27,14 @@ class HeapStore:
         self.chains = Chains(choice.full_every)
 
     def restore(self, snapshots: Sequence[Stored]) -> None:
-        """Replaces the state by what one or several subtasks have stored. Call once, before the first rows."""
+        """Replaces the state by that of one or several subtasks. Call once, before the first rows."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """There is nothing but memory."""
+        """Nothing to release but memory."""
 
     def _frozen(self, order: SnapshotOrder, frozen: Frozen) -> FrozenHeap:
-        """A copy of the state, with what it may build on."""
+        """A copy of the state, with the snapshot that it may build on."""
         is_shared = self.chains.is_incremental and not order.is_savepoint
         return FrozenHeap(self._spec.operator_id, frozen, self.chains, self.chains.base(order), is_shared)
 
@@ -43,10 +43,10 @@ S = TypeVar("S", bound=HeapStore)
 
 
 def restored(spec: StateSpec, make: Callable[[pa.Schema], S], states: Sequence[OperatorState], checkpoint_id: int) -> S:
-    """A store from what one or several subtasks have stored. Raises StateUnreadable, OSError, UserError.
+    """A store with the state of one or several subtasks. Raises StateUnreadable, OSError, UserError.
 
-    make: an empty one, from the schema that the state was stored with. Its next snapshot may build on what was this
-    subtask's own, stored by the same run.
+    make: creates an empty store from the stored schema. The next snapshot may build on the restored one if this subtask
+    stored it in the same run.
     """
     chains = [[spec.read(load(handle), spec.where(handle)) for handle in handles_of(state)] for state in states]
     if any(chain[0].schema != chains[0][0].schema for chain in chains):

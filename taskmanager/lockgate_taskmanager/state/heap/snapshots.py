@@ -1,4 +1,4 @@
-"""Snapshots of state in memory: full files, and increments on the newest one that is certainly complete."""
+"""Snapshots of state in memory: full files, and increments on the newest snapshot that is certainly complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lockgate_taskmanager.state.format.increments import Increment
 
 
 class Frozen(Protocol):
-    """A consistent copy of state in memory. What it makes may be made on any thread while the state changes.
+    """A consistent copy of state in memory. It can be written on any thread while the state changes.
 
     version: rises with every copy.
     """
@@ -32,16 +32,16 @@ class Frozen(Protocol):
         ...
 
     def release(self) -> None:
-        """The bytes are made (or will not be): the state need not copy for this snapshot any more."""
+        """The bytes are written, or will not be: the state need not set values aside for this snapshot any more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenHeap:
-    """See FrozenStore. base: what it may build on; is_shared: a later one may build on this.
+    """The FrozenStore of a store in memory. base: what it may build on; is_shared: a later one may build on this.
 
-    piece: which one it is where an operator has several, which know chains of their own; later: those that are stored
-    after it, whose full snapshots need room as well.
+    piece: which one it is where an operator has several stores, each with its own chains; later: the stores that are
+    stored after it, whose full snapshots need room as well.
     """
 
     operator_id: str
@@ -53,7 +53,7 @@ class FrozenHeap:
     later: Sequence[FrozenHeap] = ()
 
     def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:
-        """See FrozenStore. An increment that saves nothing becomes a full snapshot."""
+        """Stores an increment, or a full snapshot if an increment saves nothing. Raises SnapshotTooLarge, OSError."""
         handles = self._store_increment(writer) or self._store_full(writer)
         if self.is_shared:
             self.chains.stored(checkpoint_id, Chain(self.frozen.version, without_bytes(handles)))
@@ -97,5 +97,5 @@ def handles_of(state: OperatorState) -> tuple[StateHandle, ...]:
 
 
 def without_bytes(handles: Sequence[StateHandle]) -> tuple[StateHandle, ...]:
-    """What an increment on them has to name."""
+    """The handles as an increment on them refers to them, without inline bytes."""
     return tuple(replace(handle, inline=b"") for handle in handles)

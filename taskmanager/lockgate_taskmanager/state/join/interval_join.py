@@ -1,16 +1,16 @@
-"""The interval join of one subtask: rows of both sides wait until no partner can come any more.
+"""The interval join of one subtask: rows of both sides wait until no partner can arrive any more.
 
-    rows of a side --merge---> pairs with the rows of the other side that are here already
-    watermark -----advance--> rows that are too old for any partner are forgotten
+    rows of a side --merge---> pairs with the rows of the other side that have arrived before
+    watermark -----advance--> rows that are too old for any partner are dropped
 
-The later of two partners makes the pair, so each pair is made once. The watermark w says that rows with a time above w
-may still come: a left row at l, whose partners lie in [l + lower, l + upper], is kept until w reaches l + upper, a
-right row at r until w reaches r - lower.
+The partner that arrives second makes the pair, so each pair is made once. A watermark w means that only rows with a
+time above w may still arrive: a left row at l, with partners in [l + lower, l + upper], is kept until w reaches
+l + upper, a right row at r until w reaches r - lower.
 
-All of this goes by whole milliseconds, which finds every partner. Which of them are one is told by microseconds, where
-both rows have them: state of earlier versions does not.
+Candidates are found by whole milliseconds, which misses no partner. Whether two rows match is decided by microseconds,
+if both rows have them: state of earlier versions does not.
 
-The end of the input forgets nothing: nobody needs the memory then, and a job that was drained goes on where it was.
+The end of the input drops nothing: the memory is not needed then, and a drained job can go on from its savepoint.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _BYTES_AT_ONCE = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """What a merge did. records: rows merged; dropped: of them too late or without a time.
+    """The result of a merge. records: rows merged; dropped: those that were late or without a time.
 
-    pairs: with the other side's rows, in few large portions, for each costs Spark a job; made when they are asked for,
-    which is before the next merge.
+    pairs: with the other side's rows, in few large portions, because each costs a Spark job; computed lazily, so take
+    them before the next merge.
     """
 
     records: int
@@ -73,12 +73,12 @@ class JoinedSide:
         self.micros = self.schema.get_field_index(EVENT_MICROS)  # -1: in state of earlier versions
 
     def until(self, watermark: int) -> int:
-        """Rows at or before this time find no partner any more."""
+        """Rows at or before this time can find no partner any more."""
         return max(watermark - self.last_ms, MIN_WATERMARK)
 
 
 class JoinStore:
-    """See the module. Used from the subtask's own thread. sides: those whose columns are known by now."""
+    """The store of an interval join. Used from the subtask's own thread. sides: those whose columns are known."""
 
     def __init__(self, spec: JoinSpec, stores: SideStores) -> None:
         """stores: of the rows of both sides."""
@@ -90,16 +90,16 @@ class JoinStore:
 
     @property
     def held_back_ms(self) -> int:
-        """How much older than the watermark the times of a pair may be."""
+        """The delay of the output watermark: how much older than the watermark the times of a pair may be."""
         return max(0, self._operator.upper_ms, -self._operator.lower_ms)
 
     def columns_of(self, side: JoinSide) -> pa.Schema | None:
-        """What the rows of a side have, as they come; None while that is not known."""
+        """The input columns of a side; None while unknown."""
         known = self.sides.get(side)
         return None if known is None else known.incoming
 
     def accept(self, side: JoinSide, schema: pa.Schema) -> None:
-        """The columns of a side, before its first rows. Raises UserError when they do not fit the other's, OSError."""
+        """Sets a side's columns, before its first rows. Raises UserError when they do not fit the other's, OSError."""
         joined = JoinedSide(self._operator, side, schema)
         self._add(side, joined, self._stores.fresh(self._spec.of(side), joined.schema))
 
@@ -125,7 +125,7 @@ class JoinStore:
         return pa.schema(fields)
 
     def merge(self, side: JoinSide, table: pa.Table) -> Paired:
-        """Rows of one side. Costs by them and their pairs, not by what waits.
+        """Merges rows of one side. Cost grows with these and their pairs, not with the rows held.
 
         Those at or before the watermark, and those without a time, are dropped and counted. A row with a NULL in its
         key has no partner.
@@ -152,7 +152,7 @@ class JoinStore:
         return Paired(table.num_rows, dropped, pairs)
 
     def advance(self, watermark: int) -> None:
-        """Event time has come to `watermark`; MAX_WATERMARK, the end of the input, is none."""
+        """Advances event time to `watermark`. MAX_WATERMARK, the end of the input, has no effect."""
         if watermark == MAX_WATERMARK or watermark <= self.watermark:
             return
         self.watermark = watermark
@@ -160,14 +160,14 @@ class JoinStore:
             side.rows.forget(side.until(watermark))
 
     def snapshot(self, order: SnapshotOrder) -> tuple[FrozenStore, ...]:
-        """The sides that are known, as they are now; to be stored in this order. Raises OSError."""
+        """The known sides as they are now, to be stored in this order. Raises OSError."""
         frozen: list[FrozenStore] = []
         for name, side in reversed(self.sides.items()):
             frozen.insert(0, side.rows.snapshot(order, self._about(name, side), later=tuple(frozen)))
         return tuple(frozen)
 
     def restore(self, states: Sequence[OperatorState], checkpoint_id: int) -> None:
-        """Takes up what one or several subtasks have stored. Raises StateUnreadable, OSError, UserError."""
+        """Restores the state of one or several subtasks. Raises StateUnreadable, OSError, UserError."""
         times, purges = [], []
         for side, stored in self._spec.by_side(states).items():
             rows = self._stores.restored(self._spec.of(side), stored, checkpoint_id)
@@ -183,7 +183,7 @@ class JoinStore:
                 joined.rows.purge(until)
 
     def close(self) -> None:
-        """Lets go of memory and scratch files. Idempotent."""
+        """Releases memory and scratch files. Idempotent."""
         for side in self.sides.values():
             side.rows.close()
 
@@ -236,7 +236,7 @@ class JoinStore:
 
 
 def _gathered(pairs: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same in portions of so many rows or bytes, however few each look at a home finds."""
+    """The pairs combined into portions of a useful size, however few each look-up finds."""
     found: list[pa.Table] = []
     count = size = 0
     for pair in pairs:

@@ -1,8 +1,8 @@
-"""The rows of an interval join in RocksDB: as many as the disk holds. See `join_table` for how they lie there.
+"""The waiting rows of an interval join in RocksDB, limited only by the disk. For the layout see `join_table`.
 
-Each side has a database of its own, as it has snapshots of its own. A batch costs a read of the heads that it adds to,
-one of those that it asks for, and one of the blocks behind these, whatever waits besides. Rows that no partner can come
-for go by ranges, at barriers, or when many were added since: they are not asked for, so only the disk tells.
+Each side has its own database, as it has its own snapshots. A batch costs one read of the heads that it adds to, one of
+the heads that it looks up, and one of their blocks, however many rows wait. Rows that can find no partner any more are
+not looked up; they only take up disk space, and are deleted by ranges at barriers, or after many additions.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _ROWS_A_CLEARING = 200_000  # added before what is over is removed without a bar
 
 
 class JoinDatabase(DatabaseStore):
-    """See WaitingRows, and DatabaseStore."""
+    """The WaitingRows in RocksDB."""
 
     _spec: SideSpec
 
     def __init__(self, spec: SideSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
-        """schema: of the rows; folder: of this one alone; a database that lies in it is taken over.
+        """schema: of the rows; folder: of this store alone; a database in it is opened.
 
         Raises UserError for a type that cannot be kept, OSError.
         """
@@ -89,7 +89,7 @@ class JoinDatabase(DatabaseStore):
         self._until = max(until, self._until)
 
     def clear(self) -> None:
-        """Removes whole spans of time in which all is over. Microseconds for each key group, if there are any."""
+        """Deletes spans of time that are completely over, if any. Takes microseconds for each key group."""
         self._added = 0
         start, end = self._cleared, self._until + 1
         if end // self.table.span_ms > start // self.table.span_ms:
@@ -113,7 +113,7 @@ class JoinDatabase(DatabaseStore):
             self.add(batch.select(self.table.schema.names), hashes, times)
 
     def copy(self, other: Database, about: About) -> None:
-        """See DatabaseStore. What was over for one subtask is left behind, however far the others had come."""
+        """Copies the rows of another subtask's database, without those that were over for that subtask."""
         until = about.purged_until
         for group in self._spec.key_groups:
             start, end = self.table.from_span(group, until), self.table.behind_span(group, until)
@@ -125,12 +125,12 @@ class JoinDatabase(DatabaseStore):
         self.restored_from = restored_from
 
     def snapshot(self, order: SnapshotOrder, about: About, later: Sequence[Any] = ()) -> FrozenDatabase:  # noqa: ARG002
-        """See WaitingRows. Microseconds, unless the copy of the barrier before is not made yet."""
+        """The rows as they are now. Takes microseconds, unless the copy of the previous barrier is not made yet."""
         self.clear()
         return self._frozen(order, about, LaterRows(self.table, about.purged_until), self._spec.piece)
 
     def _blocks(self, names: Sequence[bytes]) -> Iterator[tuple[Array, list[bytes]]]:
-        """The blocks of some heads, and of which of them each is; some at a time."""
+        """The blocks of some heads, each with the number of its head; in portions."""
         heads = [(place, head) for place, head in enumerate(self.database.get(names)) if head is not None]
         last = [(place, last_block(head)) for place, head in heads]
         yield from _portions([(place, block) for place, block in last if block])

@@ -1,13 +1,13 @@
-"""Rows that wait for partners in memory: found by key and by a range of time, forgotten when time has passed them.
+"""The waiting rows of an interval join in memory: found by key and a range of time, dropped when time has passed them.
 
-Rows are filed under their key and a *span* of time as long as the range that is looked for, so that whoever looks finds
-candidates in two spans at most, however many rows a key has. What one batch brings for a key and span lies together, a
-*run*; the runs of a key and span are a chain. A look-up costs by the rows asked for and by the candidates.
+Rows are indexed by key and by a *span* of time as long as the range of a look-up, so a look-up finds its candidates in
+at most two spans, however many rows a key has. The rows of one batch for a key and span form a *run*; the runs of a key
+and span form a chain. The cost of a look-up depends on its rows and their candidates.
 
-Keys are told apart by their hash alone: who asks compares the keys of what is found.
+Keys are distinguished by their hash alone: the caller compares the keys of the rows that are found.
 
-Forgotten rows leave their place behind; when those outnumber the others, the others move together, which costs no
-more than what was forgotten.
+Dropped rows leave gaps; when those outnumber the other rows, the store is compacted, which costs no more than the drops
+did.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from lockgate_taskmanager.task.program import SnapshotOrder
 
 Array = Any  # numpy.ndarray
 _NONE = -1
-_FEW_ROWS = 4096  # places of forgotten rows that do not matter
+_FEW_ROWS = 4096  # no compaction for fewer dropped rows
 _AT_ONCE = 1 << 18  # candidates looked at together, which bounds memory
 _BYTES_AT_ONCE = 64 << 20  # the same, by their size on average
 _LEAST_COUNTED_MS = 1000  # rows are counted by steps of at least so long
 
 
 class JoinHeap(HeapStore):
-    """See the module and WaitingRows. Used from the subtask's own thread."""
+    """The WaitingRows in memory. Used from the subtask's own thread."""
 
     _spec: SideSpec
 
@@ -120,7 +120,7 @@ class JoinHeap(HeapStore):
                 yield positions[fits], self._pieces.take(rows[fits])
 
     def forget(self, until: int) -> None:
-        """See WaitingRows. Costs by the rows that are forgotten."""
+        """Drops rows with a time at or before `until`. Costs in proportion to those."""
         count = bisect.bisect_right(self._steps, (until + 1) // self._step_ms - 1)  # steps that are over
         self._forgotten += sum(self._in_step.pop(step) for step in self._steps[:count])
         del self._steps[:count]
@@ -128,10 +128,10 @@ class JoinHeap(HeapStore):
             self._move_together(until)
 
     def purge(self, until: int) -> None:
-        """See WaitingRows. Files hold nothing of that kind."""
+        """Does nothing: snapshot files contain no rows that are over."""
 
     def snapshot(self, order: SnapshotOrder, about: About, later: Sequence[FrozenHeap] = ()) -> FrozenHeap:
-        """See WaitingRows. Microseconds: rows are only added, and never changed."""
+        """The rows as they are now. Takes microseconds, because rows are only appended and never changed."""
         times = self._times.values
         frozen = FrozenRows(
             keys=self._pieces.frozen(),
@@ -144,7 +144,7 @@ class JoinHeap(HeapStore):
         return replace(self._frozen(order, frozen), piece=self._spec.piece, later=later)
 
     def _candidates(self, hashes: Array, first: Array, last: Array) -> tuple[Array, Array, Array]:
-        """Runs that may hold what is looked for: who asks, first row, number of rows."""
+        """Runs with candidates: position of the look-up, first row, number of rows."""
         found: list[tuple[Array, Array]] = []
         early, late = first // self._span_ms, last // self._span_ms
         everybody = np.arange(len(hashes))

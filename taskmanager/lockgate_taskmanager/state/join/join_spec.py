@@ -1,4 +1,4 @@
-"""Whose state the rows of an interval join are, and which side stored a piece of it."""
+"""The identity of an interval join's state, and the side to which a stored piece belongs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class JoinSpec:
 
     @property
     def span_ms(self) -> int:
-        """How long the times are in which a row's partners lie, both ends included."""
+        """Length of the time range of a row's partners, both ends included."""
         return self.operator.upper_ms - self.operator.lower_ms + 1
 
     def side_of(self, mark: str, where: str) -> JoinSide:
-        """Which side stored that signature. where: names the file. Raises StateUnreadable where none of this join."""
+        """The side with that signature. where: names the file. Raises StateUnreadable when neither side has it."""
         marks = {signature(self.operator, side): side for side in SIDES}
         if mark not in marks:
             raise StateUnreadable(
@@ -50,7 +50,7 @@ class JoinSpec:
         return SideSpec(self.operator_id, self.max_parallelism, self.key_groups, self, side)
 
     def by_side(self, states: Sequence[OperatorState]) -> dict[JoinSide, list[OperatorState]]:
-        """What each side has stored. Raises StateUnreadable where one is of no side of this join, OSError."""
+        """The stored states of each side. Raises StateUnreadable when one belongs to neither side, OSError."""
         found: dict[JoinSide, list[OperatorState]] = {}
         for state in states:
             found.setdefault(self._side(state), []).append(state)

@@ -1,9 +1,8 @@
-"""How the rows of one side of an interval join lie in a database.
+"""The layout of one side of an interval join in a database.
 
-What waits for one key (its hash) and one span of time lies in *blocks*, in the order in which it came. The last block
-lies in the head, and new rows are put behind it there until it is large enough to stay as it is: a key that is seldom
-seen costs one read, one that is seen all the time a read for each few hundred bytes, and adding a row costs the same
-however many wait.
+The waiting rows of one key (its hash) and one span of time are stored in *blocks*, in order of arrival. The last block
+is part of the head, where new rows are appended until the block is large enough. So a rare key costs one read, a
+frequent one a read for each few hundred bytes, and adding a row costs the same however many rows wait.
 
     head    key = key group (2 bytes), span + 2^63 (8), `__hash` (8), all big-endian
             value = number of blocks behind it (4 bytes, little-endian), the last block, if any
@@ -49,7 +48,7 @@ class Grouped:
 
 
 class JoinTable:
-    """See the module. schema: of the rows."""
+    """Encodes waiting rows as database entries, and back. schema: of the rows."""
 
     def __init__(self, schema: pa.Schema, span_ms: int, max_parallelism: int) -> None:
         """Raises UserError for a type that cannot be kept."""
@@ -74,7 +73,7 @@ class JoinTable:
         return Grouped(order, starts, [names[at : at + HEAD_BYTES] for at in range(0, len(names), HEAD_BYTES)])
 
     def blocks(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Keys of heads, in order, with what is to be put behind each."""
+        """Keys of heads, in order, with the blocks to append to each."""
         grouped = self.grouped(hashes, times // self.span_ms)
         rows, times = rows.take(pa.array(grouped.order)), times[grouped.order]
         data, ends = row_codec.packed([pa.array(times), *(array for column in rows.columns for array in flat(column))])
@@ -121,12 +120,12 @@ class JoinTable:
         return rows, np.repeat(hashes.astype(np.int64), counts), times
 
     def from_span(self, group: int, time_ms: int) -> bytes:
-        """What no key of that key group is smaller than whose span is the one of that time or later."""
+        """A lower bound of the keys of that key group whose span is that of `time_ms` or later."""
         span = time_ms // self.span_ms
         return group_key(group + 1) if span > _LAST_SPAN else group_key(group) + (span + (1 << 63)).to_bytes(8, "big")
 
     def behind_span(self, group: int, time_ms: int) -> bytes:
-        """The same of the spans after that one."""
+        """The same for the spans after that one."""
         return self.from_span(group, time_ms + self.span_ms)
 
     def stored_batch(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> pa.RecordBatch:
@@ -136,7 +135,7 @@ class JoinTable:
 
 @dataclass(frozen=True, slots=True)
 class LaterRows:
-    """See frozen_database.TableForm: rows with a time after `until`."""
+    """The TableForm of the rows with a time after `until`."""
 
     table: JoinTable
     until: int
@@ -155,7 +154,7 @@ def slices(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def blocks_behind(head: bytes) -> int:
-    """How many blocks there are besides the one in the head."""
+    """The number of blocks outside the head."""
     return int.from_bytes(head[:_COUNT_BYTES], "little")
 
 
@@ -170,7 +169,7 @@ def block_name(name: bytes, number: int) -> bytes:
 
 
 def put_behind(name: bytes, head: bytes | None, blocks: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """What to write where rows are added. head: what is there, None for nothing."""
+    """The entries to write when rows are added. head: the present value, None for none."""
     count, last = (0, b"") if head is None else (blocks_behind(head), last_block(head))
     for block in blocks:
         last = _together(last, block) if last else block

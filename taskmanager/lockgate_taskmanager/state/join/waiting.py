@@ -1,4 +1,4 @@
-"""Rows of one side of an interval join that wait for partners, wherever they are."""
+"""The interface of the rows of one side of an interval join that wait for partners."""
 
 from __future__ import annotations
 
@@ -20,53 +20,52 @@ Array = Any  # numpy.ndarray
 class WaitingRows(Protocol):
     """Rows of one side, found by the hash of their keys and by time. Used from the subtask's own thread.
 
-    Keys are told apart by their hash alone: who asks compares the keys of what is found. restored_from: after a
-    restore, what each subtask that stored a part of the rows says of it.
+    Keys are distinguished by their hash alone: the caller compares the keys of the rows that are found. restored_from:
+    after a restore, the headers of the restored pieces.
     """
 
     restored_from: Sequence[About]
 
     def add(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> None:
-        """Rows with the hashes of their keys and their times in milliseconds. Costs by them, not by what waits."""
+        """Adds rows. hashes: of their keys; times: in milliseconds. Cost grows with these, not with the rows held."""
         ...
 
     def near(self, hashes: Array, first: Array, last: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
-        """Who asks (a position in the arrays) and a row with this hash and a time in [first, last]; in portions.
+        """Pairs of a position in the arrays and a row with that hash and a time in [first, last]; in portions.
 
-        last - first is the span less 1 ms. Rows that are forgotten may be among them. Costs by what is asked for and
-        by candidates.
+        last - first is the span less 1 ms. Dropped rows may be among them. Cost grows with the look-ups and candidates.
         """
         ...
 
     def forget(self, until: int) -> None:
-        """Rows with a time at or before `until` are not asked for any more."""
+        """Drops rows with a time at or before `until`: no later look-up asks for them."""
         ...
 
     def purge(self, until: int) -> None:
-        """Right after a restore: rows with a time at or before `until` are gone, whoever asks."""
+        """Right after a restore: removes rows with a time at or before `until`, so that no look-up finds them."""
         ...
 
     def snapshot(self, order: SnapshotOrder, about: About, later: Sequence[Any]) -> FrozenStore:
         """The rows as they are now, without those at or before `about.purged_until`. Raises OSError.
 
-        later: what this has made of the sides that are stored after it.
+        later: the snapshots of the sides that are stored after this one.
         """
         ...
 
     def close(self) -> None:
-        """Lets go of memory and scratch files. Idempotent."""
+        """Releases memory and scratch files. Idempotent."""
         ...
 
 
 class SideStores(Protocol):
-    """Makes the rows of each side."""
+    """Creates the stores of both sides."""
 
     def fresh(self, spec: SideSpec, schema: pa.Schema) -> WaitingRows:
-        """Without rows. schema: of the rows. Raises UserError when a type cannot be kept, OSError."""
+        """An empty store. schema: of the rows. Raises UserError when a type cannot be stored, OSError."""
         ...
 
     def restored(self, spec: SideSpec, states: Sequence[OperatorState], checkpoint_id: int) -> WaitingRows:
-        """What one or several subtasks have stored. Raises StateUnreadable, OSError, UserError."""
+        """A store with the state of one or several subtasks. Raises StateUnreadable, OSError, UserError."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""A RocksDB database of which a copy is made at barriers, a little later, by another thread.
+"""A RocksDB database that another thread copies shortly after each barrier.
 
-From a barrier until the copy is made, writes are held back in memory, so that the copy is what the database was at the
-barrier. Reading sees them. Afterwards they go to the database little by little, with the writes that follow: all at
-once they would hold up the stream for as long as all the batches took that they are from.
+From a barrier until the copy is made, writes are buffered in memory, so that the copy shows the database as of the
+barrier. Reads see the buffered writes. Afterwards these are written little by little, with the writes that follow:
+all at once they would delay the stream for as long as their batches took.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BarrierBufferedDatabase:
 
     @property
     def itself(self) -> Database:
-        """To be filled before the first barrier."""
+        """The database itself, for filling it before the first barrier."""
         return self._database
 
     def get(self, names: Sequence[bytes]) -> list[bytes | None]:
@@ -64,7 +64,7 @@ class BarrierBufferedDatabase:
             self._catch_up(len(changes) + _ROWS_A_WRITE)
 
     def forget(self, ranges: Iterable[tuple[bytes, bytes]]) -> None:
-        """Removes all keys from one to before another, now or later: nobody reads or writes there any more."""
+        """Removes all keys of each range, now or later. They must not be read or written any more."""
         self._forgotten += ranges
         self._settle(is_needed=False)
         if self._copy is None and not self._held:
@@ -83,7 +83,7 @@ class BarrierBufferedDatabase:
         return [name for name, _ in self.rows(start, end, limit)]
 
     def copy(self) -> DatabaseCopy:
-        """What is there now, to be made by whoever stores it. Microseconds, unless much is held back still."""
+        """A copy as of now, made later by the storing thread. Takes microseconds, unless many writes are buffered."""
         self._settle(is_needed=True)
         self._catch_up(len(self._held))
         self._copies += 1
@@ -100,7 +100,7 @@ class BarrierBufferedDatabase:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _held_between(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """The first keys held back that have a value, in order."""
+        """The first buffered keys that have a value, in order."""
         if self._sorted < len(self._order):
             self._order.sort()  # of two parts that are in order, or nearly: one pass
             self._sorted = len(self._order)
@@ -115,18 +115,18 @@ class BarrierBufferedDatabase:
         return list(found.items())
 
     def _settle(self, *, is_needed: bool) -> None:
-        """Forgets the copy, if it is made. is_needed: makes it, unless that fails."""
+        """Releases the copy if it is made. is_needed: makes it first, unless that fails."""
         copy = self._copy
         if copy is None:
             return
         if is_needed:
-            with suppress(OSError):  # whoever stores the copy is told
+            with suppress(OSError):  # the storing thread gets the error
                 copy.make()
         if copy.is_settled:
             self._copy = None
 
     def _catch_up(self, rows: int) -> None:
-        """Writes some of what was held back, the oldest first."""
+        """Writes some of the buffered writes, the oldest first."""
         if rows < len(self._held):
             oldest = list(islice(self._held, rows))
             self._apply({name: self._held.pop(name) for name in oldest})
@@ -137,7 +137,7 @@ class BarrierBufferedDatabase:
         self._forget()
 
     def _forget(self) -> None:
-        """Once nothing is held back that might lie there."""
+        """Deletes the pending ranges, once no buffered write can be in them."""
         if self._forgotten:
             self._database.delete_ranges(self._forgotten)
             self._forgotten = []
@@ -151,6 +151,6 @@ class BarrierBufferedDatabase:
 
 
 def opened(folder: Path, memory_bytes: int) -> BarrierBufferedDatabase:
-    """The one in `folder`, which is made where it is not there. Raises OSError, UserError."""
+    """Opens the database in `folder`, or creates it. Raises OSError, UserError."""
     folder.mkdir(parents=True, exist_ok=True)
     return BarrierBufferedDatabase(folder, Database(folder / "db", memory_bytes))

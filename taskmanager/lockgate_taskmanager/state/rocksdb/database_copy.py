@@ -1,8 +1,7 @@
-"""A copy of a database as it is at a barrier, made a little later.
+"""A copy of a database as of a barrier, made a little later.
 
-What is still in memory has to be written to a table before tables can be linked, which takes some ten milliseconds. The
-stream does not wait for it: from the barrier until the copy is made the store holds its writes back (see
-`barrier_buffered_database`).
+The memtable must be flushed before tables can be linked, which takes some ten milliseconds. The stream does not wait:
+from the barrier until the copy is made, the store buffers its writes (see `barrier_buffered_database`).
 
 PENDING --make--> MADE --drop--> DROPPED
    +---make, which fails---------^
@@ -20,7 +19,7 @@ from lockgate_taskmanager.state.rocksdb.engine import Database
 
 
 class CopyState(Enum):
-    """See the drawing above."""
+    """The states of a copy. DROPPED also stands for a copy that could not be made."""
 
     PENDING = "pending"
     MADE = "made"
@@ -28,7 +27,7 @@ class CopyState(Enum):
 
 
 class DatabaseCopy:
-    """Made by whoever needs it first, once. Every method may be called on any thread."""
+    """Made once, by the first thread that needs it. Thread-safe."""
 
     def __init__(self, database: Database, path: Path) -> None:
         """path: folder of the copy, which is not there yet."""
@@ -43,7 +42,7 @@ class DatabaseCopy:
         return self._state is not CopyState.PENDING
 
     def make(self) -> None:
-        """The copy is there when this returns. Raises OSError, also when it was dropped before."""
+        """Makes the copy, unless it exists. Raises OSError, also when it was dropped before."""
         with self._lock:
             if self._state is CopyState.PENDING:
                 try:
@@ -56,7 +55,7 @@ class DatabaseCopy:
                 raise OSError(f"the copy {self.path} of the database was given up")
 
     def drop(self) -> None:
-        """It is not needed, or not any more. Waits while it is being made. Idempotent."""
+        """Drops the copy, made or not. Waits while it is being made. Idempotent."""
         with self._lock:
             self._state = CopyState.DROPPED
             shutil.rmtree(self.path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What every store with a RocksDB database of its own has in common: its snapshots, and rows of other subtasks."""
+"""The common part of every store that has its own RocksDB database: snapshots, and the restore from other subtasks."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LONGEST = b"\xff" * 32  # behind every key
 
 
 class DatabaseStore:
-    """See the module. Used from the subtask's own thread; the database's folder is removed by `close`."""
+    """A store in RocksDB. Used from the subtask's own thread; `close` removes the database's folder."""
 
     _spec: StateSpec
 
     def __init__(self, spec: StateSpec, folder: Path, memory_bytes: int) -> None:
-        """An empty one, or with the database that lies in `folder`, which is of this store alone. Raises OSError."""
+        """An empty store, or the database in `folder`, which belongs to this store alone. Raises OSError."""
         self._spec = spec
         self.chains = Chains(_ALWAYS)  # what its snapshots build on
         self.database = opened(folder, memory_bytes)
@@ -37,10 +37,10 @@ class DatabaseStore:
         raise NotImplementedError
 
     def filled(self, restored_from: Sequence[About]) -> None:
-        """Every restored row is there now. restored_from: what each of those who stored them says of itself."""
+        """Every restored row has been added. restored_from: the headers of the restored pieces."""
 
     def copy(self, other: Database, about: About) -> None:  # noqa: ARG002
-        """Adds the rows of this subtask's key groups in a database of the same form, which says `about` of itself."""
+        """Adds the rows of this subtask's key groups from a database of the same layout. about: its header."""
         groups = self._spec.key_groups
         for key in (group_key, index_key):
             rows = other.rows(key(groups.start), key(groups.stop))
@@ -58,11 +58,11 @@ class DatabaseStore:
         self.database.close()
 
     def _frozen(self, order: SnapshotOrder, about: About, form: TableForm, piece: str = "") -> FrozenDatabase:
-        """The rows as they are now. Microseconds, unless the copy of the barrier before is not made yet."""
+        """The rows as they are now. Takes microseconds, unless the copy of the previous barrier is not made yet."""
         base, copy = self.chains.base(order), self.database.copy()
         return FrozenDatabase(self._spec.operator_id, copy, about, self.chains, base, order.is_savepoint, form, piece)
 
 
 def cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Rows of snapshot files, so many at a time at most, which bounds memory."""
+    """Rows of snapshot files, at most `rows` at a time, which bounds memory."""
     return (batch.slice(start, rows) for batch in batches for start in range(0, batch.num_rows, rows))

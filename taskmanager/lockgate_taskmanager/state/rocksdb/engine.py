@@ -1,8 +1,7 @@
-"""A RocksDB database as this project uses one: the only home of rocksdict.
+"""RocksDB databases: the only home of rocksdict.
 
-Nothing is written to a log of its own: a database lives as long as its attempt, and what has to last is in snapshots.
-Tables are compacted by size ("universal"): a small change makes a small new table and leaves the large ones alone, so
-that a snapshot has little that is new.
+There is no write-ahead log: a database lives as long as its attempt, and snapshots provide durability. Compaction is
+"universal": a small change makes a small new table and leaves the large ones alone, so a snapshot has few new tables.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ def require() -> ModuleType:
 
 
 def memory_bytes(backend: RocksdbBackend) -> int:
-    """What a subtask may use, for cache and write buffers."""
+    """The memory limit of a subtask, for cache and write buffers."""
     return backend.memory_bytes or DEFAULT_MEMORY_BYTES
 
 
 def refuse(operator_id: str, states: Sequence[OperatorState]) -> None:
-    """For the other backends. Raises StateUnreadable, with what to do, where a database was stored."""
+    """Called by the other backends. Raises StateUnreadable, with what to do, for the state of a database."""
     if any(state.kind is StateKind.ROCKSDB_STATE for state in states):
         raise StateUnreadable(
             f"the state of operator {operator_id} was stored by the rocksdb backend, which only that reads;"
@@ -54,7 +53,7 @@ def refuse(operator_id: str, states: Sequence[OperatorState]) -> None:
 
 
 def portions(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """What is to be read or written, not too many bytes at a time. size: of one, in bytes."""
+    """Items in portions of a bounded number of bytes. size: of an item, in bytes."""
     some: list[Item] = []
     held = 0
     for item in items:
@@ -132,7 +131,7 @@ class Database:
             raise OSError(f"the database could not be frozen in {path}: {error}") from error
 
     def close(self) -> None:
-        """Lets go of memory and files. Idempotent."""
+        """Releases memory and files. Idempotent."""
         self._db.close()
 
     def _options(self, memory_bytes: int) -> Any:

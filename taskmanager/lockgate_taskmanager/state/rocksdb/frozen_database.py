@@ -1,4 +1,4 @@
-"""A frozen copy of a RocksDB database: how it is stored, and how what was stored becomes a database again."""
+"""A frozen copy of a RocksDB database: how it is stored, and how it is restored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GROUP_BYTES = 2
 
 
 class TableForm(Protocol):
-    """How rows lie in a database, see `key_table`."""
+    """The layout of rows in a database."""
 
     def stored_batch(self, rows: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
         """Rows of the database as rows of a snapshot file."""
@@ -38,9 +38,10 @@ class TableForm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrozenDatabase:
-    """See FrozenStore. copy: of the database as it was; base: whose tables are stored already.
+    """The FrozenStore of a database.
 
-    piece: which one it is where an operator has several databases.
+    copy: the database as of the barrier; base: the snapshot whose tables are already stored; piece: which one it is
+    where an operator has several databases.
     """
 
     operator_id: str
@@ -53,7 +54,7 @@ class FrozenDatabase:
     piece: str = ""
 
     def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:
-        """See FrozenStore. Tables that the base has are not stored again."""
+        """Stores the tables that the base does not have. Raises SnapshotTooLarge, OSError."""
         self.copy.make()
         if self.is_savepoint:
             return self._persist_savepoint(writer)
@@ -78,7 +79,7 @@ class FrozenDatabase:
         return replace(writer.store_file(f"{self._name}-{path.name}", path, is_shared=True), name=path.name)
 
     def _persist_savepoint(self, writer: SnapshotWriter) -> OperatorState:
-        """The format that every backend reads, some rows after the others, key group by key group."""
+        """Stores the format that every backend reads, in portions, key group by key group."""
         target = self.copy.path.with_suffix(".arrow")
         database = Database(self.copy.path, is_read_only=True)
         try:
@@ -97,20 +98,20 @@ class FrozenDatabase:
 
 
 def group_key(group: int) -> bytes:
-    """What no database key of that key group or a later one, and every one of an earlier group, is smaller than."""
+    """The boundary between the database keys of earlier groups and those of that key group."""
     return group.to_bytes(GROUP_BYTES, "big")
 
 
 def mark(state: OperatorState) -> str:
     """The signature of a stored database: what its state belongs to. Raises StateUnreadable, OSError."""
     with _opened(state) as archive:
-        return str(_said(archive)["lockgate.signature"])
+        return str(_metadata(archive)["lockgate.signature"])
 
 
 def restore_files(state: OperatorState, folder: Path, signature: str, max_parallelism: int) -> About:
-    """Puts a stored database together in `folder`, which is made. Raises StateUnreadable, OSError."""
+    """Restores a stored database into the new folder `folder`. Raises StateUnreadable, OSError."""
     with _opened(state) as archive:
-        about = state_file.about_of(_said(archive), _where(state), (_FORMAT,), signature, max_parallelism)
+        about = state_file.about_of(_metadata(archive), _where(state), (_FORMAT,), signature, max_parallelism)
         folder.mkdir(parents=True)
         for name in archive.namelist():
             if name != _ABOUT:
@@ -129,7 +130,7 @@ def _opened(state: OperatorState) -> Iterator[zipfile.ZipFile]:
         raise StateUnreadable(f"the state file {_where(state)} cannot be read as a database: {error}") from error
 
 
-def _said(archive: zipfile.ZipFile) -> dict[str, str]:
+def _metadata(archive: zipfile.ZipFile) -> dict[str, str]:
     found: dict[str, str] = json.loads(archive.read(_ABOUT))
     return found
 

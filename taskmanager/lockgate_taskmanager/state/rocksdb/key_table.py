@@ -1,10 +1,10 @@
-"""How rows by key lie in a database: the layout that every store but that of a join builds on.
+"""The layout of rows by key in a database. Every store but that of a join builds on it.
 
     key = key group (2 bytes, big-endian), `__hash` (8 bytes, big-endian), the key columns (see `row_codec`)
     value = the other columns of a snapshot file (its parts), in the same form
 
-Windows have a pane behind the key group (see `pane_table`), and of sessions a value has several rows (see
-`session_table`). Where rows are found by time as well, there are entries without a value besides: see `time_index`.
+For windows a pane follows the key group (see `pane_table`); for sessions a value holds several rows (see
+`session_table`). Rows that are also looked up by time have additional entries without a value: see `time_index`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX_BYTES = GROUP_BYTES + 8
 
 
 class KeyTable:
-    """See the module, and frozen_database.TableForm. keys: columns of the keys; parts: of the values."""
+    """Encodes rows by key as database entries, and back. keys: columns of the keys; parts: columns of the values."""
 
     def __init__(self, keys: pa.Schema, parts: pa.Schema, max_parallelism: int) -> None:
         """Raises UserError when a type does not fit."""
@@ -39,7 +39,7 @@ class KeyTable:
         return database_names(keys, hashes, self._max_parallelism)
 
     def keys_of(self, names: Sequence[bytes]) -> tuple[pa.RecordBatch, Array]:
-        """The other way round: key columns and hashes."""
+        """The key columns and hashes of database keys."""
         hashes = np.frombuffer(b"".join(name[GROUP_BYTES:PREFIX_BYTES] for name in names), ">i8").astype(np.int64)
         columns = row_codec.decode([name[PREFIX_BYTES:] for name in names], self.keys.types)
         return pa.RecordBatch.from_arrays(columns, schema=self.keys), hashes
@@ -72,7 +72,7 @@ def database_names(keys: Sequence[pa.Array], hashes: Array, max_parallelism: int
 
 
 def _canonical(keys: pa.Array) -> pa.Array:
-    """Equal keys as equal bytes: there is one NaN and one zero."""
+    """Makes equal keys equal bytes: all NaNs become one value, and both zeros."""
     if not pa.types.is_floating(keys.type):
         return keys
     nan = pa.scalar(float("nan"), keys.type)

@@ -1,4 +1,4 @@
-"""A database filled from snapshots: taken over as it was, or put together from what several subtasks have stored."""
+"""Restores a database from snapshots: takes over a stored database, or combines the state of several subtasks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ S = TypeVar("S", bound=DatabaseStore)
 
 @dataclass(frozen=True, slots=True)
 class Restore(Generic[S]):
-    """What the state of one operator needs to come back in one subtask.
+    """Restores the state of one operator in one subtask.
 
-    make: a store in a folder, with the database that lies there if any, from the schema that the state was stored with;
-    memory_bytes: that each database may use.
+    make: creates a store in a folder, with the database there if any, from the stored schema; memory_bytes: limit for
+    each database.
     """
 
     spec: StateSpec
@@ -45,7 +45,7 @@ class Restore(Generic[S]):
             return self._put_together(states, folder)
 
     def _taken_over(self, state: OperatorState, checkpoint_id: int, folder: Path) -> S:
-        """The stored database itself; of another subtask's, the key groups that are ours now."""
+        """Opens the stored database. Of another subtask's database, only the own key groups are kept."""
         about = self._files(state, folder / "db")
         store = self.make(about.partial_schema, folder)
         if about.owned == self.spec.key_groups:
@@ -87,14 +87,14 @@ class Restore(Generic[S]):
         return [self._read(handle, part / str(at)) for at, handle in enumerate(handles_of(state))]
 
     def _read(self, handle: StateHandle, target: Path) -> Stored:
-        """A snapshot file, read from a copy on this disk a page at a time: it may be larger than memory."""
+        """A snapshot file, read page by page from a local copy, because it may be larger than memory."""
         download(handle, target)
         return self.spec.read(pa.memory_map(str(target)), self.spec.where(handle))
 
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[None]:
-    """The folder of a new store, which goes again when the store cannot be filled."""
+    """The folder of a new store; removed when the store cannot be filled."""
     folder.mkdir(parents=True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Entries of a database by which keys are found in order of time: key groups of their own, behind all others.
+"""Database entries that find keys in order of time. They have key groups of their own, after all others.
 
 key = key group + 32768 (2 bytes), which time (1 byte), the time + 2^63 (8 bytes, big-endian), the key of a row
 """
@@ -13,12 +13,12 @@ _INDEX_BYTES = GROUP_BYTES + 1 + _TIME_BYTES
 
 
 def index_key(group: int) -> bytes:
-    """What no entry of that key group or a later one is smaller than."""
+    """A lower bound of the entries of that key group and all later ones."""
     return group_key(group | 1 << 15) if group < 1 << 15 else b"\xff" * (GROUP_BYTES + 1)
 
 
 def bound(group: int, kind: int, time_ms: int) -> bytes:
-    """What no entry at or behind that time is smaller than."""
+    """A lower bound of the entries at that time or later."""
     if time_ms > NEVER:
         kind, time_ms = kind + 1, -NEVER
     return index_key(group) + bytes([kind]) + time_key(time_ms)
@@ -45,5 +45,5 @@ def time_key(time_ms: int) -> bytes:
 
 
 def of_time_key(data: bytes) -> int:
-    """The other way round."""
+    """The inverse of `time_key`."""
     return int.from_bytes(data, "big") - (1 << 63)

@@ -1,11 +1,11 @@
-"""What changed values were before, kept for as long as a snapshot may be built on that holds them.
+"""Before-images of changed values, kept as long as an increment may build on the snapshot that holds them.
 
     snapshot 1 --changes--> snapshot 2 --changes--> now
             [layer of 1    ][layer of 2           ]
 
-The layer of a snapshot has, for each row that has changed since and before the next one, what it was in that snapshot.
-So a row's form in snapshot 1 is that in the first layer from 1 on that has the row; when none has, it has not changed.
-Noting a change costs by the change, and copies no bytes.
+The layer of a snapshot holds the value in that snapshot of each row that changed before the next one. So the value of
+a row in snapshot 1 is that of the first layer from 1 on that has the row; if none has, the row has not changed.
+Recording a change costs in proportion to the change, and copies no bytes.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class _Layer:
 
 
 class Layers:
-    """Those from one snapshot to another, complete: read on any thread.
+    """The layers between two snapshots. Can be read on any thread.
 
-    It takes along those that nobody needs any more: to free a million values takes a while, and is done in `before`,
-    because whoever takes the snapshot holds up the stream.
+    Also takes the layers that are no longer needed: freeing a million values takes a while, so it is done in `before`,
+    in the background, and not when the snapshot is taken, which would delay the stream.
     """
 
     def __init__(self, layers: Iterable[_Layer], over: list[_Layer]) -> None:
@@ -54,7 +54,7 @@ class Layers:
         self._over = over
 
     def before(self) -> Before:
-        """See Before. Costs by what has changed."""
+        """The rows that changed since the base, with their values in it. Costs in proportion to those rows."""
         self._over.clear()
         rows = [piece for layer in self._layers for piece in layer.rows]
         values = [piece for layer in self._layers for piece in layer.values]
@@ -74,7 +74,7 @@ class BeforeImages:
         self._bytes = 0
 
     def begin(self, version: int) -> None:
-        """A snapshot of this version was taken, that later ones may build on."""
+        """A snapshot of this version was taken, and later ones may build on it."""
         self._layers.append(_Layer(version))
 
     def note(self, rows: Array, before: Array, after: Array, changed_at: Array) -> None:
@@ -102,7 +102,7 @@ class BeforeImages:
         return Layers(self._layers, over)
 
     def clear(self) -> None:
-        """Rows have other numbers now: nothing that was noted counts any more."""
+        """Rows were renumbered: discards all before-images."""
         self._layers.clear()
         self._bytes = 0
 

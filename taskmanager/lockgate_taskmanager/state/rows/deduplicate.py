@@ -1,4 +1,4 @@
-"""Deduplication by key: the first record of each key passes, those that follow do not. Without a Spark job."""
+"""Deduplication by key: passes the first record of each key and drops the rest. Without a Spark job."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class DeduplicateStore:
 
     @property
     def partial_schema(self) -> pa.Schema:
-        """See KeyedStore: here, of records."""
+        """The schema of the records, which are merged as they are."""
         return self._rows.record_schema
 
     def set_input_schema(self, schema: pa.Schema) -> None:
         self._rows.record_schema = adopted(self._spec, self._rows.record_schema, schema)
 
     def merge(self, partial: pa.Table) -> Merged:
-        """See KeyedStore. Costs by the records and their keys."""
+        """Returns the records whose key is new. Costs in proportion to the records, not to the keys held."""
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
         keys, numbers = distinct(partial, self._spec.keys)
@@ -51,12 +51,12 @@ class DeduplicateStore:
         return Merged(partial.num_rows, passed)
 
     def advance(self, watermark_ms: int) -> pa.Table:
-        """Event time means nothing here, but is handed on in snapshots."""
+        """Event time has no effect here, but is part of snapshots."""
         self._rows.clock.advance(watermark_ms)
         return self.schema.empty_table()
 
     def go_on(self) -> pa.Table:
-        """Nothing is put out when time goes on."""
+        """Nothing: no results depend on time."""
         return self.schema.empty_table()
 
     @property
@@ -68,12 +68,12 @@ class DeduplicateStore:
         return True
 
     def tick(self, unix_ms: int) -> None:
-        """Forgets what is over."""
+        """Deletes expired keys."""
         self._now_ms = max(self._now_ms, unix_ms)
         self._rows.expire(self._now_ms)
 
     def wakes_at(self) -> None:
-        """What is over is not found in any case."""
+        """Never: expired keys are not found in any case."""
 
     def warm_up(self) -> None:
         """There is no Spark job."""

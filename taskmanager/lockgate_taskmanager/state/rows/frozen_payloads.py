@@ -1,4 +1,4 @@
-"""A copy of rows by key in memory as they were at a snapshot, and the files that are made of it."""
+"""A copy of in-memory rows by key as of a snapshot, and its snapshot files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FrozenPayloads(FrozenRows):
         return Increment(state_file.write(self.hashes[rows], take, self.about, is_increment=True))
 
     def _differences(self, before: Before) -> Increment | None:
-        """Of many rows it is the bytes that count, not the rows: a few in each may have changed."""
+        """The increment as differences. If most rows changed, it pays only while it is small, so it is bounded."""
         rows = before.rows
         most_bytes = self.payload_bytes // 2 if self._are_most(rows) else None
         column = encoded(before.values, self.parts.take(rows)[0], most_bytes)
@@ -85,7 +85,7 @@ def _deleted(payloads: Array) -> tuple[pa.Field, pa.Array]:
 
 
 def _portions(values: Array) -> list[Array]:
-    """At least one. Whoever goes through Python objects keeps other threads out, but not from one to the next."""
+    """At least one. A portion of Python objects blocks other threads; they can run between portions."""
     return [values[start : start + _AT_ONCE] for start in range(0, max(len(values), 1), _AT_ONCE)]
 
 

@@ -1,7 +1,7 @@
-"""Rows by key in a RocksDB database: as many as the disk holds.
+"""Rows by key in a RocksDB database, limited only by the disk.
 
-They lie as `key_table` says; the parts are those of the row, see `row_store`. For each of a row's times there is an
-entry without a value, so that what is due is found in order of time: `time_index`.
+The layout is that of `key_table`, with the parts of a row (see `row_store`) as the value. Each time of a row has an
+entry without a value in `time_index`, so that due rows are found in order of time.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class RowTable(KeyTable):
 
 
 class RowDatabase(DatabaseStore):
-    """See RowStore."""
+    """The RowStore in RocksDB."""
 
     _spec: RowSpec
 
     def __init__(self, spec: RowSpec, record_schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
-        """An empty one, or with the database that lies in `folder`, which is of this store alone.
+        """An empty store, or the database in `folder`, which belongs to this store alone.
 
         Raises UserError when a key cannot be kept, OSError.
         """
@@ -146,7 +146,7 @@ class RowDatabase(DatabaseStore):
             self.put(Keys(*self._table.keys_of(names)), Rows(payloads, nothing, nothing, nothing))
 
     def snapshot(self, order: SnapshotOrder) -> FrozenDatabase:
-        """See RowStore. Microseconds, unless the copy of the barrier before is not made yet."""
+        """The rows as they are now. Takes microseconds, unless the copy of the previous barrier is not made yet."""
         return self._frozen(
             order, self._spec.about(self.record_schema, self.clock.before_end, ahead=self.clock.ahead), self._table
         )
@@ -167,7 +167,7 @@ class RowDatabase(DatabaseStore):
         return found
 
     def _passed(self, kind: int, now_ms: int) -> list[bytes]:
-        """Rows with a time of this kind at or before `now_ms`. Costs by those, and a look at each key group."""
+        """Rows with a time of this kind at or before `now_ms`. Cost grows with those, plus a look-up per key group."""
         if now_ms < self._next[kind]:
             return []
         found: list[bytes] = []

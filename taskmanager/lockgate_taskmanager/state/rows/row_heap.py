@@ -1,7 +1,7 @@
-"""Rows by key in memory: what the backends `memory` and `filesystem` work on.
+"""Rows by key in memory, for the backends `memory` and `filesystem`.
 
-Rows are never moved while they are kept: a forgotten one leaves its place to the same key, and when the places of
-forgotten rows outnumber the others everything moves together, which costs no more than what was forgotten.
+A row keeps its place: that of a deleted row is reserved for the same key. When deleted rows outnumber the others, the
+store is compacted, which costs no more than the deletions did.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from lockgate_taskmanager.task.program import SnapshotOrder
 
 Array = Any  # numpy.ndarray
 _WIDTHS_MS = (1000, 100, 1000)  # of event time timers, timers by the wall clock, expiry
-_FEW_ROWS = 4096  # places of forgotten rows that do not matter
+_FEW_ROWS = 4096  # no compaction for fewer deleted rows
 _FIRST_CAPACITY = 1024
 _KINDS = ((None, np.object_), (NEVER, np.int64), (NEVER, np.int64), (NEVER, np.int64))  # as PARTS
 
 
 class RowHeap(HeapStore):
-    """See RowStore."""
+    """The RowStore in memory."""
 
     def __init__(self, spec: RowSpec, record_schema: pa.Schema, choice: StateBackend) -> None:
         """choice: how snapshots are to be. Raises UserError for keys that cannot be compared."""
@@ -109,7 +109,7 @@ class RowHeap(HeapStore):
             self._set(rows, Rows(payloads, nothing, nothing, nothing), np.zeros(len(rows), np.bool_))
 
     def snapshot(self, order: SnapshotOrder) -> FrozenHeap:
-        """See RowStore. Microseconds."""
+        """The rows as they are now. Takes microseconds."""
         base = self.chains.base(order)
         layers = self._images.since(base.version) if base is not None and self._images is not None else None
         frozen = self._frozen(order, self._freeze(layers))
@@ -145,7 +145,7 @@ class RowHeap(HeapStore):
         self._tidy_up()
 
     def _tidy_up(self) -> None:
-        """Moves rows together where most places are empty, unless somebody goes through them by their places."""
+        """Compacts the rows when most places are empty, unless an iteration over places is in progress."""
         if not self._is_visited and len(self._index) - self._kept > max(self._kept, _FEW_ROWS):
             self._move_together()
 

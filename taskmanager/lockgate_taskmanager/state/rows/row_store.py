@@ -1,10 +1,10 @@
-"""Rows by key: what is kept for each key of a process function or a deduplication, as bytes that nobody looks into.
+"""Rows by key: the state of each key of a process function or a deduplication, as opaque bytes.
 
     key --> payload (bytes), event (ms), wall (ms), expiry (ms)
 
-event: when in event time the key wants to be visited, the earliest of its timers; wall: the same by the wall clock;
-expiry: when, by the wall clock, nothing of it counts any more. NEVER stands for none. All times are milliseconds since
-1970, because they outlive processes. A row whose expiry has come is never found again.
+event: the event time of the next visit, that of the earliest timer; wall: the same by the wall clock; expiry: the wall
+time at which the row expires. NEVER stands for none. All times are milliseconds since 1970, because they outlive
+processes. An expired row is never found again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PARTS = pa.schema([(PAYLOAD, pa.binary()), (EVENT, pa.int64()), (WALL, pa.int64(
 
 @dataclass(frozen=True, slots=True)
 class RowSpec(StateSpec):
-    """Whose rows they are. owner: what kind of operator, so that no other reads them; key_groups: of the subtask."""
+    """The identity of the rows. owner: kind of operator, so that no other reads them; key_groups: of the subtask."""
 
     operator_id: str
     owner: str
@@ -52,7 +52,7 @@ class RowSpec(StateSpec):
         return json.dumps({"keys": [key.casefold() for key in self.keys], "rows": self.owner})
 
     def within(self, schema: pa.Schema) -> RowSpec:
-        """With the keys as the columns of records are called, which Spark compares in any case."""
+        """The spec with the key names as the records spell them: Spark ignores case."""
         names = {name.casefold(): name for name in schema.names}
         return replace(self, keys=tuple(names[key.casefold()] for key in self.keys))
 
@@ -77,7 +77,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What is kept for some keys, in their order. payloads: binary, NULL for nothing at all; times: int64."""
+    """The rows of some keys, in their order. payloads: binary, NULL for no row; times: int64."""
 
     payloads: pa.Array
     event: Array
@@ -97,38 +97,37 @@ class Rows:
 class RowStore(Protocol):
     """Rows of one operator in one subtask. Used from the subtask's own thread.
 
-    record_schema: of the records that the keys come from, noted in snapshots; clock: how far event time has come,
-    likewise.
+    record_schema: of the records that the keys come from; clock: event time. Both are part of snapshots.
     """
 
     record_schema: pa.Schema
     clock: EventClock
 
     def find(self, keys: Keys, now_ms: int) -> pa.Array:
-        """The payload of each key, NULL where nothing is kept. Costs by the keys asked for."""
+        """The payload of each key, NULL where there is no row. Cost grows with `keys`."""
         ...
 
     def put(self, keys: Keys, rows: Rows) -> None:
-        """Replaces what is kept for these keys; NULL payloads make it forget them."""
+        """Replaces the rows of these keys; a NULL payload deletes the row."""
         ...
 
     def due(self, event_ms: int, wall_ms: int) -> Iterator[tuple[Keys, pa.Array]]:
-        """Keys that want to be visited at or before these times, with payloads, some at a time.
+        """The keys that are due at or before these times, with payloads, in portions.
 
-        Costs by what is due. Whoever asks puts each of them again, and nothing else before the last portion was given;
-        until then it may be given again or not. What is put to be due at once is given the next time.
+        Cost grows with the due keys. The caller puts each of them again, and no other key before the last portion. A
+        key that is put to be due at once is returned by the next call.
         """
         ...
 
     def next_due(self, event_ms: int) -> int:
         """The wall time before which nothing becomes due or expires; 0 when an event time timer is due already.
 
-        May be earlier than the truth: then there is nothing to do at that time.
+        May be too early: then there is nothing to do at that time.
         """
         ...
 
     def expire(self, now_ms: int) -> None:
-        """Forgets rows whose expiry has come. Costs by those."""
+        """Deletes expired rows. Cost grows with those."""
         ...
 
     def snapshot(self, order: SnapshotOrder) -> FrozenStore:
@@ -136,7 +135,7 @@ class RowStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of memory and scratch files. Idempotent."""
+        """Releases memory and scratch files. Idempotent."""
         ...
 
 
@@ -149,9 +148,9 @@ def distinct(table: pa.Table, names: tuple[str, ...]) -> tuple[Keys, Array]:
 
 
 def adopted(spec: RowSpec, before: pa.Schema, now: pa.Schema) -> pa.Schema:
-    """The schema of the records that come in now, with what is noted in the one that was restored.
+    """The schema of the present input, with the metadata of the restored one.
 
-    Raises UserError where keys have another type, or are written in another case.
+    Raises UserError when a key has another type, or is spelled in another case.
     """
     for name in spec.keys:
         if name not in now.names:
@@ -188,5 +187,5 @@ def rows_of(batch: pa.RecordBatch) -> Rows:
 
 
 def is_kept(payloads: pa.Array) -> Array:
-    """Mask: there is something."""
+    """Mask of the rows that exist."""
     return pc.is_valid(payloads).to_numpy(zero_copy_only=False)

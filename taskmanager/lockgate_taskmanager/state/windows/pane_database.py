@@ -1,8 +1,8 @@
-"""Tumbling and sliding windows in a RocksDB database: as many as the disk holds. See `pane_table`.
+"""Tumbling and sliding windows in a RocksDB database, limited only by the disk. For the layout see `pane_table`.
 
-What windows are is known to PaneState alone. It is given the rows that a batch or a firing needs, and no others,
-for as long as that takes; what it makes of them goes back into the database. In memory there is between batches only
-which panes there are. A firing takes the keys some ten thousand rows at a time, and a purge removes ranges.
+Only PaneState knows what a window is. For the duration of a batch or a firing it gets just the rows concerned, and its
+result is written back. Between batches only the list of panes stays in memory. A firing reads some ten thousand rows at
+a time, and a purge deletes ranges.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PANES_AT_ONCE = 64  # beyond those of one window
 
 
 class PaneDatabase(HeldWindows[PaneState]):
-    """See Fires."""
+    """The windowed store of tumbling and sliding windows in RocksDB."""
 
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
         assert spec.aggregation.window is not None
@@ -78,7 +78,7 @@ class PaneDatabase(HeldWindows[PaneState]):
         yield Portion(rest, is_settled=True, is_last=True)
 
     def _fired(self, ends: Sequence[Sequence[int]], held: Sequence[list[Row]], before: Reached) -> pa.Table:
-        """Results of some windows of the rows that are held for these, which are let go of."""
+        """Results of some windows from the rows loaded for them, which are released."""
         found = [self.schema.empty_table()]
         for some, rows in zip(ends, held, strict=True):
             if rows:
@@ -91,7 +91,7 @@ class PaneDatabase(HeldWindows[PaneState]):
             self.database.itself.put(*self._table.database_rows(rows))
 
     def filled(self, restored_from: Sequence[About]) -> None:
-        """See DatabaseStore. Costs a look at each pane in each key group."""
+        """Restores the clock and the list of panes. Costs one look-up for each pane in each key group."""
         self.clock.restore(restored_from)
         for group in self._spec.key_groups:
             at = group_key(group)
@@ -101,7 +101,7 @@ class PaneDatabase(HeldWindows[PaneState]):
                 at = pane_key(group, pane + 1)
 
     def _needed(self, batch: pa.RecordBatch) -> set[bytes]:
-        """Those of the records' keys and panes, as far as these panes have any, and what windows are of besides."""
+        """Names of the rows of the records' keys and panes, and of the other panes of windows that have fired."""
         panes, hashes = numpy_of(batch, PANE), numpy_of(batch, HASH)
         keys = [batch.column(name) for name in self._spec.aggregation.keys]
         names = database_names(keys, hashes, self._spec.max_parallelism)
@@ -115,7 +115,7 @@ class PaneDatabase(HeldWindows[PaneState]):
         self._panes.add(numpy_of(rows, PANE), np.mod(numpy_of(rows, HASH), self._spec.max_parallelism))
 
     def _portions(self, ends: Sequence[int]) -> Iterator[list[int]]:
-        """Ends of windows, as many together as have some number of panes."""
+        """Ends of windows, in portions with a bounded number of panes."""
         portion: list[int] = []
         panes: set[int] = set()
         at_once = self._shape.size_ms // self._shape.pane_ms + _PANES_AT_ONCE
@@ -130,14 +130,14 @@ class PaneDatabase(HeldWindows[PaneState]):
             yield portion
 
     def _rows_of(self, panes: Sequence[int], group: int) -> Iterator[list[Row]]:
-        """The rows of some panes in a key group, some number at a time, those of a key together."""
+        """The rows of some panes in a key group, in portions; the rows of a key are in one portion."""
         ranges = [
             (pane_key(group, number), pane_key(group, number + 1)) for number in self._panes.in_group(panes, group)
         ]
         return side_by_side(self.database.rows, ranges, ROWS_AT_ONCE)
 
     def _purge(self) -> None:
-        """Forgets the panes that no window needs."""
+        """Drops the panes that no window needs."""
         gone = self._panes.until(self._shape.expired_until(self.clock.now))
         if gone:
             self.database.forget(

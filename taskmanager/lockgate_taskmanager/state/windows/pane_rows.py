@@ -1,4 +1,4 @@
-"""Rows of keys in many panes, found by key and pane: what windows that change after they have fired are made of."""
+"""Rows found by key and pane, from which windows are recomputed that change after they have fired."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Array = Any  # numpy.ndarray
 
 
 class PaneRows:
-    """Immutable. Keys go by numbers from 0 on."""
+    """Immutable. Keys are numbered from 0."""
 
     def __init__(self, keys: Array, panes: Array, rows: Array) -> None:
         """At least one row, with its key and its pane; of a key in a pane there is one row."""
@@ -21,7 +21,7 @@ class PaneRows:
         self._codes, self._rows = codes[order], rows[order]
 
     def among(self, keys: Array, panes: Array) -> tuple[Array, Array]:
-        """Which of these pairs of key and pane have a row, by their places, and the rows of those."""
+        """The positions of those pairs of key and pane that have a row, and these rows."""
         codes = self._coded(keys, panes)
         at = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
         is_known = (self._codes[at] == codes) & (panes >= self._first) & (panes < self._first + self._span)

@@ -1,4 +1,4 @@
-"""Rows of several ranges of a database, read side by side: what ends alike in all of them comes together."""
+"""Reads several ranges of a database side by side and groups the rows whose names have equal suffixes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LEAST_ROWS = 64  # of one range at a time
 
 
 class _Side:
-    """One range: the rows that were read and not given yet."""
+    """One range: the rows that were read and not yet returned."""
 
     def __init__(self, prefix: bytes) -> None:
         self.prefix = prefix
@@ -20,7 +20,7 @@ class _Side:
         self._next = prefix
 
     def fill(self, read: Callable[[bytes, bytes, int], list[Row]], end: bytes, limit: int) -> None:
-        """Reads on where nothing is left."""
+        """Reads more rows when none are left."""
         if self._rows or self.is_at_end:
             return
         self._rows = read(self._next, end, limit)
@@ -35,7 +35,7 @@ class _Side:
         return self._names[-1]
 
     def take(self, until: bytes | None) -> list[Row]:
-        """Those at or before a name; None: all."""
+        """The rows up to and including a name; None: all."""
         count = len(self._rows) if until is None else bisect_right(self._names, until)
         taken = self._rows[:count]
         del self._rows[:count], self._names[:count]
@@ -45,7 +45,7 @@ class _Side:
 def side_by_side(
     read: Callable[[bytes, bytes, int], list[Row]], ranges: Sequence[tuple[bytes, bytes]], at_once: int
 ) -> Iterator[list[Row]]:
-    """Rows in portions of about `at_once`; those with equal rests of names are in the same portion.
+    """Rows in portions of about `at_once`; rows with equal name suffixes are in the same portion.
 
     read: see BarrierBufferedDatabase.rows; ranges: the prefix of all names in it, and the first name behind it.
     """

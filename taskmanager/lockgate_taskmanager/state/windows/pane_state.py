@@ -1,7 +1,7 @@
-"""Windowed aggregates of one subtask: a row for each key and pane, found by key, purged by time.
+"""Windowed aggregates of one subtask: one row for each key and pane, found by key, purged by time.
 
-Rows are kept in lists by pane, so a batch costs by its rows and a watermark by what fires. Purged rows leave their
-place behind; when those outnumber the live ones, the live ones move together, which costs no more than what was purged.
+Rows are listed by pane, so the cost of a batch depends on its rows, that of a watermark on what fires. Purged rows
+leave gaps; when those outnumber the live rows, the store is compacted, which costs no more than the purges did.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from lockgate_taskmanager.state.windows.window_state import WindowState
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
-_FEW_ROWS = 4096  # places of what is gone that do not matter
+_FEW_ROWS = 4096  # no compaction for fewer purged rows
 _ROWS_AT_ONCE = 1_000_000  # of panes that are added up together, which bounds the memory of a firing
 RowsIn = Callable[[int], Array]  # the rows of a pane
 
 
 class PaneState(WindowState):
-    """See the module. Used from the subtask's own thread."""
+    """Panes in memory. Used from the subtask's own thread."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class PaneState(WindowState):
         *,
         clock: EventClock | None = None,
     ) -> None:
-        """See WindowState."""
+        """clock: shared with the store that holds these rows in a database; None: a new one."""
         super().__init__(spec, schema, choice, clock=clock)
         assert spec.aggregation.window is not None
         self._shape = shape_of(spec.aggregation.window)
@@ -65,7 +65,7 @@ class PaneState(WindowState):
         return len(self._index) - self._purged
 
     def fire(self, ends: Sequence[int], before: Reached) -> pa.Table:
-        """The results of whole windows. ends: in order; before: how far event time had come: what it had passed is out.
+        """The results of complete windows. ends: in order; before: earlier event time, whose windows have fired.
 
         Raises DataError on overflow.
         """
@@ -91,7 +91,7 @@ class PaneState(WindowState):
         self._passed(now_ms)
 
     def _by_groups(self, ends: Sequence[int]) -> Iterator[tuple[range, RowsIn]]:
-        """Key groups together that have not too many rows in these windows, and their rows by pane."""
+        """Ranges of key groups with a bounded number of rows in these windows, and their rows by pane."""
         panes = sorted({pane for end in ends for pane in self._shape.panes(end) if pane in self._rows})
         rows = {pane: self._rows_in(pane) for pane in panes}
         fold = self._shape.size_ms // self._shape.slide_ms or 1
@@ -112,7 +112,7 @@ class PaneState(WindowState):
             yield run, lambda pane, mine=mine: mine.get(pane, nothing)  # type: ignore[misc]
 
     def beside(self, panes: Array, hashes: Array, there: Sequence[int]) -> Iterator[tuple[int, Array]]:
-        """What a merge reads besides its own rows: a pane, and the places of those rows whose keys it reads there.
+        """What a merge reads besides its own rows: pairs of a pane and the positions of the rows whose keys it reads.
 
         panes, hashes: of the rows of the partial; there: the panes that have rows at all, in order.
         """
@@ -218,7 +218,7 @@ class PaneState(WindowState):
         return pa.concat_tables(changed)
 
     def _kept_ends(self, panes: Array, hashes: Array) -> tuple[Array, Array]:
-        """See WindowShape. hashes: of the keys."""
+        """For each pane the ends of the first and last window that has fired and may change. hashes: of the keys."""
         return self._shape.kept_ends(panes, self.clock.reached.of(hashes), self.clock.kept.of(hashes))
 
     def _found(self, keys: pa.RecordBatch, rows: Array, panes: Array, who: Array) -> PaneRows:
@@ -236,7 +236,7 @@ class PaneState(WindowState):
         return PaneRows(*(np.concatenate(item) for item in zip(*pieces, strict=True)))
 
     def _portions(self, ends: Sequence[int], rows_in: RowsIn) -> Iterator[list[int]]:
-        """Ends of windows, as many together as have some number of rows."""
+        """Ends of windows, in portions with a bounded number of rows."""
         portion: list[int] = []
         count = 0
         for end in ends:
@@ -249,7 +249,7 @@ class PaneState(WindowState):
             yield portion
 
     def _fire(self, ends: Sequence[int], before: Reached, rows_in: RowsIn) -> pa.Table:
-        """The results of whole windows. before: how far event time had come; what it had passed has fired."""
+        """The results of complete windows. before: earlier event time, whose windows have fired."""
         pieces = []
         for number in range(self._shape.size_ms // self._shape.pane_ms):  # first panes of all, second panes of all ...
             found = [rows_in(self._shape.panes(end)[number]) for end in ends]
@@ -294,7 +294,7 @@ class PaneState(WindowState):
     def _table(self, rows: Array, ends: Array, columns: AggregateColumns, at: Array) -> pa.Table:
         """Results. rows: of the keys; columns, at: where the aggregates are."""
         keys = self._index.keys_at(rows).select(self._keys.names)
-        return self._shown(keys, window_columns(ends - self._shape.size_ms, ends), columns, at)
+        return self._as_table(keys, window_columns(ends - self._shape.size_ms, ends), columns, at)
 
     def _purged_until(self) -> int:
         return self._shape.expired_until(self.clock.now)

@@ -1,9 +1,9 @@
-"""How tumbling and sliding windows lie in a database: a row for each key and pane.
+"""The layout of tumbling and sliding windows in a database: one row for each key and pane.
 
 key = key group (2 bytes, big-endian), the pane + 2^63 (8 bytes, big-endian), `__hash` (8 bytes), the key columns
 value = the parts of the aggregates
 
-So the rows of a pane are together, in each key group in the same order of keys.
+So within a key group the rows of a pane are adjacent, always in the same order of keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = Any  # numpy.ndarray
 
 
 class PaneTable(AggregateTable):
-    """See the module, and frozen_database.TableForm."""
+    """Encodes rows by key and pane as database entries, and back."""
 
     def stored_batch(self, rows: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
         """Rows of the database as rows of a snapshot file."""

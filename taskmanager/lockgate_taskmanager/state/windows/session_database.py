@@ -1,11 +1,10 @@
-"""Session windows in a RocksDB database: as many as the disk holds. See `session_table`.
+"""Session windows in a RocksDB database, limited only by the disk. For the layout see `session_table`.
 
-What sessions are is known to SessionState alone. It is given the sessions of the keys that a batch brings, or that are
-due, for as long as that takes; what it makes of them goes back into the database. In memory there is between batches
-nothing.
+Only SessionState knows what a session is. For the duration of a batch or a firing it gets the sessions of the keys
+concerned, and its result is written back. Nothing stays in memory between batches.
 
-A key is filed under a time at or before the first one at which something happens to it: a session is over, or is no
-longer kept. A session that goes on is not filed anew with every record, but when its key is looked at.
+A key is indexed under a time at or before its next event: the end of a session, or the end of its retention. The index
+of a session that is extended is not updated with every record, but when its key is visited.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _UNKNOWN = -NEVER
 
 
 class SessionDatabase(HeldWindows[SessionState]):
-    """See Fires."""
+    """The windowed store of sessions in RocksDB."""
 
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
         window = spec.aggregation.window
@@ -78,7 +77,7 @@ class SessionDatabase(HeldWindows[SessionState]):
         self.clock.advance(now_ms)
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """See DatabaseStore. Sessions of a key may come at any distance."""
+        """Adds stored rows. The sessions of a key may be in any batches."""
         for rows in cut(batches, _KEYS_AT_ONCE):
             together, times = self._by_key(rows, self._last(rows) + self._gap_ms)
             found = self._read(together)
@@ -107,7 +106,7 @@ class SessionDatabase(HeldWindows[SessionState]):
         self._write(together, times, found)
 
     def _by_key(self, rows: pa.RecordBatch, times: Array) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
-        """What is stored of each key, and the least of its times. rows: of a snapshot file; times: of each."""
+        """The stored value and the earliest time of each key. rows: of a snapshot file; times: of each row."""
         together: dict[bytes, bytes] = {}
         least: dict[bytes, int] = {}
         for name, row, time in zip(*self._table.database_rows(rows), times.tolist(), strict=True):
@@ -119,7 +118,7 @@ class SessionDatabase(HeldWindows[SessionState]):
         return together, least
 
     def _write(self, together: Mapping[bytes, bytes], times: Mapping[bytes, int], found: Mapping[bytes, bytes]) -> None:
-        """Replaces what is stored of keys, nothing for those without rows. times: to file the others under."""
+        """Replaces the values of keys; deletes keys without rows. times: the index time of each other key."""
         changes: dict[bytes, bytes | None] = {}
         for name, rows in together.items():
             old = found.get(name)
@@ -145,10 +144,10 @@ class SessionDatabase(HeldWindows[SessionState]):
         return numpy_of(rows, SESSION_END)
 
     def _due(self, now: int) -> Iterator[tuple[list[bytes], range]]:
-        """The keys whose time has come, some number together. Those given are filed anew before the next are asked for.
+        """The due keys, in portions. The caller indexes each portion again before it takes the next one.
 
-        Beside them the key groups of which all have been given by that, where a key group ends there, else none. Costs
-        by those keys, and a look at each key group.
+        Beside each portion the key groups that it completes, if it ends at the end of a key group. Cost grows with the
+        due keys, plus one look-up for each key group.
         """
         names: list[bytes] = []
         owned = self._spec.key_groups
@@ -168,7 +167,7 @@ class SessionDatabase(HeldWindows[SessionState]):
         yield names, owned
 
     def _following(self, now: int) -> int:
-        """The time that the next key is filed under, when none is due."""
+        """The index time of the next key, when none is due."""
         following = NEVER
         for group in self._spec.key_groups:
             start, end = bound(group, _END, now + 2), bound(group, _END + 1, -NEVER)

@@ -1,13 +1,13 @@
-"""Session windows of one subtask: a row for each session that has not been purged, found by key, purged by time.
+"""Session windows of one subtask: one row for each session that has not been purged, found by key, purged by time.
 
-A session is the records of a key of which none is more than `gap` away from the next; its window is from the first to
-`gap` behind the last. A record that bridges the gap between two sessions makes one of them.
+A session is a sequence of records of a key of which none is more than `gap` away from the next; its window ends `gap`
+after the last record. A record that bridges the gap between two sessions merges them.
 
-A partial stands for the records of one key in a pane of the gap's length, which are less than a gap apart: one session
-in any case. Its first and last time are two more aggregates, a minimum and a maximum, and are stored as such.
+A partial covers the records of one key in a pane as long as the gap, so they belong to one session in any case. Its
+first and last time are two additional aggregates, a minimum and a maximum, and are stored as such.
 
-Rows are only added: sessions that grow together, or are purged, leave their place behind until those outnumber the
-live ones, which then move together. The sessions of a key are a chain through its rows.
+Rows are only appended. Merged and purged sessions leave dead rows behind; when those outnumber the live ones, the store
+is compacted. The sessions of a key form a chain through its rows.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from lockgate_taskmanager.state.windows.window_state import WindowState
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
-_FEW_ROWS = 4096  # places of what is gone that do not matter
+_FEW_ROWS = 4096  # no compaction for fewer dead rows
 _NONE = -1
 
 
 class SessionState(WindowState):
-    """See the module. Used from the subtask's own thread."""
+    """Sessions in memory. Used from the subtask's own thread."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SessionState(WindowState):
         *,
         clock: EventClock | None = None,
     ) -> None:
-        """See WindowState."""
+        """clock: shared with the store that holds these rows in a database; None: a new one."""
         super().__init__(spec, schema, choice, with_bounds(spec.aggregation), clock)
         assert spec.aggregation.window is not None
         assert isinstance(spec.aggregation.window.kind, SessionWindow)
@@ -115,7 +115,7 @@ class SessionState(WindowState):
             yield Portion(fired, is_last or now_ms != MAX_WATERMARK, is_last)
 
     def let_go(self) -> None:
-        """Forgets what an earlier run would have kept longer, before a record joins it. Costs a look at each row."""
+        """Drops sessions that an earlier run kept longer, before a record can extend them. Visits each row."""
         self._let_go(np.arange(len(self._key)))
 
     def freeze(self) -> FrozenRows:
@@ -187,7 +187,7 @@ class SessionState(WindowState):
         return rows
 
     def _placed(self, known: Array, known_groups: Array, groups: Array, ids: Array, count: int) -> Array:
-        """The row of each partial: that of the session it belongs to, joined with others or new. count: of groups."""
+        """The row of each partial: its session's, merged with others or new. count: of groups."""
         row_of = np.full(count, _NONE, np.int64)
         row_of[known_groups] = known  # of several the last stays, and takes the others in
         touched = np.zeros(count, np.bool_)
@@ -206,7 +206,7 @@ class SessionState(WindowState):
         return row_of[groups]
 
     def _link(self, ids: Array, rows: Array) -> None:
-        """Makes the chains of keys anew. rows: all that they have, ids: the key of each."""
+        """Rebuilds the chains of keys. rows: all their rows; ids: the key of each row."""
         order = np.argsort(ids, kind="stable")
         ids, rows = ids[order], rows[order]
         starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])) if len(ids) else np.zeros(0, np.int64)
@@ -216,7 +216,7 @@ class SessionState(WindowState):
         self._chains[ids[starts]] = rows[starts]
 
     def _filed(self, rows: Array) -> pa.Table:
-        """Notes when rows are due; the results of those that event time has passed already."""
+        """Records when rows are due. Returns the results of those that event time has already passed."""
         ends = self._times(rows)[1]
         is_over = self._is_over(ends, self._key[rows])
         self._due.add(rows[~is_over], ends[~is_over])
@@ -227,7 +227,7 @@ class SessionState(WindowState):
         self._let_go(self._kept.passed(self.clock.now + 1))
 
     def _let_go(self, rows: Array) -> None:
-        """Forgets those of some rows that are not kept any more."""
+        """Drops those rows that are not kept any more."""
         rows = rows[self._live[rows]]
         rows = rows[self._is_gone(self._times(rows)[1], self._key[rows])]
         if len(rows):
@@ -267,7 +267,7 @@ class SessionState(WindowState):
         """The results of some sessions."""
         if not len(rows):
             return self.schema.empty_table()
-        return self._shown(
+        return self._as_table(
             self._index.keys_at(self._key[rows]), window_columns(*self._times(rows)), self._columns, rows
         )
 

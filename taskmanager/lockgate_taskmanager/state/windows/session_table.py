@@ -1,10 +1,10 @@
-"""How session windows lie in a database: all sessions of a key together.
+"""The layout of session windows in a database: all sessions of a key in one entry.
 
 key = key group (2 bytes, big-endian), `__hash` (8 bytes, big-endian), the key columns (see `row_codec`)
-value = when the key wants to be looked at, + 2^63 (8 bytes, big-endian), then for each session 4 bytes length and its
-        row: the parts of the aggregates and its bounds, as they are stored in snapshot files
+value = the time of the next visit + 2^63 (8 bytes, big-endian), then for each session its length (4 bytes) and its
+        row: the parts of the aggregates and its bounds, as in snapshot files
 
-and an entry of `time_index` for each key, at the time that its value tells.
+Each key has an entry in `time_index`, at the time in its value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LENGTH_BYTES = 4
 
 
 class SessionTable(AggregateTable):
-    """See the module, and frozen_database.TableForm. The operator is that of `layout.with_bounds`."""
+    """Encodes the sessions of keys as database entries, and back. The operator is that of `layout.with_bounds`."""
 
     def names_of(self, batch: pa.RecordBatch) -> list[bytes]:
         """Database keys of the rows of a partial."""
@@ -44,17 +44,17 @@ class SessionTable(AggregateTable):
 
 
 def value_of(time_ms: int, rows: bytes) -> bytes:
-    """What the database holds for a key. rows: one after the other, as `database_rows` makes them."""
+    """The database value of a key. rows: concatenated, as `database_rows` returns them."""
     return time_key(time_ms) + rows
 
 
 def filed_at(value: bytes) -> int:
-    """When the key wants to be looked at."""
+    """When the key is to be visited."""
     return of_time_key(filed(value))
 
 
 def filed(value: bytes) -> bytes:
-    """The same as it stands in `time_index`."""
+    """The same in the form of `time_index`."""
     return value[:_TIME_BYTES]
 
 

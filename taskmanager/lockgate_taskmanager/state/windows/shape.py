@@ -54,7 +54,7 @@ class WindowShape:
     def due(self, panes: Sequence[int], before: int, now: int) -> list[int]:
         """Ends of the windows that hold one of these panes and fire as event time goes from `before` to `now`.
 
-        panes: in order. Costs by what is due, whatever waits besides.
+        panes: in order. Cost grows with the due windows only.
         """
         found: list[int] = []
         end = self._end_after(before + 1)
@@ -70,7 +70,7 @@ class WindowShape:
         return found
 
     def _end_after(self, time_ms: int) -> int:
-        """The first end of a window behind a moment."""
+        """The first end of a window after `time_ms`."""
         return time_ms + 1 + (self.offset_ms + self.size_ms - time_ms - 1) % self.slide_ms
 
     def panes(self, end: int) -> range:
@@ -84,7 +84,7 @@ class WindowShape:
     def kept_ends(self, pane: Times, watermark: Times, kept: Times | None = None) -> tuple[Times, Times]:
         """Ends of the first and the last window with the pane that has fired and may still change; first > last: none.
 
-        kept: the watermark that says what is gone, where it is another one than the one that says what has fired.
+        kept: the watermark that decides what was dropped, if it differs from the one that decides what has fired.
         Durations and times are as far from the ends of a 64-bit integer as graphs and calendars allow.
         """
         passed, passed_for_good = (
@@ -102,17 +102,17 @@ class WindowShape:
         return self.last_end(pane) + self.lateness_ms <= watermark + 1
 
     def expired_until(self, watermark: int) -> int:
-        """The greatest moment at which an expired pane may start: all at or before it are, all behind it are not."""
+        """The latest start of an expired pane: all panes up to it are expired, all later ones are not."""
         return self.fired_until(watermark - self.lateness_ms)
 
     def fired_until(self, watermark: int) -> int:
-        """The same of panes whose windows have all fired, whether they are kept or not."""
+        """The same for panes whose windows have all fired, kept or not."""
         windows = (watermark + 1 - self.size_ms - self.offset_ms) // self.slide_ms  # that are over since the offset
         return clamped(self.offset_ms + (windows + 1) * self.slide_ms - 1)
 
 
 def clamped(time_ms: int) -> int:
-    """A moment as a 64-bit integer; watermarks of the beginning and the end of time leave their range."""
+    """The time clamped to a 64-bit integer: arithmetic on the minimum and maximum watermark leaves that range."""
     return min(max(time_ms, MIN_WATERMARK), MAX_WATERMARK)
 
 

@@ -1,4 +1,4 @@
-"""The columns that say from when to when a window is."""
+"""The columns with the start and end of a window."""
 
 from __future__ import annotations
 

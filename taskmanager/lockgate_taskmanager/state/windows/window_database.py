@@ -1,4 +1,4 @@
-"""What windows and sessions in a RocksDB database have in common: the database, and a state of some of its rows."""
+"""The common part of windows and sessions in RocksDB: the database, and an in-memory state of some of its rows."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ State = TypeVar("State", PaneState, SessionState)
 
 
 class HeldWindows(DatabaseStore, FiringInTime, Generic[State]):
-    """See the module, and DatabaseStore."""
+    """A windowed store in RocksDB that loads the rows a batch needs into a `State`."""
 
     _spec: StoreSpec
 
     def __init__(
         self, spec: StoreSpec, schema: pa.Schema, kind: type[State], form: TableForm, folder: Path, memory_bytes: int
     ) -> None:
-        """An empty one, or with the database that lies in `folder`. Raises UserError, OSError.
+        """An empty store, or the database in `folder`. Raises UserError, OSError.
 
-        schema: of the partial tables; kind: what knows what windows are; form: of rows in the database.
+        schema: of the partial tables; kind: the class that implements the windows; form: of rows in the database.
         """
         assert spec.aggregation.window is not None
         self.clock = spec.clock(spec.aggregation.window.allowed_lateness_ms)
@@ -48,7 +48,7 @@ class HeldWindows(DatabaseStore, FiringInTime, Generic[State]):
         super().__init__(spec, folder, memory_bytes)
 
     def merge(self, partial: pa.Table) -> Merged:
-        """See KeyedStore. Reads the rows that the records may change, and writes those that they have changed."""
+        """Merges a partial table: reads the rows that it may change, and writes those that it has changed."""
         if not partial.num_rows:
             return self._empty.merge(partial)
         batch = one_batch(partial)
@@ -64,21 +64,21 @@ class HeldWindows(DatabaseStore, FiringInTime, Generic[State]):
         raise NotImplementedError
 
     def _put(self, working: State, found: Mapping[bytes, bytes]) -> None:
-        """Writes what has become of some rows. found: as they were."""
+        """Writes the changed rows. found: their values before."""
         raise NotImplementedError
 
     def _read(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Those of some rows that there are."""
+        """The rows that exist, by name."""
         wanted = sorted(names)
         found = zip(wanted, self.database.get(wanted), strict=True)
         return {name: value for name, value in found if value is not None}
 
     def snapshot(self, order: SnapshotOrder) -> FrozenDatabase:
-        """See KeyedStore. Microseconds, unless the copy of the barrier before is not made yet."""
+        """The state as it is now. Takes microseconds, unless the copy of the previous barrier is not made yet."""
         return self._frozen(order, self._empty.about(), self._form)
 
     def _holding(self, rows: Sequence[Row], clock: EventClock) -> State:
-        """A state with these rows of the database alone, which goes by `clock`."""
+        """A state with only these rows of the database, with `clock` as its event time."""
         made: State = self._kind(self._spec, self.partial_schema, clock=clock)
         if rows:
             made.take_up(state_file.rows_of([self._form.stored_batch(rows)], made.key_count))

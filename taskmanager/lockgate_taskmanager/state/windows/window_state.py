@@ -1,7 +1,7 @@
-"""What states of aggregates by key and window have in common, whatever windows they know.
+"""The common part of aggregate states by key and window, for all kinds of windows.
 
-partial table --merge---> late updates of windows that have fired, what came too late
-watermark ----advance--> results of the windows that event time has passed, which are purged in the end
+partial table --merge---> updates of windows that have fired, and late records
+watermark ----advance--> results of the windows that are over; those whose lateness has passed are purged
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = Any  # numpy.ndarray
 
 
 class WindowState(AggregateState, FiringInTime):
-    """See the module and Fires. Used from the subtask's own thread."""
+    """Windowed aggregates in memory. Used from the subtask's own thread."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class WindowState(AggregateState, FiringInTime):
         operator: KeyedAggregate | None = None,
         clock: EventClock | None = None,
     ) -> None:
-        """clock: to go by, one of its own where None; the rest: see AggregateState."""
+        """clock: event time shared with other stores, None for a new one; the rest as in AggregateState."""
         assert spec.aggregation.window is not None
         super().__init__(spec, schema, choice, operator)
         self._max_parallelism, self._owned = spec.max_parallelism, spec.key_groups
@@ -47,11 +47,11 @@ class WindowState(AggregateState, FiringInTime):
         self.schema = pa.schema([*self._keys, *WINDOW_FIELDS, *self._results])
 
     def merge(self, partial: pa.Table) -> Merged:
-        """Folds a partial table. Costs by its rows and the windows they touch, not by what is held.
+        """Folds a partial table. Cost grows with its rows and the windows they touch, not with the rows held.
 
-        Changed are the windows that have fired before and are still kept. Records for windows that are no longer kept
-        and those without a time are dropped, counted, and aggregated alone: the latter without a window. Raises
-        DataError on overflow.
+        `changed` holds the windows that have already fired and are still kept. Records for windows that are no longer
+        kept, and records without a time, are dropped, counted and aggregated separately, the latter without a window.
+        Raises DataError on overflow.
         """
         changed = self.schema.empty_table()
         if not partial.num_rows:
@@ -74,7 +74,7 @@ class WindowState(AggregateState, FiringInTime):
         return Merged(records_in(batch), changed, pa.concat_tables(late) if late else None, dropped)
 
     def about(self) -> About:
-        """What a snapshot says of itself."""
+        """The header of a snapshot."""
         clock = self.clock
         return self._spec.about(self.partial_schema, clock.before_end, self._purged_until(), clock.ahead, clock.gone)
 
@@ -83,17 +83,17 @@ class WindowState(AggregateState, FiringInTime):
         super().restore(snapshots)
 
     def let_go(self) -> None:
-        """Forgets what an earlier run would have kept longer, where a record might join it."""
+        """Drops windows that an earlier run kept longer, if a record could still join them."""
 
     def _fold(self, batch: pa.RecordBatch) -> tuple[pa.Table, Array]:
-        """Folds records with a time: the windows that changed after they had fired, and a mask of what came too late.
+        """Folds records with a time. Returns the windows that changed after firing, and a mask of late records.
 
-        What came too late is not folded.
+        Late records are not folded.
         """
         raise NotImplementedError
 
     def _bounds_of_late(self, batch: pa.RecordBatch, alone: AggregateColumns) -> tuple[Array, Array]:
-        """Start and end of the window of each row of what came too late. alone: its aggregates."""
+        """Start and end of the window of each late row. alone: their aggregates."""
         raise NotImplementedError
 
     def _purged_until(self) -> int:
@@ -101,11 +101,11 @@ class WindowState(AggregateState, FiringInTime):
         raise NotImplementedError
 
     def _purge(self) -> None:
-        """Forgets what no window needs any more."""
+        """Drops rows that no window needs any more."""
         raise NotImplementedError
 
     def _passed(self, now: int) -> None:
-        """All that was due is out."""
+        """Every due window has fired."""
         self.clock.advance(now)
         self._purge()
 
@@ -117,9 +117,9 @@ class WindowState(AggregateState, FiringInTime):
         return alone
 
     def _with_times(self, batch: pa.RecordBatch, times: Sequence[pa.Array], alone: AggregateColumns) -> pa.Table:
-        return self._shown(batch.select(self._keys.names), times, alone, np.arange(batch.num_rows))
+        return self._as_table(batch.select(self._keys.names), times, alone, np.arange(batch.num_rows))
 
-    def _shown(
+    def _as_table(
         self, keys: pa.RecordBatch, times: Sequence[pa.Array], columns: AggregateColumns, rows: Array
     ) -> pa.Table:
         """Results. times: see WINDOW_FIELDS; columns, rows: where the aggregates are."""

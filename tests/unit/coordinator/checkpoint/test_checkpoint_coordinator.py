@@ -26,7 +26,7 @@ from lockgate_coordinator.checkpoint.events import (
     CheckpointPersistFailed,
     Draining,
     InputExhausted,
-    NoneFollows,
+    NoFurtherAttempt,
     Resumed,
     SavepointRequested,
     Suspended,
@@ -304,7 +304,7 @@ def test_a_job_that_ends_answers_who_waits_for_the_next_attempt() -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.give(AttemptEnded("tm lost"))
     checkpoints.give(SavepointRequested("a"))
-    checkpoints.give(NoneFollows("the job is cancelled"))
+    checkpoints.give(NoFurtherAttempt("the job is cancelled"))
     assert [answer.error for answer in checkpoints.of(AnswerSavepoint)] == ["No savepoint: the job is cancelled"]
 
 

@@ -84,7 +84,7 @@ def test_a_join_comes_first_and_sides_belong_to_joins() -> None:
     late = replace(join, operators=(Operator("show", kind=ConsoleSink()), *join.operators[:1]))
     problems = validate(replace(graph, vertices=(*graph.vertices[:2], late)))
     assert "Join 'match' must be the first operator of its vertex, after a HASH edge." in problems
-    assert any("says that it is the left side of a join, but vertex 'join'" in problem for problem in problems)
+    assert any("is declared as the left side of a join, but vertex 'join'" in problem for problem in problems)
 
 
 def test_at_least_once_may_show_pairs_twice() -> None:

@@ -30,7 +30,7 @@ PLACES = {("read", 0): "tm-a", ("read", 1): "tm-b", ("count", 0): "tm-a", ("coun
 
 
 def said(driver: Driver, who: str, report: events.Report) -> list[effects.Effect]:
-    return driver.give(events.Said(who, report))
+    return driver.give(events.TaskManagerReport(who, report))
 
 
 def report(phase: SubtaskPhase, vertex: str, index: int, cause: FailureCause = FailureCause.FAULT) -> events.Reported:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lockgate_coordinator.job import effects, events
 from lockgate_coordinator.job.attempt import AttemptFailed
-from lockgate_coordinator.job.recurrence import ENOUGH, STORED, Recurrence, whereabouts
+from lockgate_coordinator.job.recurrence import ENOUGH, STORED, Recurrence, place_text
 from lockgate_proto.codec import decode, encode
 from lockgate_proto.messages import (
     AttemptRecord,
@@ -160,6 +160,6 @@ def test_what_is_stored_of_failures_is_small_and_the_newest() -> None:
 
 def test_the_place_is_told_as_far_as_it_is_known() -> None:
     ranges = tuple(SplitRange(name, 0, 9) for name in "abcd")
-    assert whereabouts(None) == ""
-    assert whereabouts(FailurePlace("", "", ranges[:1])) == "a from offset 0 to 9"
-    assert whereabouts(FailurePlace("x", "", ranges)).endswith("c from offset 0 to 9, and others")
+    assert place_text(None) == ""
+    assert place_text(FailurePlace("", "", ranges[:1])) == "a from offset 0 to 9"
+    assert place_text(FailurePlace("x", "", ranges)).endswith("c from offset 0 to 9, and others")

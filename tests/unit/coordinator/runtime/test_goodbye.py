@@ -128,7 +128,7 @@ class Heard:
         assert reason
         self.gone.append((task_manager.task_manager_id, task_manager.pid, planned))
 
-    def task_manager_said(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
+    def task_manager_reported(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
         self.said.append((task_manager.task_manager_id, message.body))
 
 

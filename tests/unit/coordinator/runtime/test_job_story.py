@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from lockgate_coordinator.job import effects as do
 from lockgate_coordinator.job import events as ev
-from lockgate_coordinator.job.words import effects_of, said_of
+from lockgate_coordinator.job.story_text import effects_of, event_text
 from lockgate_coordinator.runtime.job_story import KEPT_AFTER_END, JobStory, caused
 from lockgate_proto import messages as m
 
@@ -20,8 +20,8 @@ def _story() -> JobStory:
     return JobStory("coordinator-0", 3, itertools.count(1))
 
 
-def _said(report: ev.Report) -> ev.Said:
-    return ev.Said("tm-0", report)
+def _said(report: ev.Report) -> ev.TaskManagerReport:
+    return ev.TaskManagerReport("tm-0", report)
 
 
 def _state(state: m.JobState) -> do.Emit:
@@ -128,7 +128,7 @@ def test_what_a_task_manager_says_is_told_in_words() -> None:
         ev.Declined(m.DeclineCheckpoint(subtask, 4, "too large")),
         ev.SplitsFound(m.SplitsDiscovered(ATTEMPT, "rows", error="no such folder")),
     ]
-    assert [said_of(_said(report)) for report in reports] == [
+    assert [event_text(_said(report)) for report in reports] == [
         "count[2]@1 is failed: no such file",
         "count[2]@1 declines checkpoint 4: too large",
         "the splits of rows cannot be listed: no such folder",

@@ -28,7 +28,7 @@ class Leader:
         self._queue: list[Callable[[], None]] = []
         persistence = SimpleNamespace(
             note_recovery=counts.__setitem__,
-            forget_deaths=lambda key: counts.pop(key, None),
+            clear_recovery_count=lambda key: counts.pop(key, None),
         )
         actor = SimpleNamespace(tell=self._queue.append, at=lambda *_: SimpleNamespace(cancel=lambda: None))
         workers = SimpleNamespace(submit=self._submit)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lockgate_coordinator.runtime.errors import Stopped
 from lockgate_coordinator.runtime.story_requests import MOST_LINES, StoryRequests
-from lockgate_proto.messages import StoryLine, StoryTold, TellStory
+from lockgate_proto.messages import StoryAnswer, StoryLine, StoryRequest
 
 OWN = (StoryLine("c1-1"),)
 
@@ -18,7 +18,7 @@ class FakeTerm:
     """Task managers of which one is not connected, and a timer that is fired by hand."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[str, TellStory]] = []
+        self.sent: list[tuple[str, StoryRequest]] = []
         self.timers: list[Callable[[], None]] = []
         self.canceled = 0
         self.requests = StoryRequests(self, self._send)  # type: ignore[arg-type]
@@ -30,7 +30,7 @@ class FakeTerm:
     def _cancel(self) -> None:
         self.canceled += 1
 
-    def _send(self, name: str, request: TellStory) -> bool:
+    def _send(self, name: str, request: StoryRequest) -> bool:
         if name == "gone":
             return False
         self.sent.append((name, request))
@@ -46,10 +46,10 @@ def test_it_is_complete_when_everybody_has_answered() -> None:
     assert [name for name, _ in term.sent] == ["tm-0", "tm-1"]
     request = term.sent[0][1]
     assert (request.job_key, request.run_id, request.lines) == ("job", "run", MOST_LINES // 3)
-    term.requests.told("tm-0", StoryTold(request.request, (StoryLine("tm-0-1"),)))
-    term.requests.told("tm-0", StoryTold(request.request, (StoryLine("said twice"),)))
+    term.requests.answer("tm-0", StoryAnswer(request.request, (StoryLine("tm-0-1"),)))
+    term.requests.answer("tm-0", StoryAnswer(request.request, (StoryLine("said twice"),)))
     assert not answer.done()
-    term.requests.told("tm-1", StoryTold(request.request, (StoryLine("tm-1-1"),), cut=True))
+    term.requests.answer("tm-1", StoryAnswer(request.request, (StoryLine("tm-1-1"),), cut=True))
     story = answer.result()
     assert story.parts == (OWN, (StoryLine("tm-0-1"),), (StoryLine("tm-1-1"),))
     assert story.remarks == ("It began late.", "Older lines of task manager tm-1 are not shown.")
@@ -59,10 +59,10 @@ def test_it_is_complete_when_everybody_has_answered() -> None:
 def test_one_that_does_not_answer_is_named() -> None:
     term = FakeTerm()
     answer = term.ask("tm-0", "tm-1")
-    term.requests.told("tm-1", StoryTold(term.sent[0][1].request))
+    term.requests.answer("tm-1", StoryAnswer(term.sent[0][1].request))
     term.timers[0]()
     assert answer.result().remarks[1:] == ("Task manager tm-0 did not answer within 2000 ms: its lines are missing.",)
-    term.requests.told("tm-0", StoryTold(term.sent[0][1].request))  # too late: dropped
+    term.requests.answer("tm-0", StoryAnswer(term.sent[0][1].request))  # too late: dropped
 
 
 def test_without_task_managers_it_is_the_leaders() -> None:
@@ -73,7 +73,7 @@ def test_an_answer_longer_than_was_asked_for_is_cut() -> None:
     term = FakeTerm()
     answer = term.ask("tm-0")
     many = tuple(StoryLine(f"tm-0-{number}") for number in range(2 * MOST_LINES))
-    term.requests.told("tm-0", StoryTold(term.sent[0][1].request, many))
+    term.requests.answer("tm-0", StoryAnswer(term.sent[0][1].request, many))
     assert answer.result().parts[1] == many[-MOST_LINES:]
 
 

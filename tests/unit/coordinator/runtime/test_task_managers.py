@@ -28,7 +28,7 @@ class Heard:
     def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
         self.lost.append((task_manager.task_manager_id, reason, planned))
 
-    def task_manager_said(self, _task_manager: TaskManager, message: m.TaskManagerMessage) -> None:
+    def task_manager_reported(self, _task_manager: TaskManager, message: m.TaskManagerMessage) -> None:
         self.said.append(message.body)
 
 

@@ -7,9 +7,9 @@ from lockgate_proto.messages import (
     AttemptId,
     Barrier,
     FailureCause,
+    StoryRequest,
     SubtaskId,
     SubtaskState,
-    TellStory,
 )
 from lockgate_taskmanager.runtime.stories import KEPT_RUNS, Stories, SubtaskStory
 from lockgate_taskmanager.task import effects as do
@@ -78,11 +78,11 @@ def test_the_leader_gets_the_newest_lines_of_one_run() -> None:
         stories.add(ATTEMPT, f"event {number}", "leader")
     stories.add(AttemptId("other", "run", 1), "of another job", "leader")
     stories.add(AttemptId("job", "later-run", 1), "of another run", "leader")
-    told = stories.told(TellStory(9, "job", "run", 3))
-    assert (told.request, told.cut) == (9, True)
-    assert [line.event for line in told.lines] == ["event 2", "event 3", "event 4"]
-    assert not stories.told(TellStory(9, "job", "run", 5)).cut
-    assert stories.told(TellStory(10, "unknown", "run", 5)).lines == ()
+    answer = stories.answer(StoryRequest(9, "job", "run", 3))
+    assert (answer.request, answer.cut) == (9, True)
+    assert [line.event for line in answer.lines] == ["event 2", "event 3", "event 4"]
+    assert not stories.answer(StoryRequest(9, "job", "run", 5)).cut
+    assert stories.answer(StoryRequest(10, "unknown", "run", 5)).lines == ()
 
 
 def test_runs_that_were_not_used_for_longest_are_forgotten() -> None:
@@ -90,7 +90,7 @@ def test_runs_that_were_not_used_for_longest_are_forgotten() -> None:
     for number in range(KEPT_RUNS + 1):
         stories.add(AttemptId(f"job-{number}", "run", 1), "an event", "leader")
         stories.add(AttemptId("job-1", "run", 1), "used", "leader")
-    known = [key for key in ("job-0", "job-1", "job-2") if stories.told(TellStory(1, key, "run", 1)).lines]
+    known = [key for key in ("job-0", "job-1", "job-2") if stories.answer(StoryRequest(1, key, "run", 1)).lines]
     assert known == ["job-1", "job-2"]
 
 

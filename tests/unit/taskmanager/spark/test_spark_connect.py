@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from lockgate_taskmanager.spark import connect as module
 from lockgate_taskmanager.spark.connect import ServerWatch, end_session
-from lockgate_taskmanager.spark.master import shown
+from lockgate_taskmanager.spark.master import masked
 from pyspark.errors import PySparkException
 
 WHERE = "sc://c:15002"
@@ -156,4 +156,4 @@ def test_nobody_waits_for_a_good_bye() -> None:
 
 
 def test_a_token_is_not_shown() -> None:
-    assert shown("sc://c:15002/;use_ssl=true;token=secret") == WHERE
+    assert masked("sc://c:15002/;use_ssl=true;token=secret") == WHERE

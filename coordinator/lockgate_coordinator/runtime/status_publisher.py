@@ -1,4 +1,4 @@
-"""What clients see of one job: its status and its events. Actor thread only."""
+"""Publishes the status and the events of one job. Actor thread only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lockgate_coordinator.runtime.watch import WatchEnd, WatchHub
 
 log = logging.getLogger(__name__)
 
-_STATUS_PAUSE_MS = 100  # between two statuses for watchers when nothing but numbers changed
+_STATUS_PAUSE_MS = 100  # between two statuses when only numbers changed
 
 
-class Shown:
-    """A mistake in making a status is logged and told in it; the job runs on, and so does whoever asked."""
+class StatusPublisher:
+    """An error while creating a status is logged and reported in it, and does not affect the job or the caller."""
 
     def __init__(self, actor: Actor, view: Callable[[], JobStatus], first: JobStatus) -> None:
-        """view: the status as it is now. first: what is shown when the very first one cannot be made."""
+        """view: creates the present status. first: the status used until `view` succeeds."""
         self.hub = WatchHub()
         self._actor = actor
         self._view = view
@@ -31,24 +31,25 @@ class Shown:
         self._timer: Timer | None = None
 
     def status(self) -> JobStatus:
-        """What clients see now; of a job that has ended always the same."""
+        """The present status; for a job that has ended the final one."""
         if not self._is_over:
             try:
                 self._last = self._view()
             except Exception as error:
-                text = f"its state cannot be shown, see the leader's log: {type(error).__name__}: {error}"
+                what = "internal error while creating its status, see the leader's log"
+                text = f"{what}: {type(error).__name__}: {error}"
                 if text != self._last.message:
-                    log.exception("job %s: internal error while showing its state", self._last.job_key)
+                    log.exception("job %s: internal error while creating its status", self._last.job_key)
                 self._last = dataclasses.replace(self._last, message=text)
         return self._last
 
     def end(self, **changes: Any) -> None:
-        """The job has ended: nothing changes any more. changes: fields that the end has set."""
+        """The job has ended: fixes the final status. changes: fields to set in it."""
         self._last = dataclasses.replace(self.status(), **changes)
         self._is_over = True
 
     def changed(self, *, at_once: bool) -> None:
-        """Tells the watchers how it stands: at once after an event, else once in a while."""
+        """Sends the status to watchers: at once after an event, otherwise at most every _STATUS_PAUSE_MS."""
         if self._is_over:
             self.hub.status(self._last)
             self.hub.finish(WatchEnd.JOB_ENDED)
@@ -58,7 +59,7 @@ class Shown:
             self._timer = self._actor.at(monotonic_ms() + _STATUS_PAUSE_MS, self._changed_late)
 
     def close(self, end: WatchEnd) -> None:
-        """Nothing is told any more."""
+        """Ends all watches."""
         if self._timer is not None:
             self._timer.cancel()
         self.hub.finish(end)

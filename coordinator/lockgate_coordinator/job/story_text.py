@@ -1,4 +1,4 @@
-"""What events and effects of a JobMaster are called in a job's story: plain words for operators. Pure."""
+"""Describes events and effects of a JobMaster for a job's story, in plain words for operators. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lockgate_coordinator.job import effects as do
 from lockgate_coordinator.job import events as ev
 
 
-def said_of(event: ev.Event) -> str:  # noqa: C901  one case a kind
-    """One event, as a sentence without a full stop."""
+def event_text(event: ev.Event) -> str:  # noqa: C901  one case a kind
+    """Describes an event, as a sentence without a full stop."""
     if isinstance(event, Request):
         return _request(event)
     if isinstance(event, ev.Report):
         return _report(event)
     match event:
-        case ev.Said(report=report):
-            return said_of(report)
+        case ev.TaskManagerReport(report=report):
+            return event_text(report)
         case ev.Recovered(completed=completed):
             newest = completed[0].checkpoint_id if completed else 0
             return f"the job's records are read; newest snapshot: {newest or 'none'}"
@@ -68,7 +68,7 @@ Request = (
     | ev.DisposalBegun
     | ev.SavepointDisposed
 )
-"""What clients want."""
+"""Requests of clients."""
 
 
 def _request(event: Request) -> str:
@@ -91,19 +91,19 @@ def _request(event: Request) -> str:
 
 def _report(report: ev.Report) -> str:
     match report:
-        case ev.Acknowledged(said):
-            return f"{_subtask(said.subtask)} acknowledges checkpoint {said.checkpoint_id}"
-        case ev.Committed(said):
-            return f"{_subtask(said.subtask)} has committed checkpoint {said.checkpoint_id}"
+        case ev.Acknowledged(body):
+            return f"{_subtask(body.subtask)} acknowledges checkpoint {body.checkpoint_id}"
+        case ev.Committed(body):
+            return f"{_subtask(body.subtask)} has committed checkpoint {body.checkpoint_id}"
         case ev.CountersReported():
             return "counters of a heartbeat"
-        case ev.Declined(said):
-            return f"{_subtask(said.subtask)} declines checkpoint {said.checkpoint_id}: {said.reason}"
-        case ev.Reported(said):
-            phase = said.phase.name.removeprefix("SUBTASK_").lower()
-            return f"{_subtask(said.subtask)} is {phase}{f': {said.error}' if said.error else ''}"
-        case ev.FirstRecordSeen(said):
-            return f"the first records have reached a sink at {_subtask(said.subtask)}"
+        case ev.Declined(body):
+            return f"{_subtask(body.subtask)} declines checkpoint {body.checkpoint_id}: {body.reason}"
+        case ev.Reported(body):
+            phase = body.phase.name.removeprefix("SUBTASK_").lower()
+            return f"{_subtask(body.subtask)} is {phase}{f': {body.error}' if body.error else ''}"
+        case ev.FirstRecordSeen(body):
+            return f"the first records have reached a sink at {_subtask(body.subtask)}"
         case ev.SplitsFound(found) if found.error:
             return f"the splits of {found.vertex_id} cannot be listed: {found.error}"
         case ev.SplitsFound(found):
@@ -126,7 +126,7 @@ def _splits(count: int) -> str:
 
 
 def cause_of(event: ev.Event) -> Outside:
-    """Where an event comes from that no other event has caused."""
+    """The origin of an event that no other event has caused."""
     match event:
         case ev.Recovered() | ev.RecoveryFailed():
             return Outside.LEADERSHIP
@@ -140,36 +140,36 @@ def cause_of(event: ev.Event) -> Outside:
 
 
 def reported_cause(event: ev.Event) -> str:
-    """The id of a task manager's event, where one has made it report this; else empty."""
+    """The id of the task manager's event that caused this report; else empty."""
     match event:
-        case ev.Said(
-            report=ev.Acknowledged(said)
-            | ev.Declined(said)
-            | ev.Committed(said)
-            | ev.Reported(said)
-            | ev.FirstRecordSeen(said)
-            | ev.SplitsFound(said)
-            | ev.Gone(gone=said)
+        case ev.TaskManagerReport(
+            report=ev.Acknowledged(body)
+            | ev.Declined(body)
+            | ev.Committed(body)
+            | ev.Reported(body)
+            | ev.FirstRecordSeen(body)
+            | ev.SplitsFound(body)
+            | ev.Gone(gone=body)
         ):
-            return said.cause_id
+            return body.cause_id
     return ""
 
 
 def effects_of(effects: Iterable[do.Effect]) -> tuple[str, ...]:
-    """What is done, in order; the same message to several task managers once. Without the setting of timers."""
+    """Describes effects in order, without timers; the same message to several task managers appears once."""
     return grouped(pair for effect in effects for pair in _effect(effect))
 
 
 def _effect(effect: do.Effect) -> list[tuple[str, str]]:
-    """Recipient, or an empty text, and what goes there; nothing for what is not shown."""
+    """Pairs of recipient, "" for none, and text; none for effects that are not listed."""
     match effect:
         case do.Send(name, body):
             return [(name, _message(body))]
         case do.Emit(event):
             number = f" {event.checkpoint_id}" if event.checkpoint_id else ""
             name = event.kind.name.lower().replace("_", " ")
-            shown = event.kind is not m.JobEventKind.STATE_CHANGED  # which is the line's `change`
-            return [("watchers", f"{name}{number}{f': {event.text}' if event.text else ''}")] if shown else []
+            is_listed = event.kind is not m.JobEventKind.STATE_CHANGED  # which is the line's `change`
+            return [("watchers", f"{name}{number}{f': {event.text}' if event.text else ''}")] if is_listed else []
         case do.WakeAt():
             return []
         case do.AnswerSavepoint(error=error) | do.AnswerRescale(error=error):
@@ -191,7 +191,7 @@ Own = (
     | do.DiscardPending
     | do.CleanUp
 )
-"""What the coordinator does by itself."""
+"""Actions of the coordinator itself."""
 
 
 def _own(effect: Own) -> str:

@@ -13,13 +13,13 @@ Line = dict[str, Any]
 OUTSIDE = frozenset(str(outside) for outside in Outside)
 
 
-class ToldStory:
+class ParsedStory:
     """A job's story."""
 
     def __init__(self, text: str) -> None:
-        told = json.loads(text)
-        self.lines: list[Line] = told["lines"]
-        self.remarks: list[str] = told["remarks"]
+        answer = json.loads(text)
+        self.lines: list[Line] = answer["lines"]
+        self.remarks: list[str] = answer["remarks"]
         self.by_id: dict[str, Line] = {line["id"]: line for line in self.lines}
 
     def chain(self, line: Line) -> list[Line]:
@@ -29,7 +29,7 @@ class ToldStory:
             found.append(self.by_id[found[-1]["cause_id"]])
         return found
 
-    def said(self, text: str) -> list[Line]:
+    def containing(self, text: str) -> list[Line]:
         """Lines whose event has this text in it."""
         return [line for line in self.lines if text in line["event"]]
 
@@ -40,7 +40,7 @@ class ToldStory:
 
     def check_checkpoint(self) -> None:
         """The newest completed checkpoint, from its record back to the timer, and its barriers to their triggers."""
-        complete = self.said("is recorded in ZooKeeper, so it is complete")[-1]
+        complete = self.containing("is recorded in ZooKeeper, so it is complete")[-1]
         number = complete["event"].split()[1]
         chain = self.chain(complete)
         assert chain[-1]["cause_id"] in OUTSIDE
@@ -50,7 +50,7 @@ class ToldStory:
         assert f"the state of checkpoint {number} is frozen" in texts[3]
         assert f"checkpoint id {number} is reserved in ZooKeeper" in texts
         assert len({line["process"] for line in chain}) >= 2
-        aligned = self.said(f"barrier {number} has arrived on every input channel")
+        aligned = self.containing(f"barrier {number} has arrived on every input channel")
         assert aligned
         for line in aligned:
             sent, triggered, reserved = self.chain(line)[1:4]
@@ -62,17 +62,17 @@ class ToldStory:
 
     def check_restart(self, attempt: int) -> None:
         """The attempt, from its first thread back to the task manager whose loss ended the one before."""
-        lost = next(line for line in self.said("is lost:") if line["change"].endswith("RESTARTING"))
+        lost = next(line for line in self.containing("is lost:") if line["change"].endswith("RESTARTING"))
         assert lost["cause_id"] == "task manager"
-        started = next(line for line in self.said("its thread starts") if line["attempt"] == attempt)
+        started = next(line for line in self.containing("its thread starts") if line["attempt"] == attempt)
         chain = self.chain(started)
         texts = [line["event"] for line in chain[1:3]]
         assert texts == [f"attempt {attempt} is deployed", f"attempt {attempt} is recorded in ZooKeeper"]
         assert lost in chain or lost["id"] in chain[-1]["event"], "the loss itself, or the timer that it has set"
 
 
-def told_story(key: str, capsys: Any, *target: str) -> ToldStory:
+def parsed_story(key: str, capsys: Any, *target: str) -> ParsedStory:
     """Runs the command. target: its options that name the cluster."""
     capsys.readouterr()
     assert run(["job", key, "--story", "--json", *target]) == 0
-    return ToldStory(capsys.readouterr().out)
+    return ParsedStory(capsys.readouterr().out)

@@ -12,7 +12,7 @@ from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
 
 
-def said_of(event: on.Event) -> str:  # noqa: C901  one case a kind
+def event_text(event: on.Event) -> str:  # noqa: C901  one case a kind
     """One event, as a sentence without a full stop."""
     match event:
         case on.ElementProcessed():
