@@ -8,7 +8,7 @@ from typing import Any
 import click
 from lockgate_proto.messages import JobState
 
-from lockgate.commands.options import connect, json_option, target_options
+from lockgate.commands.options import connect, job_argument, json_option, target_options
 
 _STATES = [state.name for state in JobState if state is not JobState.JOB_STATE_UNSPECIFIED]
 
@@ -52,7 +52,7 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
 
 
 @click.command()
-@click.argument("key")
+@job_argument
 @click.option("--story", is_flag=True, help="What happened to it, event by event, and what caused what.")
 @json_option
 @target_options
@@ -84,7 +84,7 @@ def job(key: str, story: bool, as_json: bool, **target: str | None) -> None:
 
 
 @click.command()
-@click.argument("key")
+@job_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line: {status: ...} or {event: ...}.")
 @target_options
 def watch(key: str, as_json: bool, **target: str | None) -> int:
@@ -102,7 +102,7 @@ def watch(key: str, as_json: bool, **target: str | None) -> int:
 
 
 @click.command()
-@click.argument("key")
+@job_argument
 @json_option
 @target_options
 def checkpoints(key: str, as_json: bool, **target: str | None) -> None:
@@ -124,7 +124,7 @@ def checkpoints(key: str, as_json: bool, **target: str | None) -> None:
 
 
 @click.command()
-@click.argument("key")
+@job_argument
 @click.option("--wait", is_flag=True, help="Return when the job has ended.")
 @json_option
 @target_options
@@ -149,7 +149,7 @@ def cancel(key: str, wait: bool, as_json: bool, **target: str | None) -> None:
 
 
 @click.command()
-@click.argument("key")
+@job_argument
 @json_option
 @target_options
 def release(key: str, as_json: bool, **target: str | None) -> None:

@@ -21,6 +21,8 @@ _TARGET = (
     click.option("--secret-file", metavar="FILE", help="The secret shared with the cluster."),
     click.option("--config", metavar="FILE", help="Settings file.  [default: ./lockgate.toml]"),
 )
+_TARGET_NAMES = ("cluster", "zookeeper", "secret_file", "config", "cluster_name")
+_COMPLETION_PATIENCE_MS = 1_000
 
 
 def target_options(function: F) -> F:
@@ -28,6 +30,24 @@ def target_options(function: F) -> F:
     for option in reversed(_TARGET):
         function = option(function)
     return function
+
+
+def job_argument(function: F) -> F:
+    """`KEY` of a job, which a shell completes with the keys of the cluster."""
+    return click.argument("key", shell_complete=_job_keys)(function)
+
+
+def _job_keys(ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
+    """Keys that begin as typed, newest job first; none when no cluster answers: a shell has no place for an error."""
+    from lockgate.client import Client, ClientError
+
+    try:
+        target = find({name: ctx.params.get(name) for name in _TARGET_NAMES})
+        with Client.connect(target, patience_ms=_COMPLETION_PATIENCE_MS) as client:
+            listed = sorted(client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
+    except (ClientError, click.ClickException, OSError, ValueError):
+        return []
+    return [job.job_key for job in listed if job.job_key.startswith(typed)]
 
 
 def json_option(function: F) -> F:
@@ -78,9 +98,7 @@ def find(target: dict[str, str | None]) -> ClusterTarget:
     """The cluster selected by the target options."""
     from lockgate.client import find_cluster
 
-    return find_cluster(
-        target["cluster"], target["zookeeper"], target["secret_file"], target["config"], target["cluster_name"]
-    )
+    return find_cluster(*(target[name] for name in _TARGET_NAMES))
 
 
 def connect(target: dict[str, str | None]) -> Client:

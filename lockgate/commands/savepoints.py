@@ -6,7 +6,7 @@ import json
 
 import click
 
-from lockgate.commands.options import connect, json_option, target_options
+from lockgate.commands.options import connect, job_argument, json_option, target_options
 
 _timeout_option = click.option(
     "--timeout",
@@ -43,7 +43,7 @@ def savepoint() -> None:
 
 
 @savepoint.command()
-@click.argument("key")
+@job_argument
 @_timeout_option
 @json_option
 @target_options
@@ -57,7 +57,7 @@ def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None)
 
 
 @savepoint.command("list")
-@click.argument("key")
+@job_argument
 @json_option
 @target_options
 def list_(key: str, as_json: bool, **target: str | None) -> None:
@@ -73,7 +73,7 @@ def list_(key: str, as_json: bool, **target: str | None) -> None:
 
 
 @savepoint.command()
-@click.argument("key")
+@job_argument
 @click.argument("number", type=click.IntRange(min=1))
 @target_options
 def dispose(key: str, number: int, **target: str | None) -> None:
@@ -87,7 +87,7 @@ def dispose(key: str, number: int, **target: str | None) -> None:
 
 
 @click.command()
-@click.argument("key")
+@job_argument
 @click.option("--drain", is_flag=True, help="Sources stop reading first, and all records read reach the sinks.")
 @_timeout_option
 @click.option("--wait", is_flag=True, help="Return when the job has ended.")
@@ -115,7 +115,7 @@ def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bo
 
 
 @click.command()
-@click.argument("key")
+@job_argument
 @click.argument("vertices", nargs=-1, required=True, metavar="VERTEX=N...")
 @_timeout_option
 @target_options

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from lockgate_proto import messages as m
 
-from lockgate.cli import run
+from lockgate.cli import cli, run
 from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, Cluster, status
 
 pytestmark = pytest.mark.integration
@@ -78,6 +79,17 @@ def test_jobs_are_listed_newest_first_and_by_state(cluster: Cluster, capsys: pyt
     assert run(["jobs", "--state", "finished"]) == 0
     assert capsys.readouterr().out == "none of the 3 jobs is FINISHED\n"
     assert run(["jobs", "--state", "gone"]) == 2
+
+
+@pytest.mark.parametrize("command", [["job"], ["savepoint", "take"], ["cancel", "--wait"]])
+def test_a_shell_completes_the_keys_of_the_cluster(cluster: Cluster, command: list[str]) -> None:
+    for number, key in enumerate(("words-1", "words-2", "other")):
+        cluster.jobs[key] = (m.JobGraph(), status(key, m.JobState.RUNNING, submitted_unix_ms=1000 + number))
+    complete = ShellComplete(cli, {}, "lockgate", "_LOCKGATE_COMPLETE")
+    assert [item.value for item in complete.get_completions(command, "wo")] == ["words-2", "words-1"]
+    for coordinator in cluster.coordinators:
+        coordinator.die()
+    assert complete.get_completions(command, "wo") == []
 
 
 def test_the_story_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,8 @@ def test_the_last_line_of_the_authors_is_named_where_a_library_raised() -> None:
 def test_a_function_without_a_name_is_named_by_its_line_and_no_frame_by_nothing() -> None:
     text = 'Traceback (most recent call last):\n  File "words.py", line 3, in <lambda>\nKeyError: 1'
     assert raised_in(text, "KeyError: 1") == "the Python function raised KeyError: 1 (line 3 of words.py)"
-    inner = 'Traceback (most recent call last):\n  File "/usr/lib/python3.12/site-packages/lockgate_taskmanager/x.py", line 3, in f\nKeyError: 1'
+    file = "/usr/lib/python3.12/site-packages/lockgate_taskmanager/x.py"
+    inner = f'Traceback (most recent call last):\n  File "{file}", line 3, in f\nKeyError: 1'
     assert raised_in(inner, "KeyError: 1") == "the Python function raised KeyError: 1"
     assert raised(ValueError("never raised")) == "the Python function raised ValueError: never raised"
 
