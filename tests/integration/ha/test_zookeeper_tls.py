@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from lockgate_common.tls import SecurityError, TlsFiles, client_context
+from lockgate_common.zookeeper_wait import NoZooKeeper
+from lockgate_coordinator.runtime.process import Coordinator
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_devtools.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer
 from lockgate_ha import steps
 from lockgate_ha.errors import StoreUnavailable
@@ -26,6 +29,8 @@ from lockgate_ha.zookeeper import connect, connector
 from lockgate_ha.zookeeper.session import ZooKeeperSession
 
 from lockgate.cli import cli
+from lockgate.client import Client, ClusterUnreachable, find_cluster, through_zookeeper
+from lockgate.settings import load_settings
 from tests.certificates import make_certificates
 from tests.integration.ha.conftest import SESSION_MS, WAIT_S, World
 
@@ -207,6 +212,47 @@ def test_health_asks_over_tls(
     assert "does not vouch for" in said
     assert "speaks TLS only" in ask(address)
     assert "does not speak TLS" in ask(zookeeper.address, "--config", config())
+
+
+@pytest.fixture
+def settings(config: Callable[..., str], cluster_name: str, tmp_path: Path) -> CoordinatorSettings:
+    """Of a coordinator, as its command reads them."""
+    given = {
+        "cluster": {"name": cluster_name},
+        "storage": {"directory": str(tmp_path / "storage")},
+        "coordinator": {"bind": "127.0.0.1:0"},
+    }
+    return load_settings(config(), given).coordinator_settings()
+
+
+def test_a_client_finds_its_coordinator_over_tls(
+    settings: CoordinatorSettings, config: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = find_cluster(zookeeper=settings.zookeeper, config=config(), name=settings.cluster)
+    coordinator = Coordinator(settings)
+    try:
+        coordinator.start()
+        with Client.connect(target) as client:
+            assert client.leader().address == coordinator.address
+        monkeypatch.setattr(through_zookeeper, "FIRST_ANSWER_S", NO_SESSION_MS / 1000)
+        plain = replace(target, credentials=replace(target.credentials, zookeeper=None))
+        with (
+            Client.connect(plain, patience_ms=NO_SESSION_MS) as client,
+            pytest.raises(ClusterUnreachable, match="speaks TLS only"),
+        ):
+            client.leader()
+    finally:
+        coordinator.stop()
+
+
+def test_a_coordinator_without_tls_ends_with_the_reason(settings: CoordinatorSettings) -> None:
+    plain = replace(settings.credentials, zookeeper=None)
+    coordinator = Coordinator(replace(settings, credentials=plain, connect_timeout_ms=NO_SESSION_MS))
+    try:
+        with pytest.raises(NoZooKeeper, match=rf"^ZooKeeper at {settings.zookeeper} speaks TLS only"):
+            coordinator.start()
+    finally:
+        coordinator.stop()
 
 
 # -- three servers ----------------------------------------------------------------------------------------------------
