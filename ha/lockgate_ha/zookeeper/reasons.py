@@ -6,7 +6,7 @@ import socket
 import ssl
 
 from kazoo.hosts import collect_hosts
-from lockgate_common.tls import TlsFiles, client_context
+from lockgate_common.tls import SecurityError, TlsFiles, client_context
 
 _LIMIT_S = 1.0
 _OTHER_HOST = (62, 64)  # OpenSSL's codes for a name and for an address
@@ -20,6 +20,8 @@ def trouble(hosts: str, tls: TlsFiles | None) -> str:
                 why = _without_tls(connection) if tls is None else _with_tls(connection, host, tls)
         except OSError:
             continue  # refused, unknown or silent
+        except SecurityError as error:
+            return str(error)
         if why:
             return f"ZooKeeper at {host}:{port} {why}"
     return ""

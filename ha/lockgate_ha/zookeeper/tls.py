@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
-from lockgate_common.tls import SecurityError, TlsFiles, client_context
+from lockgate_common.tls import TlsFiles, client_context
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +42,9 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             plain = socket.create_connection(address, timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return context.wrap_socket(plain, server_hostname=hostname or address[0])
-        except SecurityError as error:
+        except (ssl.SSLError, ValueError) as error:  # files that cannot be used, a host that cannot be a name
             self._tell(address, error)
             raise OSError(str(error)) from error
-        except ssl.SSLError as error:
-            self._tell(address, error)
-            raise
 
     def _tell(self, address: tuple[str, int], error: Exception) -> None:
         """Once: kazoo tries again several times a second."""
