@@ -75,10 +75,17 @@ class ClusterGroup(_Group):
 
 
 class ZooKeeperGroup(_Group):
-    """`[zookeeper]`: the ensemble, `host:port,host:port`, and the session timeout."""
+    """`[zookeeper]`: the ensemble, `host:port,host:port`, and the session timeout; whether it is reached with TLS.
+
+    certificate, key, authority: PEM files for that where `[tls]` has others. Servers need all three.
+    """
 
     hosts: str = ""
     session_timeout_ms: int = 4000
+    tls: bool = False
+    certificate: str = ""
+    key: str = ""
+    authority: str = ""
 
     @field_validator("hosts")
     @classmethod
@@ -158,7 +165,8 @@ class Settings(_Group):
             if self.security.token_file and not create:
                 token = load_token(Path(self.security.token_file).expanduser())
                 return Credentials(tls=self._tls_files(), token=token)
-            return Credentials(secret=load_secret(self.secret_path, create=create), tls=self._tls_files())
+            secret = load_secret(self.secret_path, create=create)
+            return Credentials(secret=secret, tls=self._tls_files(), zookeeper=self.zookeeper_tls())
         except SecurityError as error:
             raise SettingsError(str(error)) from error
 
@@ -222,9 +230,29 @@ class Settings(_Group):
             task_manager_id=group.id,
         )
 
+    def zookeeper_tls(self) -> TlsFiles | None:
+        """The files for TLS with ZooKeeper; None for plain text. Raises SettingsError when they are incomplete."""
+        own, group = _files(self.zookeeper), self.zookeeper
+        if not group.tls:
+            if own != TlsFiles():
+                raise SettingsError("zookeeper.tls is not set, but files for it are; set zookeeper.tls = true")
+            return None
+        general = _files(self.tls)
+        pair = own if own.certificate or own.key else general
+        files = TlsFiles(pair.certificate, pair.key, own.authority or general.authority)
+        if not files.authority:
+            raise SettingsError("zookeeper.tls needs zookeeper.authority (or tls.authority): whom ZooKeeper's is from")
+        if bool(files.certificate) != bool(files.key):
+            raise SettingsError("zookeeper.tls needs a certificate and its key, or neither; see zookeeper.certificate")
+        return files
+
     def _tls_files(self) -> TlsFiles | None:
-        files = TlsFiles(**{name: absolute(path) if path else "" for name, path in self.tls.model_dump().items()})
+        files = _files(self.tls)
         return files if files != TlsFiles() else None
+
+
+def _files(group: ZooKeeperGroup | TlsGroup) -> TlsFiles:
+    return TlsFiles(*(absolute(path) if path else "" for path in (group.certificate, group.key, group.authority)))
 
 
 def load_settings(

@@ -18,23 +18,13 @@ from lockgate_proto.rpc import CHANNEL_OPTIONS
 
 from lockgate_common.addresses import is_loopback
 from lockgate_common.proof import AUTHORIZATION, Introduction, Peer, answer_to
+from lockgate_common.tls import SecurityError as SecurityError
+from lockgate_common.tls import TlsFiles as TlsFiles
+from lockgate_common.tls import read_tls_file
 from lockgate_common.token import Token, TokenIntroduction, parse_token
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
 Metadata = tuple[tuple[str, str | bytes], ...]
-
-
-class SecurityError(ValueError):
-    """A secret or certificate that is missing, unreadable or too weak. The message says what to do."""
-
-
-@dataclass(frozen=True)
-class TlsFiles:
-    """PEM files. Servers need all three; clients need `authority` alone."""
-
-    certificate: str = ""
-    key: str = ""
-    authority: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +35,8 @@ class Credentials:
     tls: TlsFiles | None = None
     token: Token | None = field(default=None, repr=False)
     """Of a client, which then needs no secret."""
+    zookeeper: TlsFiles | None = None
+    """How ZooKeeper is reached: with TLS and these files, or in plain text."""
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """gRPC call metadata that carries the secret. Never for a server whose address somebody else has named."""
@@ -77,9 +69,9 @@ class Credentials:
             return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         pair = self.tls.certificate and self.tls.key
         credentials = grpc.ssl_channel_credentials(
-            root_certificates=_read(self.tls.authority),
-            private_key=_read(self.tls.key) if pair else None,
-            certificate_chain=_read(self.tls.certificate) if pair else None,
+            root_certificates=read_tls_file(self.tls.authority),
+            private_key=read_tls_file(self.tls.key) if pair else None,
+            certificate_chain=read_tls_file(self.tls.certificate) if pair else None,
         )
         return grpc.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
 
@@ -108,8 +100,8 @@ class Credentials:
     def _bind_tls(self, server: grpc.Server, address: str) -> int:
         assert self.tls is not None
         credentials = grpc.ssl_server_credentials(
-            [(_read(self.tls.key), _read(self.tls.certificate))],
-            root_certificates=_read(self.tls.authority),
+            [(read_tls_file(self.tls.key), read_tls_file(self.tls.certificate))],
+            root_certificates=read_tls_file(self.tls.authority),
             require_client_auth=False,
         )
         return server.add_secure_port(address, credentials)
@@ -174,10 +166,3 @@ def _create_secret(path: Path) -> None:
         pass
     finally:
         fresh.unlink()
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise SecurityError(f"cannot read the TLS file {path!r}: {error.strerror}") from error

@@ -22,11 +22,12 @@ def wait_for_zookeeper(
     limit_ms: int,
     is_stopping: Callable[[], bool],
     refusal: Callable[[], str] = lambda: "",
+    trouble: Callable[[], str] = lambda: "",
 ) -> bool:
     """True once ZooKeeper has answered, False when the process is asked to stop first. Raises NoZooKeeper.
 
     answered: waits for an answer, so many milliseconds at most. hosts: where it is asked, for people.
-    refusal: why waiting does not help, "" as long as it may.
+    refusal: why waiting does not help, "" as long as it may. trouble: why nothing answers, "" if unknown; may be slow.
     """
     began, limit_s, logged_s = time.monotonic(), limit_ms / 1000, 0.0
     while not answered(_LOOK_MS):
@@ -36,11 +37,10 @@ def wait_for_zookeeper(
         if why := refusal():
             raise NoZooKeeper(why)
         if waited_s >= limit_s:
-            raise NoZooKeeper(
-                f"no ZooKeeper answered at {hosts} for {limit_s:.0f} s; start it (`lockgate zookeeper`) or check the "
-                "address"
-            )
+            what_to_do = "start it (`lockgate zookeeper`) or check the address"
+            raise NoZooKeeper(trouble() or f"no ZooKeeper answered at {hosts} for {limit_s:.0f} s; {what_to_do}")
         if waited_s - logged_s >= _TELL_EVERY_S:
             logged_s = waited_s
-            log.warning("waiting for ZooKeeper at %s, %.0f of %.0f s", hosts, waited_s, limit_s)
+            why = trouble()
+            log.warning("waiting for ZooKeeper at %s, %.0f of %.0f s%s", hosts, waited_s, limit_s, why and f": {why}")
     return True

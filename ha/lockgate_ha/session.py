@@ -156,6 +156,10 @@ class Connector(Protocol):
         """Of the cluster whose nodes are read and written."""
         ...
 
+    def trouble(self) -> str:
+        """Why nothing answers, in one sentence; "" when that cannot be seen. Asks every server, so it takes time."""
+        ...
+
     def open(self, listener: StateListener | None = None) -> Session:
         """A new session in state CONNECTING; it retries until it is connected or closed. Returns at once."""
         ...

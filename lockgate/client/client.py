@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 from lockgate_common.proof import Peer
-from lockgate_common.security import Credentials
+from lockgate_common.security import Credentials, SecurityError
 from lockgate_proto.messages import (
     CancelRequest,
     CheckpointKind,
@@ -369,6 +369,10 @@ def _directory(
 
         from lockgate.client.through_zookeeper import ThroughZooKeeper
 
-        found = connector(zookeeper, session_timeout_ms, Protection(cluster, credentials.secret))
+        protection = Protection(cluster, credentials.secret)
+        try:
+            found = connector(zookeeper, session_timeout_ms, protection, credentials.zookeeper)
+        except SecurityError as error:
+            raise ClientError(str(error)) from error
         directories.append(ThroughZooKeeper(found, cluster, origin))
     return directories[0] if len(directories) == 1 else CombinedDirectory(*directories)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockgate_common.security import Credentials, default_secret_file
+from lockgate_common.security import Credentials, TlsFiles, default_secret_file
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
 from lockgate.errors import SettingsError
@@ -70,10 +70,11 @@ def find_cluster(
     if secret:
         overrides["security"]["secret_file"] = secret
         settings = load_settings(config, overrides)
+    credentials = settings.credentials()
     return replace(
         target,
         name=settings.cluster.name,
-        credentials=settings.credentials(),
+        credentials=replace(credentials, zookeeper=credentials.zookeeper or target.credentials.zookeeper),
         session_timeout_ms=settings.zookeeper.session_timeout_ms,
     )
 
@@ -110,6 +111,7 @@ def _read_directory(directory: Path, is_secret_named: bool) -> tuple[ClusterTarg
         content = json.loads(read_trusted(path))
         coordinators = tuple(_checked(str(coordinator), str(path)) for coordinator in content["coordinators"])
         zookeeper, secret = str(content.get("zookeeper", "")), str(content.get("secret_file", ""))
+        tls = TlsFiles(**files) if (files := content.get("zookeeper_tls")) else None
     except FileNotFoundError:
         raise SettingsError(
             f"no cluster is running in {directory}: it has no {CLUSTER_FILE}; start one with "
@@ -119,9 +121,8 @@ def _read_directory(directory: Path, is_secret_named: bool) -> tuple[ClusterTarg
         raise SettingsError(str(error)) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"cannot read {path}: {error!r}; is it from another version?") from error
-    return ClusterTarget(coordinators, zookeeper, origin=str(path)), "" if is_secret_named else _known_secret(
-        secret, path
-    )
+    target = ClusterTarget(coordinators, zookeeper, credentials=Credentials(zookeeper=tls), origin=str(path))
+    return target, "" if is_secret_named else _known_secret(secret, path)
 
 
 def _known_secret(secret: str, path: Path) -> str:

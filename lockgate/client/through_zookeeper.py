@@ -72,7 +72,7 @@ class ThroughZooKeeper:
             self._changed.notify_all()
 
     def _silent(self) -> str:
-        return (
+        return self._connector.trouble() or (
             f"ZooKeeper does not answer at {self._connector.hosts} (from {self._origin}); check that it is running, or "
             "name a coordinator with --cluster HOST:PORT"
         )

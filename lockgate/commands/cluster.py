@@ -43,6 +43,7 @@ from lockgate.commands.options import spark_settings
     multiple=True,
     help="[default: free ones]",
 )
+@click.option("--config", metavar="FILE", help="Settings file, for zookeeper.tls.  [default: ./lockgate.toml]")
 @with_spark("local[SLOTS]")
 def cluster(
     coordinators: int,
@@ -54,10 +55,13 @@ def cluster(
     storage: str | None,
     ports: tuple[int, ...],
     zookeeper_ports: tuple[int, ...],
+    config: str | None,
     spark_master: str | None,
     spark_options: tuple[str, ...],
 ) -> int:
     """Run a whole cluster on this machine, in the foreground: ZooKeeper, coordinators, task managers.
+
+    Of the settings it uses zookeeper.tls and the files for that, for ZooKeeper and all that connect to it.
 
     Prints one line with the addresses when it is ready. Ctrl-C or SIGTERM stops every process it started; one that
     dies is started again. Commands in the same folder find it by themselves (./.lockgate).
@@ -72,6 +76,7 @@ def cluster(
     from lockgate_devtools.cluster import run_cluster
 
     from lockgate.commands.processes import start_logging
+    from lockgate.settings import load_settings
 
     start_logging(os.environ.get("LOCKGATE_LOG_LEVEL", "WARNING"))
     return run_cluster(
@@ -81,6 +86,7 @@ def cluster(
         slots=slots,
         zookeepers=0 if zookeeper else int(zookeepers),
         zookeeper=zookeeper or "",
+        zookeeper_tls=load_settings(config).zookeeper_tls(),
         storage=storage or "",
         coordinator_ports=ports,
         zookeeper_ports=zookeeper_ports,

@@ -49,7 +49,7 @@ def drill(
     """Kill parts of a cluster under load, measure the recovery, and account for every record.
 
     Starts 2 coordinators, 2 task managers and ZooKeeper in a temporary folder, unless --cluster names a running
-    cluster. Exits with 0 only when nothing was lost or duplicated.
+    cluster; with zookeeper.tls in the settings, over TLS. Exits with 0 only when nothing was lost or duplicated.
 
     \b
     Examples:
@@ -62,9 +62,13 @@ def drill(
     """
     from lockgate_devtools.drill import Target, run_drill
 
+    from lockgate.settings import load_settings
+
     own: dict[str, Any] = {"slots": slots} if slots else {}
     own |= {"storage": storage} if storage else {}
     own |= {"taskmanager": spark} if (spark := spark_settings(spark_master, spark_options)) else {}
+    if not cluster and (tls := load_settings().zookeeper_tls()):
+        own |= {"zookeeper_tls": tls}
     return run_drill(
         kill=Target(kill),
         times=times,

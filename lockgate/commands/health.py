@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import ssl
 from pathlib import Path
 
 import click
 from lockgate_common.security import Credentials, SecurityError, TlsFiles
+from lockgate_common.tls import client_context
 
 from lockgate.errors import UserError
 
 AUTHORITY_VARIABLE = "LOCKGATE_TLS_AUTHORITY"
+_SETTINGS_VARIABLES = ("LOCKGATE_CONFIG", "LOCKGATE_ZOOKEEPER_TLS")
 
 _REASONS = {
     "ready": "it has not joined the cluster yet, or is shutting down",
@@ -25,7 +28,7 @@ _REASONS = {
 @click.option("--leader", "is_leader", is_flag=True, help="Check whether this coordinator is the leader.")
 @click.option("--alive", "is_alive", is_flag=True, help="Check only whether it is running.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1), default=3.0, show_default=True, metavar="SECONDS")
-@click.option("--config", metavar="FILE", help="Settings file, for tls.authority.  [default: ./lockgate.toml]")
+@click.option("--config", metavar="FILE", help="Settings file, for TLS.  [default: ./lockgate.toml]")
 def health(
     address: str, is_zookeeper: bool, is_leader: bool, is_alive: bool, timeout_s: float, config: str | None
 ) -> int:
@@ -47,9 +50,7 @@ def health(
     if is_zookeeper + is_leader + is_alive > 1:
         raise click.UsageError("give one of --zookeeper, --leader and --alive")
     if is_zookeeper:
-        from lockgate_devtools.zookeeper.server import is_serving
-
-        state = "ready" if is_serving(host, int(port), timeout_s) else "not ready: no answer, or no quorum"
+        state = _ask_zookeeper(host, int(port), config, timeout_s)
     else:
         check = "leader" if is_leader else "alive" if is_alive else "ready"
         state = _ask(address, check, _credentials(config), timeout_s)
@@ -68,6 +69,28 @@ def _credentials(config: str | None) -> Credentials:
     from lockgate.settings import load_settings
 
     return load_settings(config, {}).credentials()
+
+
+def _ask_zookeeper(host: str, port: int, config: str | None, timeout_s: float) -> str:
+    """`ready`, or why it is not. Settings are read only where there are any: that takes longer than the question."""
+    from lockgate_devtools.zookeeper.server import is_serving
+
+    tls = None
+    if config or any(name in os.environ for name in _SETTINGS_VARIABLES) or Path("lockgate.toml").is_file():
+        from lockgate.settings import load_settings
+
+        tls = load_settings(config).zookeeper_tls()
+    try:
+        context = client_context(tls) if tls is not None else None
+        if is_serving(host, port, timeout_s, context):
+            return "ready"
+    except SecurityError as error:
+        raise UserError(str(error)) from error
+    except ssl.SSLCertVerificationError:
+        pass  # this is the reason that will be found
+    from lockgate_ha.zookeeper.reasons import trouble
+
+    return f"not ready: {trouble(f'{host}:{port}', tls) or 'no answer, or no quorum'}"
 
 
 def _ask(address: str, check: str, credentials: Credentials, timeout_s: float) -> str:

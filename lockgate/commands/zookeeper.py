@@ -13,6 +13,7 @@ import click
 from lockgate.commands.processes import start_logging
 
 if TYPE_CHECKING:
+    from lockgate_common.tls import TlsFiles
     from lockgate_ha.protection import Protection
 
     from lockgate.settings import Settings
@@ -41,6 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 @click.option(
     "--bind", metavar="HOST", help="Where it listens for clients.  [default: 127.0.0.1; with --ensemble 0.0.0.0]"
 )
+@click.option("--config", metavar="FILE", help="Settings file, for zookeeper.tls.  [default: ./lockgate.toml]")
 @click.pass_context
 def zookeeper(
     context: click.Context,
@@ -50,10 +52,12 @@ def zookeeper(
     server_id: int | None,
     ensemble: str | None,
     bind: str | None,
+    config: str | None,
 ) -> int:
     """Run ZooKeeper from PySpark's own jars: all servers on this machine, or one server of an ensemble.
 
-    Without a command it runs until Ctrl-C.
+    Without a command it runs until Ctrl-C. With zookeeper.tls in the settings it speaks TLS only, to clients and among
+    its servers.
 
     \b
     Examples:
@@ -66,29 +70,31 @@ def zookeeper(
     from lockgate_ha.errors import ZooKeeperStartError
 
     from lockgate.errors import UserError
+    from lockgate.settings import load_settings
 
     start_logging(os.environ.get("LOCKGATE_LOG_LEVEL", "WARNING"))
     if (server_id is None) != (ensemble is None):
         raise click.UsageError("--server-id and --ensemble must be given together")
+    if ensemble is not None and servers is not None:
+        raise click.UsageError("--servers is for servers on this machine only; --ensemble names them all")
+    folder, tls = Path(directory).absolute(), load_settings(config).zookeeper_tls()
     try:
         if ensemble is not None and server_id is not None:
-            if servers is not None:
-                raise click.UsageError("--servers is for servers on this machine only; --ensemble names them all")
-            return _run_member(Path(directory).absolute(), port, server_id, ensemble, bind or "0.0.0.0")
-        return _run_here(Path(directory).absolute(), port, int(servers or "1"), bind or "127.0.0.1")
+            return _run_member(folder, port, server_id, ensemble, bind or "0.0.0.0", tls)
+        return _run_here(folder, port, int(servers or "1"), bind or "127.0.0.1", tls)
     except ZooKeeperStartError as error:
         raise UserError(str(error)) from error
 
 
-def _run_here(folder: Path, port: int, count: int, bind: str) -> int:
+def _run_here(folder: Path, port: int, count: int, bind: str, tls: TlsFiles | None) -> int:
     from lockgate_devtools.zookeeper.server import ZooKeeperEnsemble
     from lockgate_devtools.zookeeper.serving import serve
 
-    ensemble = ZooKeeperEnsemble(folder, count, port=port, bind=bind)
+    ensemble = ZooKeeperEnsemble(folder, count, port=port, bind=bind, tls=tls)
     return serve(ensemble.servers, 30_000)
 
 
-def _run_member(folder: Path, port: int, number: int, ensemble: str, bind: str) -> int:
+def _run_member(folder: Path, port: int, number: int, ensemble: str, bind: str, tls: TlsFiles | None) -> int:
     from lockgate_devtools.zookeeper.server import ZooKeeperServer, parse_members
     from lockgate_devtools.zookeeper.serving import serve
 
@@ -96,7 +102,8 @@ def _run_member(folder: Path, port: int, number: int, ensemble: str, bind: str) 
     if number > len(members):
         raise click.UsageError(f"--server-id {number}, but --ensemble names {len(members)} servers only")
     # It starts serving when a majority is up, which may take any time.
-    return serve([ZooKeeperServer(folder, port=port, bind=bind, members=members, number=number)], math.inf)
+    server = ZooKeeperServer(folder, port=port, bind=bind, members=members, number=number, tls=tls)
+    return serve([server], math.inf)
 
 
 _CLUSTER = (
@@ -169,7 +176,8 @@ def protect(
         former = load_secret(Path(former_secret_file).expanduser(), create=False) if former_secret_file else ""
         if former_secret_file and not former:
             raise UserError(f"{former_secret_file} does not exist; without it leave --former-secret-file out")
-        found = protect_nodes(settings.zookeeper.hosts or DEFAULT_ZOOKEEPER, Protection(name, former), protection)
+        hosts, tls = settings.zookeeper.hosts or DEFAULT_ZOOKEEPER, settings.zookeeper_tls()
+        found = protect_nodes(hosts, Protection(name, former), protection, tls)
     except (StoreError, SecurityError) as error:
         raise UserError(str(error)) from error
     click.echo(f"cluster {name}: {found.nodes} nodes are protected, {found.records} records were sealed now")

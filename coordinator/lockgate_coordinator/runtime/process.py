@@ -58,6 +58,7 @@ class Coordinator:
             settings.zookeeper,
             settings.session_timeout_ms,
             Protection(settings.cluster, settings.credentials.secret),
+            settings.credentials.zookeeper,
         )
         files = MetadataFiles(settings.storage, settings.cluster)
         secret, tokens_file = settings.credentials.secret, settings.tokens_file
@@ -122,6 +123,7 @@ class Coordinator:
             self.settings.connect_timeout_ms,
             lambda: stopping is not None and stopping.is_set(),
             lambda: self.elector.refusal,
+            self._connector.trouble,
         )
         if is_in_line:
             self._health.ready()

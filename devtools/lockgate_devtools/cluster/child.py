@@ -1,8 +1,9 @@
 """`python -m lockgate_devtools.cluster.child ROLE`: one process of a local cluster.
 
-Reads JSON from its standard input: {"parent": pid, "secret_file": path, "settings": {...}}. Settings may be secret, so
-they are no arguments, which every user of the machine can list. The process dies with the one that started it, even
-when that one is killed: on Linux the kernel ensures it.
+Reads JSON from its standard input: {"parent": pid, "secret_file": path, "zookeeper_tls": null or {"certificate": path,
+"key": path, "authority": path}, "settings": {...}}. Settings may be secret, so they are no arguments, which every user
+of the machine can list. The process dies with the one that started it, even when that one is killed: on Linux the
+kernel ensures it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lockgate_common.masking import mask_logs
+from lockgate_common.tls import TlsFiles
+
+if TYPE_CHECKING:
+    from lockgate_common.security import Credentials
 
 _PR_SET_PDEATHSIG = 1
 _ZOOKEEPER_START_MS = 60_000
@@ -38,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     for noisy in ("kazoo", "py4j"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     run = {"zookeeper": _zookeeper, "coordinator": _coordinator, "taskmanager": _task_manager}[role]
-    return run(spec["settings"], spec["secret_file"])
+    tls = spec["zookeeper_tls"]
+    return run(spec["settings"], spec["secret_file"], TlsFiles(**tls) if tls else None)
 
 
 def die_with(parent: int, number: int) -> None:
@@ -53,7 +59,7 @@ def die_with(parent: int, number: int) -> None:
         os._exit(1)
 
 
-def _zookeeper(settings: Mapping[str, Any], _secret_file: str) -> int:
+def _zookeeper(settings: Mapping[str, Any], _secret_file: str, tls: TlsFiles | None) -> int:
     from lockgate_ha.errors import ZooKeeperStartError
 
     from lockgate_devtools.zookeeper.server import Member, ZooKeeperServer
@@ -64,6 +70,7 @@ def _zookeeper(settings: Mapping[str, Any], _secret_file: str) -> int:
         port=settings["port"],
         members=[Member(*member) for member in settings["members"]],
         number=settings["number"],
+        tls=tls,
     )
     try:
         return serve([server], _ZOOKEEPER_START_MS)
@@ -72,28 +79,27 @@ def _zookeeper(settings: Mapping[str, Any], _secret_file: str) -> int:
         return 2
 
 
-def _coordinator(settings: Mapping[str, Any], secret_file: str) -> int:
-    from lockgate_common.security import Credentials, default_tokens_file
+def _coordinator(settings: Mapping[str, Any], secret_file: str, tls: TlsFiles | None) -> int:
+    from lockgate_common.security import default_tokens_file
     from lockgate_coordinator.runtime.process import run
     from lockgate_coordinator.runtime.settings import CoordinatorSettings
 
     tokens = str(default_tokens_file(Path(secret_file)))
-    credentials = Credentials(secret=_secret(secret_file))
-    return run(CoordinatorSettings(**{"tokens_file": tokens, **settings}, credentials=credentials))
+    shown = _credentials(secret_file, tls)
+    return run(CoordinatorSettings(**{"tokens_file": tokens, **settings}, credentials=shown))
 
 
-def _task_manager(settings: Mapping[str, Any], secret_file: str) -> int:
-    from lockgate_common.security import Credentials
+def _task_manager(settings: Mapping[str, Any], secret_file: str, tls: TlsFiles | None) -> int:
     from lockgate_taskmanager.runtime.process import run
     from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
-    return run(TaskManagerSettings(**settings, credentials=Credentials(secret=_secret(secret_file))))
+    return run(TaskManagerSettings(**settings, credentials=_credentials(secret_file, tls)))
 
 
-def _secret(path: str) -> str:
-    from lockgate_common.security import load_secret
+def _credentials(secret_file: str, tls: TlsFiles | None) -> Credentials:
+    from lockgate_common.security import Credentials, load_secret
 
-    return load_secret(Path(path), create=True)
+    return Credentials(secret=load_secret(Path(secret_file), create=True), zookeeper=tls)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -149,9 +149,10 @@ class LocalCluster:
     def credentials(self) -> Credentials:
         """Credentials for clients of this cluster."""
         try:
-            return Credentials(secret=load_secret(self.secret_file, create=True))
+            secret = load_secret(self.secret_file, create=True)
         except (SecurityError, OSError) as error:
             raise ClusterError(str(error)) from error
+        return Credentials(secret=secret, zookeeper=self.options.zookeeper_tls)
 
     def pids(self) -> Mapping[str, int]:
         """Process id by process name ("coordinator-0"), for running processes."""
@@ -260,7 +261,12 @@ class LocalCluster:
         name = f"{role}-{number}"
         options = self.options
         first = {} if name in self._starts else options.first_environment.get(name, {})
-        spec = {"parent": os.getpid(), "secret_file": str(self.secret_file), "settings": self._settings(role, number)}
+        spec = {
+            "parent": os.getpid(),
+            "secret_file": str(self.secret_file),
+            "zookeeper_tls": self._zookeeper_tls(),
+            "settings": self._settings(role, number),
+        }
         child = ChildProcess(
             name,
             child_command(role),
@@ -415,11 +421,16 @@ class LocalCluster:
         child = self._children.get(name)
         return child.failure_text() if child else "it was never started"
 
+    def _zookeeper_tls(self) -> dict[str, str] | None:
+        tls = self.options.zookeeper_tls
+        return None if tls is None else asdict(tls)
+
     def _write_description(self) -> None:
         """`cluster.json`: the data with which tools find the cluster and its processes."""
         description = {
             "coordinators": list(self.coordinators),
             "zookeeper": self.zookeeper,
+            "zookeeper_tls": self._zookeeper_tls(),
             "secret_file": str(self.secret_file),
             "storage": self.storage,
             "pids": dict(self.pids()),

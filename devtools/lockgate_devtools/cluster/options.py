@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockgate_common.addresses import zookeeper_problem
+from lockgate_common.tls import TlsFiles
 
 from lockgate_devtools.cluster.errors import ClusterError
 
@@ -20,6 +21,7 @@ class ClusterOptions:
     zookeepers: 1 or 3 servers of the cluster's own; 0 together with `zookeeper="host:port,..."` uses a running one.
     coordinator_ports, zookeeper_ports: fixed ports by number of the process, 0 or missing means a free one.
     secret_file: shared by all processes and clients; empty means `DIR/secret`, made on first use.
+    zookeeper_tls: how ZooKeeper is reached, the cluster's own servers included; None for plain text.
     storage: path or pyarrow.fs URI of the HA storage; empty means `DIR/storage`.
     coordinator, taskmanager: fields of CoordinatorSettings and TaskManagerSettings that differ from the defaults,
     as JSON-ready values.
@@ -35,6 +37,7 @@ class ClusterOptions:
     slots: int = 2
     zookeepers: int = 1
     zookeeper: str = ""
+    zookeeper_tls: TlsFiles | None = None
     cluster: str = "default"
     coordinator_ports: tuple[int, ...] = ()
     zookeeper_ports: tuple[int, ...] = ()

@@ -13,6 +13,7 @@ from lockgate_proto.messages import LeaderRecord
 
 from lockgate.client import Client
 from lockgate.errors import UserError
+from lockgate.settings import load_settings
 from lockgate_devtools.cluster import LocalCluster
 from lockgate_devtools.cluster.foreground import Stopped, stopped_by_signals
 from lockgate_devtools.cluster.work_folder import WorkFolder
@@ -57,7 +58,8 @@ def _on_processes(folder: Path, source: Path | None) -> bool:
     database = folder / "words.db"
     say(f"input: {corpus.title}: {corpus.files:,} files, {corpus.total_bytes / 1e6:.1f} MB")
     say("starting ZooKeeper, 2 coordinators and 2 task managers, each a process of its own ...")
-    with LocalCluster(folder / "cluster", taskmanager=micro_batches(corpus)) as cluster:
+    tls = load_settings().zookeeper_tls()
+    with LocalCluster(folder / "cluster", taskmanager=micro_batches(corpus), zookeeper_tls=tls) as cluster:
         say(f"ready: coordinators {', '.join(cluster.coordinators)}, ZooKeeper {cluster.zookeeper}")
         with Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client:
             show.count(client, wordcount.graph(corpus.folder, database, CHECKPOINT_INTERVAL_MS))

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,10 @@ from pathlib import Path
 from typing import IO
 
 from lockgate_common import folder_lock, ports, private_folder
+from lockgate_common.tls import TlsFiles, client_context
 from lockgate_ha.errors import ZooKeeperStartError
+
+from lockgate_devtools.zookeeper import tls as tls_side
 
 logger = logging.getLogger(__name__)
 
@@ -104,12 +108,20 @@ def free_ports(count: int, bind: str = "127.0.0.1") -> tuple[int, ...]:
         raise ZooKeeperStartError(str(error)) from error
 
 
-def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
-    """Whether the ZooKeeper server there answers requests now (in an ensemble: whether it is part of the quorum)."""
+def is_serving(host: str, port: int, timeout_s: float = 1.0, tls: ssl.SSLContext | None = None) -> bool:
+    """Whether the ZooKeeper server there answers requests now (in an ensemble: whether it is part of the quorum).
+
+    Raises SSLCertVerificationError when it is not the server that it should be.
+    """
     try:
-        with socket.create_connection((host, port), timeout_s) as connection:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((host, port), timeout_s))
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=host))
             connection.sendall(b"srvr")
             answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    except ssl.SSLCertVerificationError:
+        raise
     except OSError:
         return False
     return b"Mode: " in answer
@@ -149,6 +161,7 @@ class ZooKeeperServer:
     port: 0 takes a free one (kept by later starts of the same object)
     members, number: all servers of the ensemble and this server's number; () for a standalone server
     bind: the address for clients; 0.0.0.0 for every address of this machine
+    tls: its certificate, for clients and other servers, and the authority of theirs; None for plain text
     """
 
     def __init__(
@@ -161,6 +174,7 @@ class ZooKeeperServer:
         heap_mb: int = 256,
         members: Sequence[Member] = (),
         number: int = 0,
+        tls: TlsFiles | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.port = port or free_ports(1, bind)[0]
@@ -169,6 +183,7 @@ class ZooKeeperServer:
         self._heap_mb = heap_mb
         self._members = tuple(members)
         self._number = number
+        self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -201,6 +216,8 @@ class ZooKeeperServer:
         if self.running:
             return
         java, jars = find_java(), jar_folder()
+        if self._tls is not None:
+            tls_side.check(self._tls)
         self._check_port()
         # The server inherits the lock of its folder, which lasts as long as the server, even without this process.
         with self._locked() as lock:
@@ -226,8 +243,23 @@ class ZooKeeperServer:
                 )
 
     def is_serving(self) -> bool:
-        """Whether it answers requests now (in an ensemble: whether it is part of the quorum)."""
-        return is_serving(self.bind, self.port)
+        """Whether it answers requests now (in an ensemble: whether it is part of the quorum).
+
+        Raises ZooKeeperStartError when its certificate is not of its own authority.
+        """
+        context = None
+        if self._tls is not None:
+            context = client_context(self._tls)
+            context.check_hostname = False  # it may listen at addresses by which no client knows it
+        try:
+            return is_serving(self.bind, self.port, tls=context)
+        except ssl.SSLCertVerificationError as error:
+            self.stop()
+            assert self._tls is not None
+            raise ZooKeeperStartError(
+                f"ZooKeeper's certificate {self._tls.certificate} is not one of the authority {self._tls.authority}, "
+                f"so nothing could connect: {error.verify_message}"
+            ) from error
 
     def stop(self, timeout_ms: int = 5_000) -> None:
         """Ends the process: SIGTERM, and SIGKILL when it does not end in time. The data stays."""
@@ -319,6 +351,7 @@ class ZooKeeperServer:
                     f"the disk of {self.data_dir} is full ({free // 1024 // 1024} MB free): make room, "
                     f"ZooKeeper needs {MIN_FREE_BYTES // 1024 // 1024} MB"
                 )
+            tls_side.write_files(self.data_dir, self._tls)
             config.write_text(self._configuration())
             (self.data_dir / "log4j2.properties").write_text(_LOGGING)
             if self._members:
@@ -328,13 +361,14 @@ class ZooKeeperServer:
         return config
 
     def _configuration(self) -> str:
+        client = "clientPort" if self._tls is None else "secureClientPort"
         lines = [
             f"tickTime={self._tick_ms}",
             "initLimit=20",
             "syncLimit=6",
             f"dataDir={self.data_dir}",
-            f"clientPort={self.port}",
-            f"clientPortAddress={self.bind}",
+            f"{client}={self.port}",
+            f"{client}Address={self.bind}",
             f"minSessionTimeout={2 * self._tick_ms}",
             "maxSessionTimeout=60000",
             "maxClientCnxns=0",
@@ -347,6 +381,8 @@ class ZooKeeperServer:
             f"server.{member.number}={member.host or self.bind}:{member.peer_port}:{member.election_port}"
             for member in self._members
         ]
+        if self._tls is not None:
+            lines += tls_side.lines(self.data_dir, self._tls, is_member=bool(self._members))
         if any(member.host for member in self._members):
             # The server's own name may resolve to an address that this machine does not have: behind a name service,
             # for example.
@@ -380,7 +416,14 @@ class ZooKeeperEnsemble:
     """One server or three on this machine, in one folder. `servers` can be stopped and started individually."""
 
     def __init__(
-        self, folder: Path, count: int = 1, *, port: int = 0, tick_ms: int = 500, bind: str = "127.0.0.1"
+        self,
+        folder: Path,
+        count: int = 1,
+        *,
+        port: int = 0,
+        tick_ms: int = 500,
+        bind: str = "127.0.0.1",
+        tls: TlsFiles | None = None,
     ) -> None:
         if count not in (1, 3):
             raise ZooKeeperStartError(f"an ensemble has 1 or 3 servers, not {count}")
@@ -395,6 +438,7 @@ class ZooKeeperEnsemble:
                 tick_ms=tick_ms,
                 members=members,
                 number=number,
+                tls=tls,
             )
             for number in numbers
         )

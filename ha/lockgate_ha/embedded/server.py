@@ -36,6 +36,9 @@ class EmbeddedConnector:
     def protection(self) -> Protection:
         return self._protection
 
+    def trouble(self) -> str:
+        return ""
+
     def open(self, listener: StateListener | None = None) -> Session:
         """Connected at once unless the server is down."""
         return self._server.open(listener, self._protection)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from lockgate_common.tls import TlsFiles
+
 from lockgate_ha.errors import StoreUnavailable
 from lockgate_ha.protection import UNPROTECTED, Protection
 from lockgate_ha.session import Session, StateListener
+from lockgate_ha.zookeeper.reasons import no_answer, trouble
 from lockgate_ha.zookeeper.session import ZooKeeperSession
+from lockgate_ha.zookeeper.tls import check
 
 
 class ZooKeeperConnector:
     """Opens sessions with one ensemble. See `lockgate_ha.session.Connector`."""
 
-    def __init__(self, hosts: str, session_timeout_ms: int, protection: Protection) -> None:
+    def __init__(self, hosts: str, session_timeout_ms: int, protection: Protection, tls: TlsFiles | None) -> None:
         self._hosts = hosts
         self._session_timeout_ms = session_timeout_ms
         self._protection = protection
+        self._tls = tls
 
     @property
     def hosts(self) -> str:
@@ -26,17 +31,27 @@ class ZooKeeperConnector:
         return self._protection
 
     def open(self, listener: StateListener | None = None) -> Session:
-        return ZooKeeperSession(self._hosts, self._session_timeout_ms, listener, self._protection)
+        return ZooKeeperSession(self._hosts, self._session_timeout_ms, listener, self._protection, self._tls)
+
+    def trouble(self) -> str:
+        return trouble(self._hosts, self._tls)
 
 
-def connector(hosts: str, session_timeout_ms: int = 4_000, protection: Protection = UNPROTECTED) -> ZooKeeperConnector:
+def connector(
+    hosts: str,
+    session_timeout_ms: int = 4_000,
+    protection: Protection = UNPROTECTED,
+    tls: TlsFiles | None = None,
+) -> ZooKeeperConnector:
     """What Elector and LeaderRetrieval take as `connector`. Nothing is connected yet.
 
     hosts: `host:port`, several separated by commas, optionally followed by a root path.
     session_timeout_ms: ZooKeeper grants between 2 and 20 of its ticks, whatever is asked.
     protection: of the cluster whose nodes are read and written.
+    tls: None for plain text. Raises SecurityError for files that cannot be used.
     """
-    return ZooKeeperConnector(hosts, session_timeout_ms, protection)
+    check(tls)
+    return ZooKeeperConnector(hosts, session_timeout_ms, protection, tls)
 
 
 def connect(
@@ -44,10 +59,14 @@ def connect(
     session_timeout_ms: int = 4_000,
     timeout_ms: int = 10_000,
     protection: Protection = UNPROTECTED,
+    tls: TlsFiles | None = None,
 ) -> Session:
-    """One connected session, for tools that only read. Raises StoreUnavailable without an answer in `timeout_ms`."""
-    session = connector(hosts, session_timeout_ms, protection).open()
+    """One connected session, for tools that only read.
+
+    Raises StoreUnavailable without an answer in `timeout_ms`, SecurityError.
+    """
+    session = connector(hosts, session_timeout_ms, protection, tls).open()
     if session.wait_connected(timeout_ms):
         return session
     session.close()
-    raise StoreUnavailable(f"ZooKeeper does not answer at {hosts}; start `lockgate zookeeper` or check the address")
+    raise StoreUnavailable(no_answer(hosts, tls))

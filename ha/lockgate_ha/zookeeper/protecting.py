@@ -10,11 +10,14 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import OPEN_ACL_UNSAFE
+from lockgate_common.tls import TlsFiles
 
 from lockgate_ha.errors import AccessDenied, ClusterInUse, StoreUnavailable, UnsealedRecord
 from lockgate_ha.paths import ROOT, Paths, text_of
 from lockgate_ha.protection import Protection
+from lockgate_ha.zookeeper.reasons import no_answer
 from lockgate_ha.zookeeper.rights import acl_of, rights
+from lockgate_ha.zookeeper.tls import check, transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +29,21 @@ class Protected:
     jobs: tuple[str, ...]
 
 
-def protect(hosts: str, former: Protection, protection: Protection, timeout_ms: int = 10_000) -> Protected:
+def protect(
+    hosts: str,
+    former: Protection,
+    protection: Protection,
+    tls: TlsFiles | None = None,
+    timeout_ms: int = 10_000,
+) -> Protected:
     """Seals every record of the cluster and makes every node the owner's. May be repeated after a failure.
 
     former: how the cluster is protected now; records that neither it nor `protection` has sealed are refused, unless it
     has no secret: then what is there is believed. Raises ClusterInUse while a coordinator is there, StoreUnavailable
-    (AccessDenied), UnsealedRecord.
+    (AccessDenied), UnsealedRecord, SecurityError for files of `tls`.
     """
     paths = Paths(protection.cluster)
-    with _client(hosts, former, protection, timeout_ms) as client:
+    with _client(hosts, former, protection, tls, timeout_ms) as client:
         if client.exists(paths.base) is None:
             raise ClusterInUse(f"ZooKeeper at {hosts} has no cluster {protection.cluster!r}; check cluster.name")
         if contenders := _children(client, paths.contenders):
@@ -89,16 +98,17 @@ def _children(client: KazooClient, path: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _client(hosts: str, former: Protection, protection: Protection, timeout_ms: int) -> Iterator[KazooClient]:
+def _client(
+    hosts: str, former: Protection, protection: Protection, tls: TlsFiles | None, timeout_ms: int
+) -> Iterator[KazooClient]:
+    check(tls)
     users = [*rights(former).get("auth_data", ()), *rights(protection).get("auth_data", ())]
-    client = KazooClient(hosts, auth_data=list(dict.fromkeys(users)))
+    client = KazooClient(hosts, auth_data=list(dict.fromkeys(users)), **transport(tls))
     try:
         client.start(timeout_ms / 1000)
         yield client
     except KazooTimeoutError as error:
-        raise StoreUnavailable(
-            f"ZooKeeper does not answer at {hosts}; start `lockgate zookeeper` or check the address"
-        ) from error
+        raise StoreUnavailable(no_answer(hosts, tls)) from error
     except NoAuthError as error:
         raise AccessDenied(Paths(protection.cluster).base) from error
     except KazooException as error:

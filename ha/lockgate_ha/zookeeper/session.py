@@ -34,6 +34,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
+from lockgate_common.tls import TlsFiles
 
 from lockgate_ha.errors import AccessDenied, Conflict, OutcomeUnknown, SessionLost, StoreUnavailable
 from lockgate_ha.protection import UNPROTECTED, Protection
@@ -48,6 +49,7 @@ from lockgate_ha.session import (
 )
 from lockgate_ha.store import Check, Create, Delete, Operation, Put
 from lockgate_ha.zookeeper.rights import acl_of, rights
+from lockgate_ha.zookeeper.tls import transport
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +78,11 @@ class ZooKeeperSession:
         session_timeout_ms: int,
         listener: StateListener | None = None,
         protection: Protection = UNPROTECTED,
+        tls: TlsFiles | None = None,
     ) -> None:
         self._hosts = hosts
         self._protection = protection
+        self._tls = tls
         self._listener = listener
         self._changed = threading.Condition()
         self._state = SessionState.CONNECTING
@@ -94,11 +98,9 @@ class ZooKeeperSession:
             command_retry=KazooRetry(max_tries=0),
             logger=_kazoo_logger,
             **rights(protection),
+            **transport(tls),
         )
-        connection = self._client._connection
-        connection._invoke = _with_bounded_handshake(
-            self._client, connection._invoke, session_timeout_ms / 1000 / _HANDSHAKES
-        )
+        _bound_handshakes(self._client, session_timeout_ms / 1000 / _HANDSHAKES)
         self._client.add_listener(self._on_kazoo)
         self._client.start_async()
 
@@ -178,7 +180,7 @@ class ZooKeeperSession:
         connection = self._client._connection._socket
         if connection is not None:
             with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # TLS's own would let plain text out before
         self.close()
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -258,17 +260,21 @@ class ZooKeeperSession:
             raise StoreUnavailable(f"ZooKeeper at {self._hosts} did not answer: {error!r}") from error
 
 
-def _with_bounded_handshake(client: Any, invoke: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
-    """A handshake with a bounded wait for an existing session. Uses kazoo's internals.
+def _bound_handshakes(client: Any, limit_s: float) -> None:
+    """Bounds the waits of a reconnect with an existing session. Uses kazoo's internals.
 
     A server that is just starting accepts a connection and may never answer on it. Kazoo would wait for a whole session
     timeout, in which the session has to reconnect: it would expire at the second attempt.
     """
+    invoke, create_connection = client._connection._invoke, client.handler.create_connection
 
-    def bounded(timeout: float, *arguments: Any, **named: Any) -> Any:
+    def bounded_invoke(timeout: float, *arguments: Any, **named: Any) -> Any:
         return invoke(min(timeout, limit_s) if client._session_id else timeout, *arguments, **named)
 
-    return bounded
+    def bounded_connection(*arguments: Any, timeout: float, **named: Any) -> Any:
+        return create_connection(*arguments, timeout=min(timeout, limit_s) if client._session_id else timeout, **named)
+
+    client._connection._invoke, client.handler.create_connection = bounded_invoke, bounded_connection
 
 
 @dataclass(frozen=True)

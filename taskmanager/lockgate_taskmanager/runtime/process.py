@@ -19,6 +19,7 @@ from lockgate_common.stop_signals import stop_signals
 from lockgate_common.zookeeper_wait import NoZooKeeper, wait_for_zookeeper
 from lockgate_ha.protection import Protection
 from lockgate_ha.retrieval import LeaderRetrieval
+from lockgate_ha.session import Connector
 from lockgate_ha.zookeeper import connector
 
 from lockgate_taskmanager.runtime.settings import TaskManagerSettings
@@ -65,6 +66,10 @@ def _serve(settings: TaskManagerSettings, start: Start) -> int:
     from lockgate_taskmanager.spark.master import Driver
 
     private_folder.make(Path(settings.work_dir))
+    protection = Protection(settings.cluster, settings.credentials.secret)
+    zookeeper = connector(
+        settings.zookeeper, settings.session_timeout_ms, protection, settings.credentials.zookeeper
+    )  # connects to nothing yet, but reports at once what is wrong with its files
     # The JVM first: it is started with a fork, which must not meet gRPC's threads.
     engine = SparkEngine(
         settings.master,
@@ -82,27 +87,33 @@ def _serve(settings: TaskManagerSettings, start: Start) -> int:
         gc.freeze()  # long-lived objects are excluded from collection: a full one takes 40 ms, in the middle of a batch
         manager = TaskManager(settings, engine)
         manager.on_failure = engine.suspect
-        _take_part(manager, engine, settings, start.over())
+        _take_part(manager, engine, settings, zookeeper, start.over())
     finally:
         engine.close()
     return 0
 
 
 def _take_part(
-    manager: TaskManager, factory: ProgramFactory, settings: TaskManagerSettings, stop: SimpleQueue[int]
+    manager: TaskManager,
+    factory: ProgramFactory,
+    settings: TaskManagerSettings,
+    zookeeper: Connector,
+    stop: SimpleQueue[int],
 ) -> None:
     warmup = Warmup(factory, settings.work_dir, manager.deployments.running)
     manager.on_prepare = warmup.learn
     manager.start()
-    protection = Protection(settings.cluster, settings.credentials.secret)
-    retrieval = LeaderRetrieval(
-        connector(settings.zookeeper, settings.session_timeout_ms, protection), settings.cluster, manager.on_leader
-    )
+    retrieval = LeaderRetrieval(zookeeper, settings.cluster, manager.on_leader)
     try:
         retrieval.start()
         limit_ms = settings.connect_timeout_ms
         if not wait_for_zookeeper(
-            retrieval.wait_answered, settings.zookeeper, limit_ms, lambda: not stop.empty(), lambda: retrieval.refusal
+            retrieval.wait_answered,
+            settings.zookeeper,
+            limit_ms,
+            lambda: not stop.empty(),
+            lambda: retrieval.refusal,
+            zookeeper.trouble,
         ):
             return
         print(

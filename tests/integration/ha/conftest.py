@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 from kazoo.client import KazooClient
+from lockgate_common.tls import TlsFiles
+from lockgate_devtools.zookeeper.server import ZooKeeperServer
 from lockgate_ha.elector import Elector
 from lockgate_ha.embedded import EmbeddedZooKeeper
 from lockgate_ha.grant import LeadershipGrant
@@ -16,7 +18,10 @@ from lockgate_ha.protection import Protection
 from lockgate_ha.session import Connector, Session
 from lockgate_ha.zookeeper import connector as zookeeper_connector
 from lockgate_ha.zookeeper.session import ZooKeeperSession
+from lockgate_ha.zookeeper.tls import transport
 from lockgate_proto.messages import LeaderRecord
+
+from tests.certificates import make_certificates
 
 WAIT_S = 120.0
 SESSION_MS = 20_000  # no test waits for its end: what is to be over is ended by hand
@@ -145,7 +150,8 @@ def _expire_for_real(session: Session) -> None:
     """Ends the session from a second connection under the same id, as only its password allows."""
     assert isinstance(session, ZooKeeperSession)
     client = session._client
-    twin = KazooClient(hosts=session._hosts, client_id=(client._session_id, client._session_passwd))
+    tls = transport(session._tls)
+    twin = KazooClient(hosts=session._hosts, client_id=(client._session_id, client._session_passwd), **tls)
     twin.start()
     twin.stop()
     twin.close()
@@ -153,11 +159,30 @@ def _expire_for_real(session: Session) -> None:
 
 def _cut_for_real(session: Session) -> None:
     assert isinstance(session, ZooKeeperSession)
-    session._client._connection._socket.shutdown(socket.SHUT_RDWR)
+    socket.socket.shutdown(session._client._connection._socket, socket.SHUT_RDWR)
 
 
 KINDS = ["embedded", pytest.param("zookeeper", marks=pytest.mark.integration)]
+TLS = pytest.param("zookeeper with TLS", marks=pytest.mark.integration)
+"""For the few tests to which it may make a difference: parametrize("world", [*KINDS, TLS], indirect=True)."""
 SECRETS = [pytest.param("", id="open"), pytest.param("a secret of this test", id="protected")]
+
+
+@pytest.fixture(scope="session")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    """Of the server below and of its clients."""
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def tls_zookeeper(tmp_path_factory: pytest.TempPathFactory, tls: TlsFiles) -> Iterator[ZooKeeperServer]:
+    """As `zookeeper`, but with TLS. Never stop this one."""
+    server = ZooKeeperServer(tmp_path_factory.mktemp("tls-zookeeper"), tls=tls)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(params=SECRETS)
@@ -178,10 +203,12 @@ def world(request: pytest.FixtureRequest, cluster_name: str, protection: Protect
 
         made = World(server.connector, protection, cluster_name, lambda session: server.expire(session.id), cut)
     else:
-        address = request.getfixturevalue("zookeeper").address
+        has_tls = request.param != "zookeeper"
+        address = request.getfixturevalue("tls_zookeeper" if has_tls else "zookeeper").address
+        tls = request.getfixturevalue("tls") if has_tls else None
 
         def connect(protection: Protection) -> Connector:
-            return zookeeper_connector(address, SESSION_MS, protection)
+            return zookeeper_connector(address, SESSION_MS, protection, tls)
 
         made = World(connect, protection, cluster_name, _expire_for_real, _cut_for_real)
     try:

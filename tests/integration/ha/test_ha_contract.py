@@ -15,7 +15,9 @@ from lockgate_ha.session_store import SessionStore
 from lockgate_ha.store import Check, Create, Delete, Put
 from lockgate_proto.messages import LeaderRecord
 
-from .conftest import WAIT_S, World
+from .conftest import KINDS, TLS, WAIT_S, World
+
+with_tls = pytest.mark.parametrize("world", [*KINDS, TLS], indirect=True)
 
 
 @pytest.fixture
@@ -121,6 +123,7 @@ def test_ephemeral_nodes_go_with_their_session(world: World, session: Session, b
     assert session.get(f"{base}/e") is None
 
 
+@with_tls
 def test_many_nodes_are_read_as_one_by_one(session: Session, base: str) -> None:
     session.transact([Create(f"{base}/a", b"1"), Create(f"{base}/b", b"2"), Put(f"{base}/b", b"3")])
     paths = [f"{base}/b", f"{base}/none", f"{base}/a", base]
@@ -144,6 +147,7 @@ def test_a_path_that_is_too_long_is_refused_before_it_can_break_the_connection(s
     assert session.state is SessionState.CONNECTED
 
 
+@with_tls
 def test_too_large_is_refused_before_it_can_break_the_connection(session: Session, base: str) -> None:
     with pytest.raises(RecordTooLarge):
         session.transact([Create(f"{base}/big", b"x" * 1_000_001)])
@@ -187,6 +191,7 @@ def test_a_watch_set_twice_is_heard_once(world: World, session: Session, base: s
 # -- the life of a session --------------------------------------------------------------------------------------------
 
 
+@with_tls
 def test_a_session_survives_a_broken_connection(world: World, base: str) -> None:
     states: list[SessionState] = []
     back = threading.Event()
@@ -208,6 +213,7 @@ def test_a_session_survives_a_broken_connection(world: World, base: str) -> None
     assert session.get(f"{base}/e") is not None
 
 
+@with_tls
 def test_an_expired_session_is_lost_for_good(world: World, base: str) -> None:
     lost = threading.Event()
     session = world.connector.open(lambda state, _: lost.set() if state is SessionState.LOST else None)
@@ -235,6 +241,7 @@ def test_a_closed_session_refuses_everything(world: World, base: str) -> None:
         session.get_all([base])
 
 
+@with_tls
 def test_an_abandoned_session_leaves_its_nodes_behind(world: World, session: Session, base: str) -> None:
     crashed = world.open()
     crashed.transact([Create(f"{base}/e", ephemeral=True)])
@@ -247,6 +254,7 @@ def test_an_abandoned_session_leaves_its_nodes_behind(world: World, session: Ses
 # -- the fence --------------------------------------------------------------------------------------------------------
 
 
+@with_tls
 def test_tokens_rise_and_a_zombies_write_is_refused(world: World) -> None:
     zombie_session, next_session = world.open(), world.open()
     zombie = lead(world, zombie_session, "zombie")

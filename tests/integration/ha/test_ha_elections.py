@@ -21,7 +21,9 @@ from lockgate_ha.session import Session, SessionState
 from lockgate_ha.store import Create, Put
 from lockgate_proto.messages import JobRecord, LeaderRecord
 
-from .conftest import WAIT_S, Recorder, World
+from .conftest import KINDS, TLS, WAIT_S, Recorder, World
+
+with_tls = pytest.mark.parametrize("world", [*KINDS, TLS], indirect=True)
 
 
 def test_one_leads_and_the_others_stand_in_line(world: World) -> None:
@@ -124,6 +126,7 @@ def test_a_live_leader_deposed_by_evidence_steps_down_and_is_fenced(world: World
     assert JobRecords(b.elector.store, world.cluster).jobs() == ()
 
 
+@with_tls
 def test_an_expired_leader_is_revoked_and_the_standby_takes_over(world: World) -> None:
     a, b = world.candidate("a").lead(), world.candidate("b").start()
     world.expire(a.session())
@@ -184,6 +187,7 @@ def test_release_hands_over_at_once(world: World, caplog: pytest.LogCaptureFixtu
     assert "token 2 was granted: there was no leader" in caplog.messages
 
 
+@with_tls
 def test_a_broken_connection_suspends_and_resumes_the_same_grant(world: World) -> None:
     a, b = world.candidate("a").lead(), world.candidate("b").start()
     before = a.grant()

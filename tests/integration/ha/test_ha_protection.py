@@ -20,7 +20,7 @@ from lockgate_ha.store import Check, Create, Delete, Put
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import CompletedCheckpoint, JobRecord, LeaderRecord
 
-from tests.integration.ha.conftest import WAIT_S, World
+from tests.integration.ha.conftest import KINDS, TLS, WAIT_S, World
 
 OTHER = "another secret, of somebody else"
 
@@ -58,6 +58,7 @@ def every_node(session: Session, path: str) -> list[str]:
     return [path, *below]
 
 
+@pytest.mark.parametrize("world", [*KINDS, TLS], indirect=True)
 def test_a_stranger_gets_at_no_node_of_the_cluster(world: World, stranger: Session) -> None:
     session, _, _ = lead(world)
     paths = every_node(session, Paths(world.cluster).base)

@@ -18,3 +18,10 @@ def test_who_is_asked_to_stop_waits_no_longer() -> None:
 def test_silence_ends_with_a_sentence_that_says_what_to_do() -> None:
     with pytest.raises(NoZooKeeper, match="no ZooKeeper answered at zk:1 for 0 s; start it"):
         wait_for_zookeeper(lambda _: False, "zk:1", 0, lambda: False)
+
+
+def test_silence_with_a_known_reason_ends_with_that() -> None:
+    with pytest.raises(NoZooKeeper, match=r"^ZooKeeper at zk:1 speaks TLS only$"):
+        wait_for_zookeeper(
+            lambda _: False, "zk:1", 0, lambda: False, trouble=lambda: "ZooKeeper at zk:1 speaks TLS only"
+        )

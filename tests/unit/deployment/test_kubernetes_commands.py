@@ -129,7 +129,7 @@ def test_a_zookeeper_server_knows_which_it_is(pod: Pod, settings_file: Path, mon
     seen: list[tuple[Any, ...]] = []
     monkeypatch.setattr("lockgate.commands.zookeeper._run_member", lambda *given: seen.append(given) or 0)
     assert run(pod.arguments()[1:]) == 0
-    ((folder, port, number, ensemble, bind),) = seen
+    ((folder, port, number, ensemble, bind, _tls),) = seen
     everyone = pods("zookeeper")
     members = parse_members(ensemble)
     assert [member.host for member in members] == [f"{pod.name}.zookeeper" for pod in everyone]

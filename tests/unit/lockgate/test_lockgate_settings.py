@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_common.tls import TlsFiles
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
@@ -176,6 +177,35 @@ def test_tls_needs_no_secret_group() -> None:
     assert tls is not None
     assert tls.authority.endswith("/ca.pem")
     assert tls.certificate == ""
+
+
+def test_zookeeper_is_reached_in_plain_text_by_default() -> None:
+    write("[tls]\ncertificate='c.pem'\nkey='k.pem'\nauthority='ca.pem'\n")
+    assert load_settings(environment={}).credentials().zookeeper is None
+
+
+def test_tls_with_zookeeper_takes_the_general_files_where_it_has_none_of_its_own(tmp_path: Path) -> None:
+    write("[tls]\ncertificate='c.pem'\nkey='k.pem'\nauthority='ca.pem'\n")
+    env = {"LOCKGATE_ZOOKEEPER_TLS": "true"}
+    general = load_settings(environment=env).credentials().zookeeper
+    assert general == TlsFiles(*(str(tmp_path / name) for name in ("c.pem", "k.pem", "ca.pem")))
+    own = {f"LOCKGATE_ZOOKEEPER_{part}": f"/{part}" for part in ("CERTIFICATE", "KEY", "AUTHORITY")}
+    found = load_settings(environment={**env, **own}).zookeeper_tls()
+    assert found == TlsFiles("/CERTIFICATE", "/KEY", "/AUTHORITY")
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        ("authority='ca.pem'", "zookeeper.tls is not set, but files for it are; set zookeeper.tls = true"),
+        ("tls=true", r"zookeeper.tls needs zookeeper.authority \(or tls.authority\)"),
+        ("tls=true\nauthority='ca.pem'\nkey='k.pem'", "needs a certificate and its key, or neither"),
+    ],
+)
+def test_tls_with_zookeeper_that_is_set_by_halves_is_refused(group: str, said: str) -> None:
+    write(f"[zookeeper]\n{group}\n")
+    with pytest.raises(SettingsError, match=said):
+        load_settings(environment={}).credentials()
 
 
 @pytest.mark.parametrize(

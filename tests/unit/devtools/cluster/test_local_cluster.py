@@ -10,10 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_common.tls import TlsFiles
 from lockgate_devtools.cluster import ClusterError, LocalCluster, inquiry, run_cluster
 from lockgate_devtools.cluster import cluster as cluster_module
 
@@ -26,6 +28,7 @@ STAND_IN = """
 import json, os, signal, socket, sys
 role, spec = sys.argv[1], json.load(sys.stdin)
 settings = spec["settings"]
+print("ZooKeeper is reached with", spec["zookeeper_tls"], file=sys.stderr, flush=True)
 mode = os.environ.get("X_MODE", "")
 if mode == "die":
     sys.exit("error: the disk is full")
@@ -103,6 +106,16 @@ def test_a_second_cluster_in_the_same_folder_is_refused_and_leaves_the_first_alo
         assert all(not _is_gone(pid) for pid in cluster.pids().values())
     with make():
         pass  # the folder is free again
+
+
+def test_every_process_and_client_gets_the_files_for_tls_with_zookeeper(make: Make) -> None:
+    tls = TlsFiles("/certificate", "/key", "/authority")
+    with make(zookeeper_tls=tls) as cluster:
+        for name in cluster.pids():
+            log = (cluster.directory / "logs" / f"{name}.log").read_text()
+            assert f"ZooKeeper is reached with {asdict(tls)}\n" in log
+        assert _description(cluster)["zookeeper_tls"] == asdict(tls)
+        assert cluster.credentials().zookeeper == tls
 
 
 def test_all_processes_run_and_are_described(make: Make) -> None:

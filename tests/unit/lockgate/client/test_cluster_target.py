@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from lockgate_common.tls import TlsFiles
 
 from lockgate.client import find_cluster
 from lockgate.errors import SettingsError
@@ -59,6 +60,16 @@ def test_a_secret_that_was_named_beats_that_of_the_directory(tmp_path: Path, mon
     assert find_cluster(str(directory), secret_file=str(other)).credentials.secret == "another-secret-of-mine"
     monkeypatch.setenv("LOCKGATE_SECRET_FILE", str(other))
     assert find_cluster(str(directory)).credentials.secret == "another-secret-of-mine"
+
+
+def test_a_directory_brings_the_files_for_its_zookeeper_which_settings_replace(tmp_path: Path) -> None:
+    directory = cluster_directory(tmp_path / "c", "127.0.0.1:1")
+    description = json.loads((directory / "cluster.json").read_text())
+    description["zookeeper_tls"] = {"certificate": "/c", "key": "/k", "authority": "/a"}
+    (directory / "cluster.json").write_text(json.dumps(description))
+    assert find_cluster(str(directory)).credentials.zookeeper == TlsFiles("/c", "/k", "/a")
+    Path("lockgate.toml").write_text("[zookeeper]\ntls = true\nauthority = '/other'\n")
+    assert find_cluster(str(directory)).credentials.zookeeper == TlsFiles(authority="/other")
 
 
 def test_zookeeper_alone_is_enough(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""Kazoo's connections over TLS. Its own would trust every authority of the system besides the cluster's."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+from lockgate_common.tls import TlsFiles, client_context
+
+logger = logging.getLogger(__name__)
+
+Selected = tuple[list[Any], list[Any], list[Any]]
+
+
+def check(tls: TlsFiles | None) -> None:
+    """Raises SecurityError for files that cannot be used. Later, sessions try again until they can."""
+    if tls is not None:
+        client_context(tls)
+
+
+def transport(tls: TlsFiles | None) -> dict[str, Any]:
+    """Options of one kazoo client that reaches ZooKeeper like that."""
+    return {} if tls is None else {"handler": _TlsHandler(tls)}
+
+
+class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    def __init__(self, tls: TlsFiles) -> None:
+        super().__init__()
+        self._tls = tls
+        self._told = ""
+
+    def create_connection(
+        self, address: tuple[str, int], timeout: float | None = None, hostname: str | None = None, **_: Any
+    ) -> ssl.SSLSocket:
+        """Raises OSError only, upon which kazoo tries again: files may be replaced at any time."""
+        try:
+            context = client_context(self._tls)
+            plain = socket.create_connection(address, timeout)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return context.wrap_socket(plain, server_hostname=hostname or address[0])
+        except (ssl.SSLError, ValueError) as error:  # files that cannot be used, a host that cannot be a name
+            self._tell(address, error)
+            raise OSError(str(error)) from error
+
+    def _tell(self, address: tuple[str, int], error: Exception) -> None:
+        """Once: kazoo tries again several times a second."""
+        text = f"{address[0]}:{address[1]}: {error}"
+        if text != self._told:
+            self._told = text
+            logger.warning("no TLS connection to ZooKeeper at %s", text)
+
+    def select(self, read: Sequence[Any], write: Sequence[Any], other: Sequence[Any], timeout: Any = None) -> Selected:
+        """Data that TLS has already taken off a connection cannot be seen in the connection itself."""
+        waiting = [item for item in read if isinstance(item, ssl.SSLSocket) and item.pending()]
+        found = super().select(read, write, other, 0 if waiting else timeout)
+        return [*waiting, *(item for item in found[0] if item not in waiting)], found[1], found[2]

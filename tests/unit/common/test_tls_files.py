@@ -1,0 +1,50 @@
+"""What is said of TLS files that cannot be used."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from lockgate_common.tls import SecurityError, TlsFiles, client_context
+
+from tests.certificates import make_certificates
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def test_only_the_authority_is_trusted_and_host_names_are_checked(files: TlsFiles) -> None:
+    context = client_context(files)
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert len(context.get_ca_certs()) == 1
+    assert len(client_context(TlsFiles(authority=files.authority)).get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize("part", ["certificate", "key", "authority"])
+def test_a_file_that_is_missing_is_named(files: TlsFiles, part: str) -> None:
+    with pytest.raises(SecurityError, match=r"cannot read the TLS file '/nowhere/x\.pem': No such file"):
+        client_context(replace(files, **{part: "/nowhere/x.pem"}))
+
+
+def test_an_authority_that_is_no_certificate_is_named(files: TlsFiles) -> None:
+    with pytest.raises(SecurityError, match=r"key\.pem holds no certificate of an authority in PEM"):
+        client_context(replace(files, authority=files.key))
+
+
+def test_the_key_of_another_certificate_is_refused(files: TlsFiles, tmp_path: Path) -> None:
+    other = make_certificates(tmp_path)
+    with pytest.raises(SecurityError, match="are not a certificate and its key"):
+        client_context(replace(files, key=other.key))
+
+
+def test_a_key_with_a_password_asks_nobody_for_it(files: TlsFiles, tmp_path: Path) -> None:
+    locked = str(tmp_path / "locked.pem")
+    words = ["openssl", "pkcs8", "-topk8", "-in", files.key, "-out", locked, "-passout", "pass:word"]
+    subprocess.run(words, check=True, capture_output=True)
+    with pytest.raises(SecurityError, match="the key without a password"):
+        client_context(replace(files, key=locked))
