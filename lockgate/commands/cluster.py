@@ -43,6 +43,7 @@ from lockgate.commands.options import spark_settings
     multiple=True,
     help="[default: free ones]",
 )
+@click.option("--config", metavar="FILE", help="Settings file, for [tls].  [default: ./lockgate.toml]")
 @with_spark("local[SLOTS]")
 def cluster(
     coordinators: int,
@@ -54,6 +55,7 @@ def cluster(
     storage: str | None,
     ports: tuple[int, ...],
     zookeeper_ports: tuple[int, ...],
+    config: str | None,
     spark_master: str | None,
     spark_options: tuple[str, ...],
 ) -> int:
@@ -67,12 +69,15 @@ def cluster(
       lockgate cluster
       lockgate cluster --coordinators 3 --taskmanagers 1 --slots 4
       lockgate cluster --slots 1 --spark-master spark://spark.example:7077
+      lockgate certificates tls && lockgate cluster --config lockgate.toml    # with [tls] in it
       lockgate cluster --dir /tmp/lg &      then: lockgate jobs --cluster /tmp/lg
     """
     from lockgate_devtools.cluster import run_cluster
 
     from lockgate.commands.processes import start_logging
+    from lockgate.settings import load_settings
 
+    settings = load_settings(config)
     start_logging(os.environ.get("LOCKGATE_LOG_LEVEL", "WARNING"))
     return run_cluster(
         directory,
@@ -84,5 +89,7 @@ def cluster(
         storage=storage or "",
         coordinator_ports=ports,
         zookeeper_ports=zookeeper_ports,
+        tls=settings.server_tls_files(),
+        coordinator={"certificate_roles": settings.certificate_roles()},
         taskmanager=spark_settings(spark_master, spark_options),
     )

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import click
 from lockgate_common.security import Credentials, SecurityError, TlsFiles
 
 from lockgate.errors import UserError
-
-AUTHORITY_VARIABLE = "LOCKGATE_TLS_AUTHORITY"
 
 _REASONS = {
     "ready": "it has not joined the cluster yet, or is shutting down",
@@ -25,7 +22,7 @@ _REASONS = {
 @click.option("--leader", "is_leader", is_flag=True, help="Check whether this coordinator is the leader.")
 @click.option("--alive", "is_alive", is_flag=True, help="Check only whether it is running.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1), default=3.0, show_default=True, metavar="SECONDS")
-@click.option("--config", metavar="FILE", help="Settings file, for tls.authority.  [default: ./lockgate.toml]")
+@click.option("--config", metavar="FILE", help="Settings file, for [tls].  [default: ./lockgate.toml]")
 def health(
     address: str, is_zookeeper: bool, is_leader: bool, is_alive: bool, timeout_s: float, config: str | None
 ) -> int:
@@ -58,13 +55,14 @@ def health(
 
 
 def _credentials(config: str | None) -> Credentials:
-    """The TLS authority for checking the connection.
+    """The TLS files of the connection.
 
-    The variable has priority over every file, so when it is set no file is read.
+    Variables have priority over every file, so when they name the authority no file is read.
     """
-    authority = "" if config else os.environ.get(AUTHORITY_VARIABLE, "")
-    if authority:
-        return Credentials(tls=TlsFiles(authority=str(Path(authority).expanduser())))
+    names = ("CERTIFICATE", "KEY", "AUTHORITY")
+    certificate, key, authority = (os.path.expanduser(os.environ.get(f"LOCKGATE_TLS_{name}", "")) for name in names)
+    if authority and not config:
+        return Credentials(tls=TlsFiles(certificate, key, authority))
     from lockgate.settings import load_settings
 
     return load_settings(config, {}).credentials()
@@ -85,7 +83,8 @@ def _ask(address: str, check: str, credentials: Credentials, timeout_s: float) -
     except SecurityError as error:
         raise UserError(str(error)) from error
     except grpc.RpcError as error:
-        return f"not {good}: {error.details() or error.code().name}"
+        details = error.details() or error.code().name
+        return f"not {good}: {credentials.handshake_problem(address, details) or details}"
     if answer.status == health_pb2.HealthCheckResponse.SERVING:
         return good
     return f"not {good}: {_REASONS[check]}"

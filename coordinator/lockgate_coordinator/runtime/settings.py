@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lockgate_common.masking import masked
@@ -17,7 +18,7 @@ class CoordinatorSettings:
     task manager of the cluster reaches; bind: `host:port` of the gRPC server, port 0 picks a free one;
     advertise: `host:port` that others use, empty means the bound address, which then has to be one that others can
     connect to; coordinator_id: empty means one is made; tokens_file: see
-    `TokenBook`, empty means no tokens.
+    `TokenBook`, empty means no tokens; certificate_roles: by common name or alternative name of a client's certificate.
     Times in milliseconds.
     """
 
@@ -28,6 +29,7 @@ class CoordinatorSettings:
     advertise: str = ""
     credentials: Credentials = field(default_factory=Credentials)
     tokens_file: str = ""
+    certificate_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     session_timeout_ms: int = 4000
     heartbeat_ms: int = 500
     heartbeat_timeout_ms: int = 3000

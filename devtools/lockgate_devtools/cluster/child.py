@@ -1,8 +1,8 @@
 """`python -m lockgate_devtools.cluster.child ROLE`: one process of a local cluster.
 
-Reads JSON from its standard input: {"parent": pid, "secret_file": path, "settings": {...}}. Settings may be secret, so
-they are no arguments, which every user of the machine can list. The process dies with the one that started it, even
-when that one is killed: on Linux the kernel ensures it.
+Reads JSON from its standard input: {"parent": pid, "secret_file": path, "tls": {...} or null, "settings": {...}}.
+Settings may be secret, so they are no arguments, which every user of the machine can list. The process dies with the
+one that started it, even when that one is killed: on Linux the kernel ensures it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lockgate_common.masking import mask_logs
+
+if TYPE_CHECKING:
+    from lockgate_common.security import Credentials
 
 _PR_SET_PDEATHSIG = 1
 _ZOOKEEPER_START_MS = 60_000
@@ -37,8 +40,16 @@ def main(arguments: Sequence[str]) -> int:
     mask_logs()
     for noisy in ("kazoo", "py4j"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    run = {"zookeeper": _zookeeper, "coordinator": _coordinator, "taskmanager": _task_manager}[role]
-    return run(spec["settings"], spec["secret_file"])
+    if role == "zookeeper":
+        return _zookeeper(spec["settings"])
+    from lockgate_common.security import Credentials, TlsFiles, load_secret
+
+    secret_file = Path(spec["secret_file"])
+    tls = TlsFiles(**spec["tls"]) if spec["tls"] else None
+    credentials = Credentials(load_secret(secret_file, create=True), tls)
+    if role == "taskmanager":
+        return _task_manager(spec["settings"], credentials)
+    return _coordinator(spec["settings"], secret_file, credentials)
 
 
 def die_with(parent: int, number: int) -> None:
@@ -53,7 +64,7 @@ def die_with(parent: int, number: int) -> None:
         os._exit(1)
 
 
-def _zookeeper(settings: Mapping[str, Any], _secret_file: str) -> int:
+def _zookeeper(settings: Mapping[str, Any]) -> int:
     from lockgate_ha.errors import ZooKeeperStartError
 
     from lockgate_devtools.zookeeper.server import Member, ZooKeeperServer
@@ -72,28 +83,20 @@ def _zookeeper(settings: Mapping[str, Any], _secret_file: str) -> int:
         return 2
 
 
-def _coordinator(settings: Mapping[str, Any], secret_file: str) -> int:
-    from lockgate_common.security import Credentials, default_tokens_file
+def _coordinator(settings: Mapping[str, Any], secret_file: Path, credentials: Credentials) -> int:
+    from lockgate_common.security import default_tokens_file
     from lockgate_coordinator.runtime.process import run
     from lockgate_coordinator.runtime.settings import CoordinatorSettings
 
-    tokens = str(default_tokens_file(Path(secret_file)))
-    credentials = Credentials(secret=_secret(secret_file))
+    tokens = str(default_tokens_file(secret_file))
     return run(CoordinatorSettings(**{"tokens_file": tokens, **settings}, credentials=credentials))
 
 
-def _task_manager(settings: Mapping[str, Any], secret_file: str) -> int:
-    from lockgate_common.security import Credentials
+def _task_manager(settings: Mapping[str, Any], credentials: Credentials) -> int:
     from lockgate_taskmanager.runtime.process import run
     from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
-    return run(TaskManagerSettings(**settings, credentials=Credentials(secret=_secret(secret_file))))
-
-
-def _secret(path: str) -> str:
-    from lockgate_common.security import load_secret
-
-    return load_secret(Path(path), create=True)
+    return run(TaskManagerSettings(**settings, credentials=credentials))
 
 
 if __name__ == "__main__":

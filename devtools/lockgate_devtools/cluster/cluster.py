@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -140,7 +140,7 @@ class LocalCluster:
     def credentials(self) -> Credentials:
         """Credentials for clients of this cluster."""
         try:
-            return Credentials(secret=load_secret(self.secret_file, create=True))
+            return Credentials(secret=load_secret(self.secret_file, create=True), tls=self.options.tls)
         except (SecurityError, OSError) as error:
             raise ClusterError(str(error)) from error
 
@@ -251,7 +251,12 @@ class LocalCluster:
         name = f"{role}-{number}"
         options = self.options
         first = {} if name in self._starts else options.first_environment.get(name, {})
-        spec = {"parent": os.getpid(), "secret_file": str(self.secret_file), "settings": self._settings(role, number)}
+        spec = {
+            "parent": os.getpid(),
+            "secret_file": str(self.secret_file),
+            "tls": self._tls(),
+            "settings": self._settings(role, number),
+        }
         child = ChildProcess(
             name,
             child_command(role),
@@ -276,6 +281,10 @@ class LocalCluster:
             return {**common, "coordinator_id": name, "storage": self.storage, "bind": bind, **options.coordinator}
         work = str(self.directory / name)
         return {**common, "task_manager_id": name, "slots": options.slots, "work_dir": work, **options.taskmanager}
+
+    def _tls(self) -> dict[str, Any] | None:
+        """As JSON."""
+        return asdict(self.options.tls) if self.options.tls else None
 
     def _on_child(self, child: ChildProcess) -> None:
         with self._condition:
@@ -406,6 +415,7 @@ class LocalCluster:
             "coordinators": list(self.coordinators),
             "zookeeper": self.zookeeper,
             "secret_file": str(self.secret_file),
+            "tls": self._tls(),
             "storage": self.storage,
             "pids": dict(self.pids()),
         }
