@@ -21,6 +21,7 @@ from lockgate_proto import messages as m
 
 from lockgate.cli import run
 from lockgate.client import Client, ClientError, NotAllowed
+from lockgate.client.channels import Channels
 from tests.certificates import make_certificates
 from tests.integration.coordinator.conftest import SECRET, WAIT_S, Caller, NewCoordinator, graph, leading, poll
 from tests.integration.coordinator.test_coordinator_roles import MAY, PATHS, READ
@@ -201,6 +202,24 @@ def test_another_authority_takes_over_while_all_run(cluster: MutualCluster, tmp_
         pytest.raises(ClientError, match="not of the authority"),
     ):
         late.jobs()
+
+
+def test_a_client_opens_another_channel_for_new_certificates(tmp_path: Path) -> None:
+    """The old one, which a watch may still use, would show the old certificate whenever it connects again."""
+    mine, new = make_certificates(tmp_path, "mine"), make_certificates(tmp_path, "new")
+    channels = Channels(Credentials(tls=mine))
+    first = channels.to("127.0.0.1:1")
+    assert channels.to("127.0.0.1:1") is first
+    shutil.copy(new.certificate, mine.certificate)
+    assert channels.to("127.0.0.1:1") is first
+    shutil.copy(new.key, mine.key)
+    second = channels.to("127.0.0.1:1")
+    assert second is not first
+    assert channels.to("127.0.0.1:1") is second
+    channels.close()
+    for channel in (first, second):
+        with pytest.raises(ValueError, match="closed channel"):
+            channel.unary_unary("/x/y")(b"")
 
 
 def _paths(files: TlsFiles) -> tuple[str, str, str]:
