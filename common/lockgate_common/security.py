@@ -71,13 +71,9 @@ class Credentials:
         """Another object once new TLS files are there: channels opened before would show the old certificate."""
         return self.tls.read() if self.tls else None
 
-    def handshake_problem(self, address: str, details: str) -> str:
-        """A sentence when a connection to the address failed because of certificates, else "".
-
-        details: of the status of a call.
-        """
-        problem = handshake_problem(details, self.tls)
-        return problem and f"{address} {problem}"
+    def handshake_problem(self, details: str) -> str:
+        """What is wrong with certificates when a call has failed with these details, see `tls`; "" when nothing is."""
+        return handshake_problem(details, self.tls)
 
     def bind(self, server: grpc.Server, address: str) -> int:
         """Opens `host:port` on the server and returns the port. Port 0 picks a free one.

@@ -156,8 +156,8 @@ class CoordinatorList:
 
     def _silence(self, reasons: dict[str, str]) -> str:
         for address, details in reasons.items():
-            if problem := self._credentials.handshake_problem(address, details):
-                return f"{problem} (the address is from {self._origin})"
+            if problem := self._credentials.handshake_problem(details):
+                return f"{address} {problem} (the address is from {self._origin})"
         tried = ", ".join(self._addresses)
         return (
             f"no coordinator answers at {tried} (from {self._origin}{_first_odd_reason(reasons)}); start a cluster "

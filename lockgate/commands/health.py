@@ -84,7 +84,8 @@ def _ask(address: str, check: str, credentials: Credentials, timeout_s: float) -
         raise UserError(str(error)) from error
     except grpc.RpcError as error:
         details = error.details() or error.code().name
-        return f"not {good}: {credentials.handshake_problem(address, details) or details}"
+        problem = credentials.handshake_problem(details)
+        return f"not {good}: it {problem}" if problem else f"not {good}: {details}"
     if answer.status == health_pb2.HealthCheckResponse.SERVING:
         return good
     return f"not {good}: {_REASONS[check]}"

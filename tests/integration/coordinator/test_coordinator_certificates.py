@@ -161,6 +161,20 @@ def test_a_standby_and_a_task_manager_show_theirs(
         poll(lambda: len(client.cluster().task_managers) == 1)
 
 
+def test_a_standby_with_another_authority_says_which_setting_is_wrong(
+    cluster: MutualCluster, new_coordinator: NewCoordinator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "lockgate_coordinator.runtime.follow")
+    other = replace(make_certificates(tmp_path / "other", "standby"), mutual=True)
+    new_coordinator(credentials=Credentials(SECRET.secret, other))
+    poll(lambda: caplog.records)
+    (said,) = {record.getMessage() for record in caplog.records}
+    assert said.startswith(
+        f"the leader {cluster.leader.address} cannot be followed: it shows a certificate that is not"
+    )
+    assert "set tls.authority" in said
+
+
 def test_renewed_certificates_are_shown_without_a_restart(
     cluster: MutualCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
