@@ -218,6 +218,15 @@ def test_another_authority_takes_over_while_all_run(cluster: MutualCluster, tmp_
         late.jobs()
 
 
+def test_while_the_authority_changes_both_count(cluster: MutualCluster, tmp_path: Path) -> None:
+    new = make_certificates(tmp_path / "new", "admin", hosts=())
+    with Path(cluster.server.authority).open("ab") as both:
+        both.write(Path(new.authority).read_bytes())
+    for files in (replace(new, authority=cluster.server.authority), cluster.clients["admin"]):
+        with Client([cluster.leader.address], credentials=Credentials(tls=files), patience_ms=WAIT_MS) as client:
+            assert client.jobs() == ()
+
+
 def test_a_client_opens_another_channel_for_new_certificates(tmp_path: Path) -> None:
     """The old one, which a watch may still use, would show the old certificate whenever it connects again."""
     mine, new = make_certificates(tmp_path, "mine"), make_certificates(tmp_path, "new")

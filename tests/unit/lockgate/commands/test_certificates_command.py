@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -69,6 +70,27 @@ def test_nothing_is_overwritten_and_mistakes_are_one_sentence(capsys: pytest.Cap
     assert "signing needs the authority's ca.pem and ca.key" in capsys.readouterr().err
     del before["ca.key"]
     assert {path.name: path.read_bytes() for path in Path("tls").iterdir()} == before
+
+
+def test_a_cluster_on_this_machine_takes_them_from_the_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr("lockgate_devtools.cluster.run_cluster", lambda _directory, **options: given.append(options))
+    file, here = Path("lockgate.toml"), Path.cwd()
+    file.write_text("[tls]\nauthority = 'ca.pem'\n")
+    assert run(["cluster"]) == 0
+    assert given.pop()["tls"] is None  # a client of another cluster has that
+    file.write_text("[tls]\nauthority = 'ca.pem'\nmutual = true\n")
+    assert run(["cluster"]) == 2
+    assert "tls.mutual needs" in capsys.readouterr().err
+    file.write_text(
+        "[tls]\nauthority = 'ca.pem'\ncertificate = 'c.pem'\nkey = 'k'\nmutual = true\nroles = {alice = 'read'}\n"
+    )
+    assert run(["cluster"]) == 0
+    options = given.pop()
+    assert options["tls"] == TlsFiles(f"{here}/c.pem", f"{here}/k", f"{here}/ca.pem", mutual=True)
+    assert options["coordinator"] == {"certificate_roles": {"alice": ("read",)}}
 
 
 def _read(name: str) -> x509.Certificate:
