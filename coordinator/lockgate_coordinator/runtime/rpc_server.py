@@ -210,10 +210,9 @@ class RpcServer:
 
     async def _admission(self, call: Call) -> Admission:
         """Raises Refused. Who shows something wrong is told so late, unless many are."""
-        if not authorization_of(call.metadata):  # what is shown in the call counts more than the connection
-            holder = certificate_caller(call.certificate_names, self._certificate_roles)
-            if holder is not None:
-                return Admission(holder)
+        holder = certificate_caller(call, self._certificate_roles)
+        if holder is not None:
+            return Admission(holder)
         known = self._guard.at_once(call.method, call.metadata)
         if known is not None:
             return known
