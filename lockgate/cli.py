@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "taskmanager": ("lockgate.commands.processes:taskmanager", "Run one task manager."),
     "health": ("lockgate.commands.health:health", "Check whether a process is ready to serve."),
     "tokens": ("lockgate.commands.tokens:tokens", "Let somebody do some things, without the secret."),
+    "certificates": ("lockgate.commands.certificates:certificates", "Make certificates for TLS."),
     "prepare": ("lockgate.commands.processes:prepare", "Halve the start-up time of task managers here."),
 }
 SECTIONS = {
@@ -50,7 +51,15 @@ SECTIONS = {
         "leader",
         "status",
     ),
-    "Processes of a real cluster": ("zookeeper", "coordinator", "taskmanager", "health", "tokens", "prepare"),
+    "Processes of a real cluster": (
+        "zookeeper",
+        "coordinator",
+        "taskmanager",
+        "health",
+        "tokens",
+        "certificates",
+        "prepare",
+    ),
 }
 
 EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130

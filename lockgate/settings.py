@@ -11,10 +11,12 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockgate_common.addresses import zookeeper_problem
+from lockgate_common.roles import roles_named
 from lockgate_common.security import (
     Credentials,
     SecurityError,
@@ -45,6 +47,11 @@ _SHORTHANDS = {
     "LOCKGATE_SECRET_FILE": ("security", "secret_file"),
     "LOCKGATE_TOKEN_FILE": ("security", "token_file"),
     "LOCKGATE_ZOOKEEPER": ("zookeeper", "hosts"),
+}
+# Variables that hold JSON: an example of each.
+_OBJECTS = {
+    ("taskmanager", "spark_options"): '{"spark.driver.memory": "2g"}',
+    ("tls", "roles"): '{"alice": ["submit", "operate"]}',
 }
 # Options of commands that are not named after their key.
 _OPTIONS = {("cluster", "name"): "--cluster-name", ("zookeeper", "hosts"): "--zookeeper"}
@@ -141,11 +148,30 @@ class SecurityGroup(_Group):
 
 
 class TlsGroup(_Group):
-    """`[tls]`: PEM files. Clients need `authority` alone."""
+    """`[tls]`: PEM files, whether every connection needs a certificate on both sides, and what certificates are for.
+
+    Without `mutual` clients need `authority` alone. roles: {common name or alternative name: roles}.
+    """
 
     certificate: str = ""
     key: str = ""
     authority: str = ""
+    mutual: bool = False
+    roles: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    @field_validator("roles", mode="before")
+    @classmethod
+    def _are_roles(cls, roles: Any) -> Any:
+        """One role may stand without a list."""
+        if not isinstance(roles, dict):
+            return roles
+        listed = {name: (given,) if isinstance(given, str) else given for name, given in roles.items()}
+        for name, given in listed.items():
+            try:
+                roles_named(given)
+            except (ValueError, TypeError) as error:
+                raise PydanticCustomError("roles", "{problem}", {"problem": f"{name!r}: {error}"}) from error
+        return listed
 
 
 class Settings(_Group):
@@ -162,11 +188,12 @@ class Settings(_Group):
     def credentials(self, *, create: bool = False) -> Credentials:
         """The secret and TLS files. `create` makes a missing secret file (servers do, clients do not)."""
         try:
+            tls = self.tls_files()
             if self.security.token_file and not create:
                 token = load_token(Path(self.security.token_file).expanduser())
-                return Credentials(tls=self._tls_files(), token=token)
+                return Credentials(tls=tls, token=token)
             secret = load_secret(self.secret_path, create=create)
-            return Credentials(secret=secret, tls=self._tls_files(), zookeeper=self.zookeeper_tls())
+            return Credentials(secret=secret, tls=tls, zookeeper=self.zookeeper_tls())
         except SecurityError as error:
             raise SettingsError(str(error)) from error
 
@@ -200,6 +227,7 @@ class Settings(_Group):
             storage=absolute(self.storage.directory),
             credentials=self.credentials(create=True),
             tokens_file=str(self.tokens_path),
+            certificate_roles=self.certificate_roles(),
             session_timeout_ms=self.zookeeper.session_timeout_ms,
             heartbeat_ms=group.heartbeat_ms,
             heartbeat_timeout_ms=group.heartbeat_timeout_ms,
@@ -246,13 +274,40 @@ class Settings(_Group):
             raise SettingsError("zookeeper.tls needs a certificate and its key, or neither; see zookeeper.certificate")
         return files
 
-    def _tls_files(self) -> TlsFiles | None:
-        files = _files(self.tls)
-        return files if files != TlsFiles() else None
+    def server_tls_files(self) -> TlsFiles | None:
+        """The TLS files of a cluster on this machine; the authority of another cluster, which a client has, is none.
+
+        Raises SettingsError for some that cannot work.
+        """
+        if not (self.tls.mutual or self.tls.certificate or self.tls.key):
+            return None
+        try:
+            return self.tls_files()
+        except SecurityError as error:
+            raise SettingsError(str(error)) from error
+
+    def tls_files(self) -> TlsFiles | None:
+        """The TLS files, None where none is set. Raises SecurityError for some that cannot work."""
+        files = replace(_files(self.tls), mutual=self.tls.mutual)
+        if files == TlsFiles():
+            return None
+        files.check()
+        return files
+
+    def certificate_roles(self) -> dict[str, tuple[str, ...]]:
+        """What callers with a certificate of one of these names may do. Raises SettingsError."""
+        if self.tls.roles and not self.tls.mutual:
+            raise SettingsError(
+                "[tls.roles] counts for nothing unless callers show certificates: set tls.mutual = true"
+            )
+        return self.tls.roles
 
 
 def _files(group: ZooKeeperGroup | TlsGroup) -> TlsFiles:
-    return TlsFiles(*(absolute(path) if path else "" for path in (group.certificate, group.key, group.authority)))
+    certificate, key, authority = (
+        absolute(path) if path else "" for path in (group.certificate, group.key, group.authority)
+    )
+    return TlsFiles(certificate, key, authority)
 
 
 def load_settings(
@@ -343,11 +398,11 @@ def _place(name: str, known: Mapping[str, Mapping[str, FieldInfo]]) -> tuple[str
 def _parse(name: str, place: tuple[str, str], text: str) -> Any:
     if place == ("cluster", "coordinators"):
         return tuple(part.strip() for part in text.split(",") if part.strip())
-    if place == ("taskmanager", "spark_options"):
+    if example := _OBJECTS.get(place):
         try:
             return json.loads(text)
         except ValueError as error:
-            raise SettingsError(f'{name} must be a JSON object, such as {{"spark.driver.memory": "2g"}}') from error
+            raise SettingsError(f"{name} must be a JSON object, such as {example}") from error
     return text
 
 

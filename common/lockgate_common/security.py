@@ -20,7 +20,7 @@ from lockgate_common.addresses import is_loopback
 from lockgate_common.proof import AUTHORIZATION, Introduction, Peer, answer_to
 from lockgate_common.tls import SecurityError as SecurityError
 from lockgate_common.tls import TlsFiles as TlsFiles
-from lockgate_common.tls import read_tls_file
+from lockgate_common.tls import handshake_problem
 from lockgate_common.token import Token, TokenIntroduction, parse_token
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
@@ -67,13 +67,15 @@ class Credentials:
         """An insecure channel on a machine of one's own, a TLS channel where TLS files are set."""
         if self.tls is None:
             return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        pair = self.tls.certificate and self.tls.key
-        credentials = grpc.ssl_channel_credentials(
-            root_certificates=read_tls_file(self.tls.authority),
-            private_key=read_tls_file(self.tls.key) if pair else None,
-            certificate_chain=read_tls_file(self.tls.certificate) if pair else None,
-        )
-        return grpc.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+        return grpc.secure_channel(address, self.tls.channel_credentials(), options=CHANNEL_OPTIONS)
+
+    def edition(self) -> object:
+        """Another object once new TLS files are there: channels opened before would show the old certificate."""
+        return self.tls.read() if self.tls else None
+
+    def handshake_problem(self, details: str) -> str:
+        """What is wrong with certificates when a call has failed with these details, see `tls`; "" when nothing is."""
+        return handshake_problem(details, self.tls)
 
     def bind(self, server: grpc.Server, address: str) -> int:
         """Opens `host:port` on the server and returns the port. Port 0 picks a free one.
@@ -86,8 +88,9 @@ class Credentials:
                 f"{address} is reachable from other machines; set tls.certificate, tls.key, tls.authority and a "
                 "secret file, or bind to 127.0.0.1"
             )
+        shown = self.tls.server_credentials() if self.tls else None
         try:
-            port = server.add_insecure_port(address) if self.tls is None else self._bind_tls(server, address)
+            port = server.add_secure_port(address, shown) if shown else server.add_insecure_port(address)
         except RuntimeError as error:
             raise OSError(
                 f"cannot listen on {address}: the port is taken or the address is not this machine's; "
@@ -96,15 +99,6 @@ class Credentials:
         if port == 0:
             raise OSError(f"cannot listen on {address}: the port is taken; choose another with --bind")
         return port
-
-    def _bind_tls(self, server: grpc.Server, address: str) -> int:
-        assert self.tls is not None
-        credentials = grpc.ssl_server_credentials(
-            [(read_tls_file(self.tls.key), read_tls_file(self.tls.certificate))],
-            root_certificates=read_tls_file(self.tls.authority),
-            require_client_auth=False,
-        )
-        return server.add_secure_port(address, credentials)
 
 
 def _authorization(metadata: Metadata) -> bytes:

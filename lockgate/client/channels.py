@@ -1,4 +1,4 @@
-"""The open gRPC channels of a client, one per address."""
+"""The open gRPC channels of a client, one per address, and a new one when the client has new certificates."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from lockgate.client.errors import ClientError
 
 
 class Channels:
-    """Opens each channel once. Thread-safe."""
+    """Opens each channel once for each edition of the TLS files. Thread-safe."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[str, tuple[object, grpc.Channel]] = {}
+        self._replaced: list[grpc.Channel] = []  # by one with newer certificates; a watch may still use it
         self._is_closed = False
         self._lock = threading.Lock()
 
@@ -33,17 +34,24 @@ class Channels:
         with self._lock:
             if self._is_closed:
                 raise ClientError("the client is closed")
-            if address not in self._channels:
-                try:
-                    self._channels[address] = self._credentials.channel(address)
-                except SecurityError as error:
-                    raise ClientError(str(error)) from error
-            return self._channels[address]
+            try:
+                edition = self._credentials.edition()
+                known, channel = self._channels.get(address, (None, None))
+                if channel is not None and known is edition:
+                    return channel
+                opened = self._credentials.channel(address)
+            except SecurityError as error:
+                raise ClientError(str(error)) from error
+            if channel is not None:
+                self._replaced.append(channel)
+            self._channels[address] = edition, opened
+            return opened
 
     def close(self) -> None:
         """Closes all channels. Idempotent."""
         with self._lock:
             self._is_closed = True
-            for channel in self._channels.values():
+            for channel in (*self._replaced, *(channel for _, channel in self._channels.values())):
                 channel.close()
+            self._replaced.clear()
             self._channels.clear()

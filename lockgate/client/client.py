@@ -309,7 +309,8 @@ class Client:
                 verdict = classify_rpc_error(error, job_key, leader.address, leader.instance)
             if not isinstance(verdict, TryAgain):
                 raise verdict
-            last = verdict.reason
+            problem = self._credentials.handshake_problem(verdict.reason)
+            last = f"{leader.address} {problem}" if problem else verdict.reason
             self.forget_leader(verdict.leader, leader.address)
             if deadline.expired:
                 raise ClusterUnreachable(f"the cluster did not answer in time: {last}")

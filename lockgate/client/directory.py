@@ -63,6 +63,7 @@ class CoordinatorList:
         self._origin = origin
         self._connect_ms = connect_ms
         self._met = False
+        self._credentials = credentials
         self._channels = Channels(credentials)
         self._closed = threading.Event()
 
@@ -154,6 +155,9 @@ class CoordinatorList:
         return True
 
     def _silence(self, reasons: dict[str, str]) -> str:
+        for address, details in reasons.items():
+            if problem := self._credentials.handshake_problem(details):
+                return f"{address} {problem} (the address is from {self._origin})"
         tried = ", ".join(self._addresses)
         return (
             f"no coordinator answers at {tried} (from {self._origin}{_first_odd_reason(reasons)}); start a cluster "

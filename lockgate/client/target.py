@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lockgate_common.security import Credentials, TlsFiles, default_secret_file
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
@@ -53,23 +53,24 @@ def find_cluster(
     """The cluster to use. Raises SettingsError with one sentence."""
     from lockgate.settings import load_settings
 
+    overrides: dict[str, dict[str, Any]]
     overrides = {"cluster": {"name": name}, "zookeeper": {"hosts": zookeeper}, "security": {"secret_file": secret_file}}
     settings = load_settings(config, overrides)
     is_secret_named = bool(secret_file or "LOCKGATE_SECRET_FILE" in os.environ)
     named = cluster or os.environ.get("LOCKGATE_CLUSTER", "")
     if named:
         where = "--cluster" if cluster else "LOCKGATE_CLUSTER"
-        target, secret = _read_target(named, where, is_secret_named)
+        target, found = _read_target(named, where, is_secret_named)
         target = replace(target, zookeeper=zookeeper or target.zookeeper)
     elif zookeeper or settings.cluster.coordinators or settings.zookeeper.hosts:
-        target, secret = _from_settings(settings, zookeeper), ""
+        target, found = _from_settings(settings, zookeeper), {}
     elif (Path(DEFAULT_DIRECTORY) / CLUSTER_FILE).is_file():
-        target, secret = _read_directory(Path(DEFAULT_DIRECTORY), is_secret_named)
+        target, found = _read_directory(Path(DEFAULT_DIRECTORY), is_secret_named)
     else:
-        target, secret = ClusterTarget((DEFAULT_ADDRESS,), origin="the default address"), ""
-    if secret:
-        overrides["security"]["secret_file"] = secret
-        settings = load_settings(config, overrides)
+        target, found = ClusterTarget((DEFAULT_ADDRESS,), origin="the default address"), {}
+    if found:
+        found["tls"] = found.get("tls", {}) | settings.tls.model_dump(exclude_unset=True)
+        settings = load_settings(config, overrides | found)
     credentials = settings.credentials()
     return replace(
         target,
@@ -89,10 +90,13 @@ def _from_settings(settings: Settings, zookeeper: str | None) -> ClusterTarget:
     )
 
 
-def _read_target(named: str, where: str, is_secret_named: bool) -> tuple[ClusterTarget, str]:
+_Found: TypeAlias = dict[str, dict[str, Any]]  # what a `cluster.json` says beside addresses, as overrides of settings
+
+
+def _read_target(named: str, where: str, is_secret_named: bool) -> tuple[ClusterTarget, _Found]:
     addresses = [part.strip() for part in named.split(",") if part.strip()]
     if addresses and all(_ADDRESS.match(address) for address in addresses):
-        return ClusterTarget(tuple(_checked(address, where) for address in addresses), origin=where), ""
+        return ClusterTarget(tuple(_checked(address, where) for address in addresses), origin=where), {}
     directory = Path(named).expanduser()
     if directory.name == CLUSTER_FILE:
         directory = directory.parent
@@ -104,14 +108,15 @@ def _read_target(named: str, where: str, is_secret_named: bool) -> tuple[Cluster
     return _read_directory(directory, is_secret_named)
 
 
-def _read_directory(directory: Path, is_secret_named: bool) -> tuple[ClusterTarget, str]:
+def _read_directory(directory: Path, is_secret_named: bool) -> tuple[ClusterTarget, _Found]:
     """is_secret_named: elsewhere, which counts more."""
     path = directory / CLUSTER_FILE
     try:
         content = json.loads(read_trusted(path))
         coordinators = tuple(_checked(str(coordinator), str(path)) for coordinator in content["coordinators"])
         zookeeper, secret = str(content.get("zookeeper", "")), str(content.get("secret_file", ""))
-        tls = TlsFiles(**files) if (files := content.get("zookeeper_tls")) else None
+        tls = dict(content.get("tls") or {})
+        zookeeper_tls = TlsFiles(**files) if (files := content.get("zookeeper_tls")) else None
     except FileNotFoundError:
         raise SettingsError(
             f"no cluster is running in {directory}: it has no {CLUSTER_FILE}; start one with "
@@ -121,18 +126,17 @@ def _read_directory(directory: Path, is_secret_named: bool) -> tuple[ClusterTarg
         raise SettingsError(str(error)) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"cannot read {path}: {error!r}; is it from another version?") from error
-    target = ClusterTarget(coordinators, zookeeper, credentials=Credentials(zookeeper=tls), origin=str(path))
-    return target, "" if is_secret_named else _known_secret(secret, path)
+    found: _Found = {"tls": tls} if tls else {}
+    if secret and not is_secret_named:
+        found["security"] = {"secret_file": _known_secret(secret, path)}
+    credentials = Credentials(zookeeper=zookeeper_tls)
+    return ClusterTarget(coordinators, zookeeper, credentials=credentials, origin=str(path)), found
 
 
 def _known_secret(secret: str, path: Path) -> str:
     """The secret file that a `cluster.json` names: in the same folder or the user's own, or it is any private file."""
     known = default_secret_file()
-    if (
-        secret
-        and Path(secret).resolve() != known.resolve()
-        and path.parent.resolve() not in Path(secret).resolve().parents
-    ):
+    if Path(secret).resolve() != known.resolve() and path.parent.resolve() not in Path(secret).resolve().parents:
         raise SettingsError(
             f"{path} names the secret file {secret}, which is neither in its own folder nor {known}; if that is right, "
             f"say so with LOCKGATE_SECRET_FILE or --secret-file"

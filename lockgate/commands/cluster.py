@@ -43,7 +43,9 @@ from lockgate.commands.options import spark_settings
     multiple=True,
     help="[default: free ones]",
 )
-@click.option("--config", metavar="FILE", help="Settings file, for zookeeper.tls.  [default: ./lockgate.toml]")
+@click.option(
+    "--config", metavar="FILE", help="Settings file, for [tls] and zookeeper.tls.  [default: ./lockgate.toml]"
+)
 @with_spark("local[SLOTS]")
 def cluster(
     coordinators: int,
@@ -61,7 +63,7 @@ def cluster(
 ) -> int:
     """Run a whole cluster on this machine, in the foreground: ZooKeeper, coordinators, task managers.
 
-    Of the settings it uses zookeeper.tls and the files for that, for ZooKeeper and all that connect to it.
+    Of the settings it uses [tls], and zookeeper.tls with the files for that.
 
     Prints one line with the addresses when it is ready. Ctrl-C or SIGTERM stops every process it started; one that
     dies is started again. Commands in the same folder find it by themselves (./.lockgate).
@@ -71,6 +73,7 @@ def cluster(
       lockgate cluster
       lockgate cluster --coordinators 3 --taskmanagers 1 --slots 4
       lockgate cluster --slots 1 --spark-master spark://spark.example:7077
+      lockgate certificates tls && lockgate cluster --config lockgate.toml    # with [tls] in it
       lockgate cluster --dir /tmp/lg &      then: lockgate jobs --cluster /tmp/lg
     """
     from lockgate_devtools.cluster import run_cluster
@@ -78,6 +81,7 @@ def cluster(
     from lockgate.commands.processes import start_logging
     from lockgate.settings import load_settings
 
+    settings = load_settings(config)
     start_logging(os.environ.get("LOCKGATE_LOG_LEVEL", "WARNING"))
     return run_cluster(
         directory,
@@ -86,9 +90,11 @@ def cluster(
         slots=slots,
         zookeepers=0 if zookeeper else int(zookeepers),
         zookeeper=zookeeper or "",
-        zookeeper_tls=load_settings(config).zookeeper_tls(),
+        zookeeper_tls=settings.zookeeper_tls(),
         storage=storage or "",
         coordinator_ports=ports,
         zookeeper_ports=zookeeper_ports,
+        tls=settings.server_tls_files(),
+        coordinator={"certificate_roles": settings.certificate_roles()},
         taskmanager=spark_settings(spark_master, spark_options),
     )

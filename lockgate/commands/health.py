@@ -12,7 +12,6 @@ from lockgate_common.tls import client_context
 
 from lockgate.errors import UserError
 
-AUTHORITY_VARIABLE = "LOCKGATE_TLS_AUTHORITY"
 _SETTINGS_VARIABLES = ("LOCKGATE_CONFIG", "LOCKGATE_ZOOKEEPER_TLS")
 
 _REASONS = {
@@ -59,13 +58,14 @@ def health(
 
 
 def _credentials(config: str | None) -> Credentials:
-    """The TLS authority for checking the connection.
+    """The TLS files of the connection.
 
-    The variable has priority over every file, so when it is set no file is read.
+    Variables have priority over every file, so when they name the authority no file is read.
     """
-    authority = "" if config else os.environ.get(AUTHORITY_VARIABLE, "")
-    if authority:
-        return Credentials(tls=TlsFiles(authority=str(Path(authority).expanduser())))
+    names = ("CERTIFICATE", "KEY", "AUTHORITY")
+    certificate, key, authority = (os.path.expanduser(os.environ.get(f"LOCKGATE_TLS_{name}", "")) for name in names)
+    if authority and not config:
+        return Credentials(tls=TlsFiles(certificate, key, authority))
     from lockgate.settings import load_settings
 
     return load_settings(config, {}).credentials()
@@ -108,7 +108,9 @@ def _ask(address: str, check: str, credentials: Credentials, timeout_s: float) -
     except SecurityError as error:
         raise UserError(str(error)) from error
     except grpc.RpcError as error:
-        return f"not {good}: {error.details() or error.code().name}"
+        details = error.details() or error.code().name
+        problem = credentials.handshake_problem(details)
+        return f"not {good}: it {problem}" if problem else f"not {good}: {details}"
     if answer.status == health_pb2.HealthCheckResponse.SERVING:
         return good
     return f"not {good}: {_REASONS[check]}"

@@ -52,6 +52,13 @@ class Call:
         return str(_common.decode(self._event.call.peer()))
 
     @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """Common name (first) and alternative names of the certificate that the caller has shown; none without one."""
+        known = {_common.decode(key): values for key, values in (cygrpc.auth_context(self._event.call) or {}).items()}
+        names = (*known.get("x509_common_name", ()), *known.get("x509_subject_alternative_name", ()))
+        return tuple(name.decode(errors="replace") for name in names)
+
+    @property
     def is_active(self) -> bool:
         """False once the peer has gone, or a status was sent."""
         with self._state.condition:

@@ -250,6 +250,8 @@ class Follower:
         elif code is grpc.StatusCode.UNAUTHENTICATED:
             self._log_refusal(leader, str(error.details()))
         else:
+            if problem := self._credentials.handshake_problem(str(error.details())):
+                self._log_refusal(leader, f"it {problem}")
             self._gone(leader.token)
         if code in _NO_ANSWER:
             self._missed(leader)

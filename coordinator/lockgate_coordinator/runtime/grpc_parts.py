@@ -50,7 +50,7 @@ def _changed(server: Any, wire: Any, common: Any) -> Iterator[str]:
     known = vars(state()) if callable(state) else {}
     yield from (f"_server._RPCState.{name}" for name in _STATE if name not in known)
     yield from _missing(server, "_OPEN", "_CLOSED")
-    yield from _missing(wire, *_OPERATIONS)
+    yield from _missing(wire, *_OPERATIONS, "auth_context")
     yield from _missing(common, "decode", "STATUS_CODE_TO_CYGRPC_STATUS_CODE")
 
 

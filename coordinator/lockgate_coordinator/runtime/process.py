@@ -63,7 +63,9 @@ class Coordinator:
         files = MetadataFiles(settings.storage, settings.cluster)
         secret, tokens_file = settings.credentials.secret, settings.tokens_file
         tokens = TokenBook(Path(tokens_file), secret) if secret and tokens_file else None
-        self._server = RpcServer(settings.credentials, settings.bind, settings.advertise, tokens)
+        self._server = RpcServer(
+            settings.credentials, settings.bind, settings.advertise, tokens, settings.certificate_roles
+        )
         self.address = self._server.peer.address
         self._health = Health()
         me = LeaderRecord(

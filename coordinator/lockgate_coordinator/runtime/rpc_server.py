@@ -13,7 +13,7 @@ storage does not block queries. Large messages are encoded and decoded on a thir
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +34,7 @@ from lockgate_coordinator.runtime.access import refusal
 from lockgate_coordinator.runtime.admission import Places
 from lockgate_coordinator.runtime.audit import AuditedCall
 from lockgate_coordinator.runtime.calls import Call, Calls
+from lockgate_coordinator.runtime.certificates import certificate_caller
 from lockgate_coordinator.runtime.errors import Busy, Refused
 from lockgate_coordinator.runtime.event_loop import LoopThread, settled
 from lockgate_coordinator.runtime.grpc_parts import unusable
@@ -123,11 +124,16 @@ class RpcServer:
     """One per coordinator."""
 
     def __init__(
-        self, credentials: Credentials, bind: str, advertise: str = "", tokens: TokenBook | None = None
+        self,
+        credentials: Credentials,
+        bind: str,
+        advertise: str = "",
+        tokens: TokenBook | None = None,
+        certificate_roles: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         """Opens the port. Raises SettingsError for a grpcio that cannot be used, SecurityError, OSError.
 
-        advertise: `host:port` that others use, "" for the bound one.
+        advertise: `host:port` that others use, "" for the bound one; certificate_roles: see `certificate_caller`.
         """
         if problem := unusable():
             raise SettingsError(problem)
@@ -145,6 +151,7 @@ class RpcServer:
             self.stop(0)
             raise
         self.peer = Peer(advertise or f"{bind.rpartition(':')[0]}:{self.port}", new_instance())
+        self._certificate_roles = certificate_roles or {}
         self._guard = Guard(credentials, self.peer, tokens, everything=not is_loopback(bind))
 
     def serve(self, service: str, implementation: Any, places: dict[str, Places]) -> None:
@@ -202,6 +209,9 @@ class RpcServer:
 
     async def _admission(self, call: Call) -> Admission:
         """Authenticates the caller. Raises Refused; after a delay for wrong credentials, unless many are delayed."""
+        holder = certificate_caller(call, self._certificate_roles)
+        if holder is not None:
+            return Admission(holder)
         known = self._guard.at_once(call.method, call.metadata)
         if known is not None:
             return known

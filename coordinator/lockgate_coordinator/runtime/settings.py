@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lockgate_common.masking import masked
@@ -16,7 +17,8 @@ class CoordinatorSettings:
     zookeeper: `host:port[,host:port...]`; storage: a local path or a pyarrow.fs URI that every coordinator and task
     manager of the cluster reaches; bind: `host:port` of the gRPC server, port 0 picks a free one; advertise:
     `host:port` that others use, empty for the bound address, which others must then be able to reach; coordinator_id:
-    empty for a generated one; tokens_file: see `TokenBook`, empty for no tokens. Times are in milliseconds.
+    empty for a generated one; tokens_file: see `TokenBook`, empty for no tokens; certificate_roles: by common name or
+    alternative name of a client's certificate. Times are in milliseconds.
     """
 
     zookeeper: str
@@ -26,6 +28,7 @@ class CoordinatorSettings:
     advertise: str = ""
     credentials: Credentials = field(default_factory=Credentials)
     tokens_file: str = ""
+    certificate_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     session_timeout_ms: int = 4000
     heartbeat_ms: int = 500
     heartbeat_timeout_ms: int = 3000

@@ -1,8 +1,8 @@
 """`python -m lockgate_devtools.cluster.child ROLE`: one process of a local cluster.
 
-Reads JSON from its standard input: {"parent": pid, "secret_file": path, "zookeeper_tls": null or {"certificate": path,
-"key": path, "authority": path}, "settings": {...}}. Settings may be secret, so they are no arguments, which every user
-of the machine can list. The process dies with the one that started it, even when that one is killed: on Linux the
+Reads JSON from its standard input: {"parent": pid, "secret_file": path, "tls": {...} or null, "zookeeper_tls": {...} or
+null, "settings": {...}}; the two are fields of TlsFiles. Settings may be secret, so they are no arguments, which every
+user of the machine can list. The process dies with the one that started it, even when that one is killed: on Linux the
 kernel ensures it.
 """
 
@@ -42,9 +42,17 @@ def main(arguments: Sequence[str]) -> int:
     mask_logs()
     for noisy in ("kazoo", "py4j"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    run = {"zookeeper": _zookeeper, "coordinator": _coordinator, "taskmanager": _task_manager}[role]
-    tls = spec["zookeeper_tls"]
-    return run(spec["settings"], spec["secret_file"], TlsFiles(**tls) if tls else None)
+    zookeeper_tls = TlsFiles(**spec["zookeeper_tls"]) if spec["zookeeper_tls"] else None
+    if role == "zookeeper":
+        return _zookeeper(spec["settings"], zookeeper_tls)
+    from lockgate_common.security import Credentials, load_secret
+
+    secret_file = Path(spec["secret_file"])
+    tls = TlsFiles(**spec["tls"]) if spec["tls"] else None
+    credentials = Credentials(load_secret(secret_file, create=True), tls, zookeeper=zookeeper_tls)
+    if role == "taskmanager":
+        return _task_manager(spec["settings"], credentials)
+    return _coordinator(spec["settings"], secret_file, credentials)
 
 
 def die_with(parent: int, number: int) -> None:
@@ -59,7 +67,7 @@ def die_with(parent: int, number: int) -> None:
         os._exit(1)
 
 
-def _zookeeper(settings: Mapping[str, Any], _secret_file: str, tls: TlsFiles | None) -> int:
+def _zookeeper(settings: Mapping[str, Any], tls: TlsFiles | None) -> int:
     from lockgate_ha.errors import ZooKeeperStartError
 
     from lockgate_devtools.zookeeper.server import Member, ZooKeeperServer
@@ -79,27 +87,20 @@ def _zookeeper(settings: Mapping[str, Any], _secret_file: str, tls: TlsFiles | N
         return 2
 
 
-def _coordinator(settings: Mapping[str, Any], secret_file: str, tls: TlsFiles | None) -> int:
+def _coordinator(settings: Mapping[str, Any], secret_file: Path, credentials: Credentials) -> int:
     from lockgate_common.security import default_tokens_file
     from lockgate_coordinator.runtime.process import run
     from lockgate_coordinator.runtime.settings import CoordinatorSettings
 
-    tokens = str(default_tokens_file(Path(secret_file)))
-    shown = _credentials(secret_file, tls)
-    return run(CoordinatorSettings(**{"tokens_file": tokens, **settings}, credentials=shown))
+    tokens = str(default_tokens_file(secret_file))
+    return run(CoordinatorSettings(**{"tokens_file": tokens, **settings}, credentials=credentials))
 
 
-def _task_manager(settings: Mapping[str, Any], secret_file: str, tls: TlsFiles | None) -> int:
+def _task_manager(settings: Mapping[str, Any], credentials: Credentials) -> int:
     from lockgate_taskmanager.runtime.process import run
     from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
-    return run(TaskManagerSettings(**settings, credentials=_credentials(secret_file, tls)))
-
-
-def _credentials(secret_file: str, tls: TlsFiles | None) -> Credentials:
-    from lockgate_common.security import Credentials, load_secret
-
-    return Credentials(secret=load_secret(Path(secret_file), create=True), zookeeper=tls)
+    return run(TaskManagerSettings(**settings, credentials=credentials))
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ class LocalCluster:
             secret = load_secret(self.secret_file, create=True)
         except (SecurityError, OSError) as error:
             raise ClusterError(str(error)) from error
-        return Credentials(secret=secret, zookeeper=self.options.zookeeper_tls)
+        return Credentials(secret=secret, tls=self.options.tls, zookeeper=self.options.zookeeper_tls)
 
     def pids(self) -> Mapping[str, int]:
         """Process id by process name ("coordinator-0"), for running processes."""
@@ -264,6 +264,7 @@ class LocalCluster:
         spec = {
             "parent": os.getpid(),
             "secret_file": str(self.secret_file),
+            "tls": self._tls(),
             "zookeeper_tls": self._zookeeper_tls(),
             "settings": self._settings(role, number),
         }
@@ -291,6 +292,10 @@ class LocalCluster:
             return {**common, "coordinator_id": name, "storage": self.storage, "bind": bind, **options.coordinator}
         work = str(self.directory / name)
         return {**common, "task_manager_id": name, "slots": options.slots, "work_dir": work, **options.taskmanager}
+
+    def _tls(self) -> dict[str, Any] | None:
+        """As JSON."""
+        return asdict(self.options.tls) if self.options.tls else None
 
     def _on_child(self, child: ChildProcess) -> None:
         with self._condition:
@@ -432,6 +437,7 @@ class LocalCluster:
             "zookeeper": self.zookeeper,
             "zookeeper_tls": self._zookeeper_tls(),
             "secret_file": str(self.secret_file),
+            "tls": self._tls(),
             "storage": self.storage,
             "pids": dict(self.pids()),
         }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockgate_common.addresses import zookeeper_problem
-from lockgate_common.tls import TlsFiles
+from lockgate_common.tls import SecurityError, TlsFiles
 
 from lockgate_devtools.cluster.errors import ClusterError
 
@@ -22,6 +22,7 @@ class ClusterOptions:
     coordinator_ports, zookeeper_ports: fixed ports by number of the process, 0 or missing means a free one.
     secret_file: shared by all processes and clients; empty means `DIR/secret`, made on first use.
     zookeeper_tls: how ZooKeeper is reached, the cluster's own servers included; None for plain text.
+    tls: of every process and of clients, for 127.0.0.1; None: plain connections, which stay on this machine.
     storage: path or pyarrow.fs URI of the HA storage; empty means `DIR/storage`.
     coordinator, taskmanager: fields of CoordinatorSettings and TaskManagerSettings that differ from the defaults,
     as JSON-ready values.
@@ -42,6 +43,7 @@ class ClusterOptions:
     coordinator_ports: tuple[int, ...] = ()
     zookeeper_ports: tuple[int, ...] = ()
     secret_file: str = ""
+    tls: TlsFiles | None = None
     storage: str = ""
     coordinator: Mapping[str, Any] = field(default_factory=dict)
     taskmanager: Mapping[str, Any] = field(default_factory=dict)
@@ -66,6 +68,11 @@ class ClusterOptions:
             raise ClusterError("no ZooKeeper: start one with the cluster or give the address of a running one")
         if self.zookeeper and (problem := zookeeper_problem(self.zookeeper)):
             raise ClusterError(f"--zookeeper cannot be {self.zookeeper!r}: {problem}")
+        try:
+            if self.tls is not None:
+                self.tls.check(is_server=True)
+        except SecurityError as error:
+            raise ClusterError(str(error)) from error
         if len(self.coordinator_ports) > self.coordinators:
             raise ClusterError(f"{len(self.coordinator_ports)} ports for {self.coordinators} coordinators")
         if len(self.zookeeper_ports) > self.zookeepers:

@@ -278,6 +278,8 @@ class ControlClient:
         except grpc.RpcError as error:
             reason = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
             refused = isinstance(error, grpc.Call) and error.code() in REFUSALS
+            if problem := self._credentials.handshake_problem(reason):
+                reason, refused = f"it {problem}", True
             is_refusal = (refused or isinstance(error, UnprovenPeer)) and not has_answered
         finally:
             with self._changed:

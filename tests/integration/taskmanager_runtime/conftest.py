@@ -42,13 +42,8 @@ def new_task_manager(credentials: Credentials, world: World, tmp_path: Path) -> 
     made: list[TaskManager] = []
 
     def make(name: str, **changes: object) -> TaskManager:
-        settings = TaskManagerSettings(
-            zookeeper="unused:1",
-            work_dir=str(tmp_path),
-            credentials=credentials,
-            task_manager_id=name,
-            **changes,  # type: ignore[arg-type]
-        )
+        values = {"zookeeper": "unused:1", "work_dir": str(tmp_path), "credentials": credentials} | changes
+        settings = TaskManagerSettings(task_manager_id=name, **values)  # type: ignore[arg-type]
         manager = TaskManager(settings, FakeFactory(world))
         manager.start()
         made.append(manager)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import shutil
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import grpc
 import numpy as np
 import pyarrow as pa
 import pytest
-from lockgate_common.security import Credentials
+from lockgate_common.security import Credentials, TlsFiles
 from lockgate_proto import rpc
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import AttemptId, Barrier, ChannelOpen, EndOfInput, RecordBatch, StreamElement, SubtaskId
@@ -27,6 +29,8 @@ from lockgate_taskmanager.exchange.outputs import LocalOutput, RemoteOutput
 from lockgate_taskmanager.exchange.peers import PeerChannels
 from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.exchange.server import ExchangeServer
+
+from tests.certificates import make_certificates
 
 pytestmark = pytest.mark.integration
 
@@ -261,6 +265,44 @@ def test_a_caller_without_the_secret_is_refused(exchange: TestingExchange) -> No
     exchange.output(peers=stranger)
     assert "UNAUTHENTICATED" in exchange.output_lost.get(timeout=WAIT_S)
     stranger.close()
+
+
+class TestMutualTls:
+    @pytest.fixture
+    def credentials(self, credentials: Credentials, tmp_path: Path) -> Credentials:
+        return replace(credentials, tls=replace(make_certificates(tmp_path, "tm"), mutual=True))
+
+    def test_task_managers_show_each_other_certificates(self, exchange: TestingExchange) -> None:
+        exchange.output().send(EndOfInput())
+        assert isinstance(_take(exchange.gate, 1)[0], EndOfInput)
+
+    def test_the_secret_alone_opens_nothing(self, exchange: TestingExchange, tmp_path: Path) -> None:
+        tls = exchange.credentials.tls
+        assert tls is not None
+        other = make_certificates(tmp_path / "other", "tm")
+        for files in (TlsFiles(authority=tls.authority), replace(other, authority=tls.authority)):
+            with replace(exchange.credentials, tls=files).channel(exchange.address) as channel:
+                call = rpc.call(channel, "ExchangeService", "Open")
+                with pytest.raises(grpc.RpcError) as caught:
+                    list(call(iter(()), metadata=exchange.credentials.metadata(), timeout=WAIT_S))
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+    def test_an_unused_channel_is_opened_again_with_new_certificates(
+        self, exchange: TestingExchange, tmp_path: Path
+    ) -> None:
+        tls = exchange.credentials.tls
+        assert tls is not None
+        peers = exchange.peers
+        used = peers.acquire("127.0.0.1:1")
+        warm = peers.acquire("127.0.0.1:2")
+        peers.release("127.0.0.1:2")
+        assert peers.acquire("127.0.0.1:2") is warm
+        peers.release("127.0.0.1:2")
+        new = make_certificates(tmp_path, "renewed")
+        shutil.copy(new.certificate, tls.certificate)
+        shutil.copy(new.key, tls.key)
+        assert peers.acquire("127.0.0.1:1") is used  # its streams go on
+        assert peers.acquire("127.0.0.1:2") is not warm
 
 
 def test_nothing_is_decoded_of_a_caller_without_the_secret_and_nothing_decompressed(

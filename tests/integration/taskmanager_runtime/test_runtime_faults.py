@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import grpc
 import pytest
+from lockgate_common.security import Credentials
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
     AttemptGone,
@@ -33,6 +36,7 @@ from lockgate_taskmanager.runtime import control_client, subtask_task
 from lockgate_taskmanager.runtime.task_manager import TaskManager
 from lockgate_taskmanager.task.program import DataError, SnapshotTooLarge, StateUnreadable, UserCodeFailed, UserError
 
+from tests.certificates import make_certificates
 from tests.integration.taskmanager_runtime.fake_programs import FakeFactory, World, expected, word_count_graph
 from tests.integration.taskmanager_runtime.scripted_coordinator import WAIT_S, Leader, ScriptedCoordinator
 
@@ -455,6 +459,33 @@ def test_a_refused_registration_is_logged_once_for_each_reason(
             "UNAUTHENTICATED: the secret is wrong",  # again, after it had been taken in between
         )
     ]
+
+
+def test_a_certificate_that_the_leader_does_not_take_is_logged_once(
+    new_task_manager: Callable[..., TaskManager],
+    credentials: Credentials,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mutual = replace(make_certificates(tmp_path / "tls"), mutual=True)
+    foreign = replace(make_certificates(tmp_path / "other"), authority=mutual.authority, mutual=True)
+    coordinator = ScriptedCoordinator(replace(credentials, tls=mutual))
+    caplog.set_level(logging.DEBUG, "lockgate_taskmanager.runtime.control_client")
+
+    def told() -> tuple[list[str], int]:
+        records = [item for item in caplog.records if item.name.endswith("control_client")]
+        ends = [item for item in records if "tls.mutual" in item.getMessage()]
+        return [item.getMessage() for item in ends if item.levelno >= logging.WARNING], len(ends)
+
+    new_task_manager("tm-0", credentials=replace(credentials, tls=foreign)).on_leader(coordinator.record)
+    pause, deadline = threading.Event(), time.monotonic() + WAIT_S
+    while told()[1] < 3:
+        assert time.monotonic() < deadline
+        pause.wait(0.05)
+    coordinator.die()
+    (sentence,) = told()[0]
+    assert sentence.startswith(f"the leader at {coordinator.address} refuses this task manager: it has ended the TLS")
+    assert "set tls.certificate and tls.key" in sentence
 
 
 def test_a_silent_leader_is_left(

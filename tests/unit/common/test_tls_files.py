@@ -32,7 +32,7 @@ def test_a_file_that_is_missing_is_named(files: TlsFiles, part: str) -> None:
 
 
 def test_an_authority_that_is_no_certificate_is_named(files: TlsFiles) -> None:
-    with pytest.raises(SecurityError, match=r"key\.pem holds no certificate of an authority in PEM"):
+    with pytest.raises(SecurityError, match=r"server\.key holds no certificate of an authority in PEM"):
         client_context(replace(files, authority=files.key))
 
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from lockgate_common.security import Credentials, TlsFiles, load_secret
 
+from tests.unit.deployment.handshakes import connects
 from tests.unit.deployment.manifests import ROOT, documents, pods
 
 PAGE = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
@@ -78,6 +79,13 @@ def test_the_certificate_fits(name: str, port: int, made: Path) -> None:
 @pytest.mark.parametrize("name", ["zookeeper-1.zookeeper.lockgate.svc", "coordinator.lockgate.svc", "127.0.0.2"])
 def test_the_certificate_fits_nothing_else(name: str, port: int, made: Path) -> None:
     assert not _accepts(port, name, made / "ca.crt")
+
+
+@pytest.mark.integration
+def test_the_certificate_serves_both_sides(made: Path) -> None:
+    """As pods use it when `mutual` is true: between each other and in probes."""
+    mutual = TlsFiles(str(made / "tls.crt"), str(made / "tls.key"), str(made / "ca.crt"), mutual=True)
+    assert connects(mutual, mutual)
 
 
 def test_the_secret_is_one_that_lockgate_takes(made: Path) -> None:

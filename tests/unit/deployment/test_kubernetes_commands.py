@@ -91,7 +91,8 @@ def test_a_pod_starts_and_is_found_under_its_own_name(
 def test_the_files_of_the_settings_lie_where_the_pod_has_them(pod: Pod, settings_file: Path) -> None:
     settings, mounts = _settings(settings_file), pod.mounts()
     assert mounts[str(Path(pod.variables()["LOCKGATE_CONFIG"]).parent)]["configMap"]["name"] == "lockgate-settings"
-    for path, key in zip(settings.tls.model_dump().values(), ("tls.crt", "tls.key", "ca.crt"), strict=True):
+    tls = settings.tls
+    for path, key in zip((tls.certificate, tls.key, tls.authority), ("tls.crt", "tls.key", "ca.crt"), strict=True):
         folder, _, name = path.rpartition("/")
         assert mounts[folder]["secret"]["secretName"] == "lockgate-tls"
         assert name == key

@@ -312,7 +312,8 @@ def test_a_task_manager_finds_its_scratch_folder_and_the_class_archive(monkeypat
 def test_the_page_puts_secret_certificates_and_settings_where_they_are_looked_for() -> None:
     settings = _settings()
     assert f"install -o lockgate -g lockgate -m 0400 secret {settings.security.secret_file}\n" in PAGE
-    paths = [PurePosixPath(item) for item in settings.tls.model_dump().values()]
+    tls = settings.tls
+    paths = [PurePosixPath(item) for item in (tls.certificate, tls.key, tls.authority)]
     (folder,) = {path.parent for path in paths}
     assert f"-m 0640 {' '.join(path.name for path in paths)} {folder}/\n" in PAGE
     (files,) = re.findall(r"^install -m 0644 (.*) /etc/lockgate/$", PAGE, re.M)

@@ -208,6 +208,37 @@ def test_tls_with_zookeeper_that_is_set_by_halves_is_refused(group: str, said: s
         load_settings(environment={}).credentials()
 
 
+def test_mutual_tls_without_all_files_is_refused_when_a_process_or_a_client_starts() -> None:
+    write("[tls]\nauthority = 'ca.pem'\ncertificate = 'host.pem'\n")
+    settings = load_settings(None, {"storage": {"directory": "s"}}, {"LOCKGATE_TLS_MUTUAL": "true"})
+    for start in (settings.coordinator_settings, settings.task_manager_settings, settings.credentials):
+        with pytest.raises(SettingsError, match=r"tls\.mutual needs .*: set tls\.key \(or LOCKGATE_TLS_KEY\)"):
+            start()
+
+
+def test_certificates_have_one_role_or_several() -> None:
+    write("[tls]\nmutual = true\n[tls.roles]\nalice = 'read'\n'ops.example' = ['submit', 'operate']\n")
+    roles = {"alice": ("read",), "ops.example": ("submit", "operate")}
+    assert load_settings(environment={}).certificate_roles() == roles
+    environment = {"LOCKGATE_TLS_MUTUAL": "true", "LOCKGATE_TLS_ROLES": '{"bob": "admin"}'}
+    assert load_settings(environment=environment).certificate_roles() == {"bob": ("admin",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[tls.roles]\nalice = 'root'", "'alice': 'root' is no role; there are read, submit"),
+        ("[tls.roles]\nalice = []", "'alice': 'nothing' is no role"),
+        ("[tls.roles]\nalice = 3", "'alice': "),
+        ("[tls.roles]\nalice = 'read'", r"set tls\.mutual = true"),
+    ],
+)
+def test_roles_that_mean_nothing_are_refused(text: str, sentence: str) -> None:
+    write(f"[storage]\ndirectory = 's'\n{text}\n")
+    with pytest.raises(SettingsError, match=sentence):
+        load_settings(environment={}).coordinator_settings()
+
+
 @pytest.mark.parametrize(
     ("group", "settings", "other_names"),
     [

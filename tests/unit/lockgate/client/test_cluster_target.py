@@ -72,6 +72,23 @@ def test_a_directory_brings_the_files_for_its_zookeeper_which_settings_replace(t
     assert find_cluster(str(directory)).credentials.zookeeper == TlsFiles(authority="/other")
 
 
+def test_a_directory_brings_its_tls_and_settings_of_your_own_count_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = cluster_directory(tmp_path / "c", "127.0.0.1:1")
+    tls = {"certificate": "/tls/host.pem", "key": "/tls/host.key", "authority": "/tls/ca.pem", "mutual": True}
+    content = json.loads((directory / "cluster.json").read_text())
+    (directory / "cluster.json").write_text(json.dumps(content | {"tls": tls}))
+    target = find_cluster(str(directory))
+    assert target.credentials.secret == SECRET
+    assert target.credentials.tls == TlsFiles(**tls)
+    monkeypatch.setenv("LOCKGATE_TLS_CERTIFICATE", "/mine/alice.pem")
+    monkeypatch.setenv("LOCKGATE_TLS_KEY", "/mine/alice.key")
+    assert find_cluster(str(directory)).credentials.tls == TlsFiles(
+        "/mine/alice.pem", "/mine/alice.key", "/tls/ca.pem", mutual=True
+    )
+
+
 def test_zookeeper_alone_is_enough(tmp_path: Path) -> None:
     cluster_directory(tmp_path / ".lockgate", "127.0.0.1:1001")
     target = find_cluster(zookeeper="z:2181", name="prod")

@@ -1,0 +1,265 @@
+"""tls.mutual at a coordinator: who may connect, what a certificate is good for, what the others read, and renewal."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import grpc
+import pytest
+from cryptography import x509
+from lockgate_common.security import Credentials, TlsFiles
+from lockgate_common.token_book import issue
+from lockgate_coordinator.runtime.process import Coordinator
+from lockgate_proto import messages as m
+
+from lockgate.cli import run
+from lockgate.client import Client, ClientError, NotAllowed
+from lockgate.client.channels import Channels
+from tests.certificates import make_certificates
+from tests.integration.coordinator.conftest import SECRET, WAIT_S, Caller, NewCoordinator, graph, leading, poll
+from tests.integration.coordinator.test_coordinator_roles import MAY, PATHS, READ
+from tests.integration.coordinator.test_coordinator_roles import _code as code_of
+
+pytestmark = pytest.mark.integration
+
+ROLES = sorted(READ - {"secret"})
+
+
+@dataclass
+class MutualCluster:
+    """A leader that asks for certificates, and who has one, by name."""
+
+    leader: Coordinator
+    server: TlsFiles
+    clients: dict[str, TlsFiles]
+
+    def client(self, name: str, secret: str = "") -> Client:
+        return Client([self.leader.address], credentials=Credentials(secret, self.clients[name]), patience_ms=WAIT_MS)
+
+
+WAIT_MS = int(WAIT_S * 1000)
+
+
+@pytest.fixture
+def cluster(new_coordinator: NewCoordinator, tmp_path: Path) -> MutualCluster:
+    folder = tmp_path / "tls"
+    server = replace(make_certificates(folder), mutual=True)
+    clients = {name: make_certificates(folder, name, hosts=()) for name in (*ROLES, "guest")}
+    clients["none"] = TlsFiles(authority=server.authority)
+    other = make_certificates(tmp_path / "other", "admin")
+    clients["foreign"] = replace(other, authority=server.authority)
+    clients["mistaken"] = replace(clients["admin"], authority=other.authority)
+    roles = {role: (role,) for role in ROLES}
+    tokens = tmp_path / "tokens.json"
+    leader = leading(
+        new_coordinator(
+            credentials=Credentials(SECRET.secret, server), certificate_roles=roles, tokens_file=str(tokens)
+        )
+    )
+    return MutualCluster(leader, server, clients)
+
+
+def test_every_rpc_with_every_certificate(cluster: MutualCluster) -> None:
+    found: dict[str, set[str]] = {}
+    for name in (*ROLES, "guest"):
+        with Credentials(tls=cluster.clients[name]).channel(cluster.leader.address) as channel:
+            for method, path in PATHS.items():
+                code = code_of(channel, path, ())
+                assert code is not grpc.StatusCode.UNAUTHENTICATED
+                if code is not grpc.StatusCode.PERMISSION_DENIED:
+                    found.setdefault(method, set()).add(name)
+    assert found == {
+        method: set(callers) & set(ROLES) | ({"guest"} if "nobody" in callers else set())
+        for method, callers in MAY.items()
+        if set(callers) & set(ROLES)
+    }
+
+
+@pytest.mark.parametrize("name", ["none", "foreign", "mistaken"])
+def test_no_rpc_without_a_certificate_of_the_authority(cluster: MutualCluster, name: str) -> None:
+    with Credentials(tls=cluster.clients[name]).channel(cluster.leader.address) as channel:
+        for path in PATHS.values():
+            assert code_of(channel, path, SECRET.metadata()) is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("none", "no certificate is shown; set tls.certificate and tls.key"),
+        ("foreign", "its authority has not signed the certificate .*set tls.certificate and tls.key"),
+        ("mistaken", "shows a certificate that is not of the authority .*set tls.authority"),
+    ],
+)
+def test_a_client_reads_which_setting_to_set(
+    cluster: MutualCluster,
+    name: str,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with cluster.client(name, SECRET.secret) as client, pytest.raises(ClientError, match=sentence) as caught:
+        client.jobs()
+    assert str(caught.value).startswith(f"{cluster.leader.address} ")
+    files = cluster.clients[name]
+    for part in ("certificate", "key", "authority"):
+        monkeypatch.setenv(f"LOCKGATE_TLS_{part.upper()}", getattr(files, part))
+    assert run(["health", cluster.leader.address, "--timeout", str(WAIT_S)]) == 1
+    assert re.search(sentence, capsys.readouterr().out)
+
+
+def test_the_health_command_shows_its_certificate(
+    cluster: MutualCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part in ("certificate", "key", "authority"):
+        monkeypatch.setenv(f"LOCKGATE_TLS_{part.upper()}", getattr(cluster.clients["guest"], part))
+    assert run(["health", cluster.leader.address, "--timeout", str(WAIT_S)]) == 0, capsys.readouterr().out
+
+
+def test_a_certificate_stands_in_the_audit_log(cluster: MutualCluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "lockgate.audit")
+    with cluster.client("submit") as author, cluster.client("guest") as guest:
+        author.submit("job", graph())
+        with pytest.raises(NotAllowed, match="needs the role operate, which certificate submit does not have"):
+            author.cancel("job")
+        with pytest.raises(NotAllowed, match="needs the role operate, which certificate guest does not have"):
+            guest.cancel("job")
+    lines = [record.getMessage() for record in caplog.records if record.name == "lockgate.audit"]
+    assert [line.partition(" from=")[0] for line in lines] == [
+        "Submit job='job' by='certificate submit'",
+        "Cancel job='' by='certificate submit'",
+        "Cancel job='' by='certificate guest'",
+    ]
+
+
+def test_what_a_call_shows_counts_more_than_the_certificate(cluster: MutualCluster, tmp_path: Path) -> None:
+    with cluster.client("guest", SECRET.secret) as owner:
+        assert owner.jobs() == ()
+    with cluster.client("admin", "not the secret of it") as wrong, pytest.raises(NotAllowed):
+        wrong.jobs()
+    token = issue(tmp_path / "tokens.json", SECRET.secret, "reader", ("read",), 0)
+    both = Credentials(tls=cluster.clients["admin"], token=token)
+    with Client([cluster.leader.address], credentials=both) as client:
+        assert client.jobs() == ()
+        with pytest.raises(NotAllowed, match="which reader does not have"):
+            client.cancel("job")
+
+
+def test_a_standby_and_a_task_manager_show_theirs(
+    cluster: MutualCluster, new_coordinator: NewCoordinator, new_task_manager: Callable[..., object]
+) -> None:
+    credentials = Credentials(SECRET.secret, cluster.server)
+    standby = new_coordinator(credentials=credentials)
+    new_task_manager(credentials=credentials).connect(cluster.leader.address)
+    with Client([standby.address], credentials=credentials, patience_ms=WAIT_MS) as client:
+        poll(lambda: len(client.cluster().task_managers) == 1)
+
+
+def test_a_standby_with_another_authority_says_which_setting_is_wrong(
+    cluster: MutualCluster, new_coordinator: NewCoordinator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "lockgate_coordinator.runtime.follow")
+    other = replace(make_certificates(tmp_path / "other", "standby"), mutual=True)
+    new_coordinator(credentials=Credentials(SECRET.secret, other))
+    poll(lambda: caplog.records)
+    (said,) = {record.getMessage() for record in caplog.records}
+    assert said.startswith(
+        f"the leader {cluster.leader.address} cannot be followed: it shows a certificate that is not"
+    )
+    assert "set tls.authority" in said
+
+
+def test_renewed_certificates_are_shown_without_a_restart(
+    cluster: MutualCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = _serial(cluster)
+    new = make_certificates(tmp_path / "tls", "renewed")
+    caplog.set_level(logging.INFO, "lockgate_common.tls")
+    Path(cluster.server.certificate).write_bytes(Path(new.certificate).read_bytes())  # the key is to follow
+    assert [_serial(cluster) for _ in range(3)] == [first] * 3
+    Path(cluster.server.key).write_text(Path(new.key).read_text()[:50])
+    assert _serial(cluster) == first
+    Path(cluster.server.key).write_bytes(Path(new.key).read_bytes())
+    assert _serial(cluster) == _serial_of(new.certificate) != first
+    said = [record.getMessage() for record in caplog.records if record.name == "lockgate_common.tls"]
+    assert [line.partition(": ")[0] for line in said] == [
+        "the TLS files have changed, and what was read before stays in use",
+        "the TLS files have changed, and what was read before stays in use",
+        "new TLS files are in use",
+    ]
+    assert "does not belong to the certificate" in said[0]
+    assert "is not whole" in said[1]
+
+
+def test_another_authority_takes_over_while_all_run(cluster: MutualCluster, tmp_path: Path) -> None:
+    """Every file is replaced under a client that is connected; one that keeps its old ones cannot connect again."""
+    kept = TlsFiles(*(shutil.copy(path, tmp_path) for path in _paths(cluster.clients["admin"])))
+    mine = cluster.clients["admin"]
+    with cluster.client("admin") as client:
+        assert client.jobs() == ()
+        open_before = Caller(cluster.leader.address, Credentials(SECRET.secret, kept))
+        new = {name: make_certificates(tmp_path / "new", name) for name in ("server", "admin")}
+        for name, files in (("server", cluster.server), ("admin", mine)):
+            for old, fresh in zip(_paths(files), _paths(new[name]), strict=True):
+                shutil.copy(fresh, old)
+        assert client.jobs() == ()
+        assert open_before("List", m.ListRequest()).jobs == ()  # over the connection that was there
+        open_before.close()
+    with (
+        Client([cluster.leader.address], credentials=Credentials(tls=kept), patience_ms=WAIT_MS) as late,
+        pytest.raises(ClientError, match="not of the authority"),
+    ):
+        late.jobs()
+
+
+def test_while_the_authority_changes_both_count(cluster: MutualCluster, tmp_path: Path) -> None:
+    new = make_certificates(tmp_path / "new", "admin", hosts=())
+    with Path(cluster.server.authority).open("ab") as both:
+        both.write(Path(new.authority).read_bytes())
+    for files in (replace(new, authority=cluster.server.authority), cluster.clients["admin"]):
+        with Client([cluster.leader.address], credentials=Credentials(tls=files), patience_ms=WAIT_MS) as client:
+            assert client.jobs() == ()
+
+
+def test_a_client_opens_another_channel_for_new_certificates(tmp_path: Path) -> None:
+    """The old one, which a watch may still use, would show the old certificate whenever it connects again."""
+    mine, new = make_certificates(tmp_path, "mine"), make_certificates(tmp_path, "new")
+    channels = Channels(Credentials(tls=mine))
+    first = channels.to("127.0.0.1:1")
+    assert channels.to("127.0.0.1:1") is first
+    shutil.copy(new.certificate, mine.certificate)
+    assert channels.to("127.0.0.1:1") is first
+    shutil.copy(new.key, mine.key)
+    second = channels.to("127.0.0.1:1")
+    assert second is not first
+    assert channels.to("127.0.0.1:1") is second
+    channels.close()
+    for channel in (first, second):
+        with pytest.raises(ValueError, match="closed channel"):
+            channel.unary_unary("/x/y")(b"")
+
+
+def _paths(files: TlsFiles) -> tuple[str, str, str]:
+    return files.certificate, files.key, files.authority
+
+
+def _serial(cluster: MutualCluster) -> int:
+    """Of the certificate that the server shows in a handshake made now."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    host, _, port = cluster.leader.address.rpartition(":")
+    with socket.create_connection((host, int(port)), WAIT_S) as plain, context.wrap_socket(plain) as secured:
+        shown = secured.getpeercert(binary_form=True)
+    assert shown is not None
+    return x509.load_der_x509_certificate(shown).serial_number
+
+
+def _serial_of(path: str) -> int:
+    return x509.load_pem_x509_certificate(Path(path).read_bytes()).serial_number

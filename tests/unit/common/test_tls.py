@@ -1,0 +1,88 @@
+"""TLS files that cannot work, and what is said of a connection that failed because of certificates."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from lockgate_common.security import Credentials, SecurityError, TlsFiles
+from lockgate_common.tls import handshake_problem
+
+from tests.certificates import make_certificates
+
+NO_ONE = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:1: "
+
+
+@pytest.mark.parametrize(
+    ("files", "is_server", "sentence"),
+    [
+        (TlsFiles(mutual=True), False, r"tls\.mutual needs .* set tls\.certificate \(or LOCKGATE_TLS_CERTIFICATE\)"),
+        (TlsFiles("c", authority="a", mutual=True), True, r"tls\.mutual needs .* set tls\.key"),
+        (TlsFiles("c", "k", mutual=True), True, r"tls\.mutual needs .* set tls\.authority"),
+        (TlsFiles(authority="a"), True, r"a server with TLS needs .* set tls\.certificate"),
+        (TlsFiles("c", "k"), False, r"whom to trust: set tls\.authority"),
+        (TlsFiles("c", authority="a"), False, r"needs its key: set tls\.key"),
+        (TlsFiles("", "k", "a"), False, r"needs its key: set tls\.certificate"),
+    ],
+)
+def test_a_missing_file_is_named_by_its_setting(files: TlsFiles, is_server: bool, sentence: str) -> None:
+    with pytest.raises(SecurityError, match=sentence):
+        files.check(is_server=is_server)
+
+
+def test_a_client_needs_the_authority_alone_and_a_server_all() -> None:
+    TlsFiles(authority="a").check()
+    TlsFiles("c", "k", "a", mutual=True).check(is_server=True)
+
+
+def test_a_port_does_not_open_with_files_that_do_not_fit(tmp_path: Path) -> None:
+    one, other = make_certificates(tmp_path, "one"), make_certificates(tmp_path, "other")
+    server = grpc.server(ThreadPoolExecutor(1))
+    for files, sentence in (
+        (replace(one, key=other.key), "does not belong to the certificate"),
+        (replace(one, key=one.certificate), "is not whole, or not PEM"),
+        (replace(one, authority=one.key), "is not whole, or not PEM"),
+        (replace(one, key=str(tmp_path / "none")), "cannot read the TLS file"),
+        (replace(one, certificate="", key=""), r"set tls\.certificate"),
+    ):
+        with pytest.raises(SecurityError, match=sentence):
+            Credentials(tls=files).bind(server, "127.0.0.1:0")
+    server.stop(None)
+
+
+def test_a_new_edition_comes_with_new_files_alone(tmp_path: Path) -> None:
+    files, new = make_certificates(tmp_path, "one"), make_certificates(tmp_path, "new")
+    credentials = Credentials(tls=files)
+    first = credentials.edition()
+    assert credentials.edition() is first
+    Path(files.key).write_bytes(Path(new.key).read_bytes())
+    assert credentials.edition() is first
+    Path(files.certificate).unlink()
+    assert credentials.edition() is first
+    Path(files.certificate).write_bytes(Path(new.certificate).read_bytes())
+    assert credentials.edition() is not first
+    assert Credentials().edition() is None
+
+
+@pytest.mark.parametrize(
+    ("details", "tls", "sentence"),
+    [
+        (f"{NO_ONE}Socket closed", None, "LOCKGATE_TLS_AUTHORITY"),
+        (f"{NO_ONE}Socket closed", TlsFiles(authority="a"), "no certificate is shown"),
+        (f"{NO_ONE}Socket closed", TlsFiles("mine.pem", "k", "a"), "has not signed the certificate mine.pem"),
+        (f"{NO_ONE}CERTIFICATE_VERIFY_FAILED: x", TlsFiles(authority="ca.pem"), "not of the authority ca.pem"),
+        (f"{NO_ONE}Hostname Verification Check failed", TlsFiles(authority="a"), "not for this address"),
+        (f"{NO_ONE}WRONG_VERSION_NUMBER", TlsFiles(authority="a"), "does not speak TLS"),
+    ],
+)
+def test_a_failed_handshake_is_explained(details: str, tls: TlsFiles | None, sentence: str) -> None:
+    assert sentence in handshake_problem(details, tls)
+
+
+@pytest.mark.parametrize("details", [f"{NO_ONE}Connection refused", "Socket closed", "GOAWAY received", ""])
+def test_any_other_failure_is_left_as_it_is(details: str) -> None:
+    assert handshake_problem(details, TlsFiles(authority="a")) == ""
+    assert handshake_problem(details, None) == ""
