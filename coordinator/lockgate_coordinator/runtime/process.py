@@ -59,8 +59,8 @@ class Coordinator:
             settings.session_timeout_ms,
             Protection(settings.cluster, settings.credentials.secret),
         )
-        files = MetadataFiles(settings.storage, settings.cluster)
         secret, tokens_file = settings.credentials.secret, settings.tokens_file
+        files = MetadataFiles(settings.storage, settings.cluster, secret)
         tokens = TokenBook(Path(tokens_file), secret) if secret and tokens_file else None
         self._server = RpcServer(settings.credentials, settings.bind, settings.advertise, tokens)
         self.address = self._server.peer.address

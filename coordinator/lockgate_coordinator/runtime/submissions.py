@@ -54,12 +54,13 @@ class Submissions:
         self,
         record: JobRecord,
         graph: bytes,
-        check: Callable[[], None] | None = None,
+        check: Callable[[], str] | None = None,
         writes: tuple[Destination, ...] = (),
     ) -> Future[SubmitResponse]:
         """Writes a new job; the answer comes when it is durable. Who asks again meanwhile gets the same answer.
 
-        check: made before that on a worker's thread, as it may take long; raises Refused. writes: where its sinks do.
+        check: made before that on a worker's thread, as it may take long; returns the checksum of the snapshot that the
+        job starts from, raises Refused. writes: where its sinks do.
         Fails with Refused, Busy, StoreError, StorageError, or Stopped (outcome unknown: submit again).
         """
         key = record.job_key
@@ -96,10 +97,10 @@ class Submissions:
             found[key] = known if known is not None else _inline_destinations(runner.record)
         return found
 
-    def _write(self, record: JobRecord, graph: bytes, check: Callable[[], None] | None) -> JobRecord | JobResult:
+    def _write(self, record: JobRecord, graph: bytes, check: Callable[[], str] | None) -> JobRecord | JobResult:
         """On a worker's thread."""
         if check is not None:
-            check()
+            record = dataclasses.replace(record, restore_checksum=check())
         return self._term.persistence.submit(record, graph)
 
     def _written(
