@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--trust-snapshot",
     is_flag=True,
-    help="With --from: accept a snapshot that this cluster has not sealed; code in it runs. Needs the role code.",
+    help="With --from: accept a snapshot that this cluster has not sealed; needs the role code.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the job graph as JSON instead; needs no cluster.")
 @target_options

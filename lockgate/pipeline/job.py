@@ -249,7 +249,7 @@ class Job:
         cluster: `host:port,...` or the directory of a `lockgate cluster`; located as for the commands by default. wait:
         follow the job to its end. restore_from: pointer of a savepoint or retained checkpoint, whose state is matched
         by operator id (`uid`), for any parallelism; allow_unmatched_state: state of operators that this job does not
-        have is dropped instead of being an error; trust_snapshot: it may be another cluster's, and code in it runs.
+        have is dropped instead of being an error; trust_snapshot: it need not be sealed by this cluster.
         Raises ClientError with the reason when the cluster refuses the job, or it fails (at once, or with `wait`
         later).
         """

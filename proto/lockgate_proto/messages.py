@@ -1561,7 +1561,8 @@ class SubmitRequest:
     restore_from: str = ""
     # State of operators that are not in the graph is dropped; unless set, it is an error.
     allow_unmatched_state: bool = False
-    # `restore_from` is accepted without the cluster's seal, and code in it runs. Needs the role code.
+    # `restore_from` is accepted without the cluster's seal. Needs the role code: a snapshot may do what a job's code
+    # may.
     trust_snapshot: bool = False
 
 

@@ -94,9 +94,10 @@ class JobService:
         check_new(key)
         if graph is None:
             raise Refused(StatusCode.INVALID_ARGUMENT, "the request has no job graph")
-        if request.trust_snapshot:
+        trusted = TRUST if request.trust_snapshot else ""
+        if trusted:
             call.audited.trusted = request.restore_from
-        if not call.caller.may(Role.CODE) and (what := brings_code(graph) or _trust(request)):
+        if not call.caller.may(Role.CODE) and (what := brings_code(graph) or trusted):
             text = f"{what} needs the role code, which {call.caller.name} does not have"
             raise Refused(StatusCode.PERMISSION_DENIED, text)
         self._dispatcher.wait_recovered()
@@ -392,11 +393,6 @@ def _check_timeout(timeout_ms: int) -> None:
     if not 0 <= timeout_ms <= MAX_DURATION_MS:
         text = f"timeout_ms is {timeout_ms}: it must be between 0 and {MAX_DURATION_MS}; 0 means the checkpoint timeout"
         raise Refused(StatusCode.INVALID_ARGUMENT, text)
-
-
-def _trust(request: m.SubmitRequest) -> str:
-    """What in a request lets code run that no graph brings; "" for nothing."""
-    return f"{TRUST}, which lets code in a snapshot run," if request.trust_snapshot else ""
 
 
 def _own_storage(graph: m.JobGraph) -> str:

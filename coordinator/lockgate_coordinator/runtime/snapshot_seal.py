@@ -1,8 +1,8 @@
 """What tells the metadata of this cluster's own snapshots from what others have put into the storage.
 
-A snapshot holds pickles, which run code when they are read, or names files that do. So its metadata ends with a digest
-of all bytes in front, and a MAC of that with the cluster's secret; of state files it has the SHA-256. The place is no
-part of it: a snapshot may be moved. Whose it is (job, run, checkpoint) stands inside.
+A snapshot decides what a job computes, which files its sinks publish, and what libraries parse. So its metadata ends
+with a digest of all bytes in front, and a MAC of that with the cluster's secret; of state files it has the SHA-256. The
+place is no part of it: a snapshot may be moved. Whose it is (job, run, checkpoint) stands inside.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BYTES = 32
 _DIGEST = encode(CheckpointMetadata(digest=bytes(_BYTES)))[:-_BYTES]  # what stands in front of the field's content
 _SEAL = encode(CheckpointMetadata(seal=bytes(_BYTES)))[:-_BYTES]
 TRUST = "--trust-snapshot"
-_TRUST = f"if you know who wrote it, submit with {TRUST}: code in it runs"
+_TRUST = f"if you trust whoever wrote it, submit with {TRUST}"
 
 
 class UnsealedSnapshot(ValueError):
