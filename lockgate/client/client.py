@@ -105,14 +105,20 @@ class Client:
         )
 
     def submit(
-        self, job_key: str, graph: JobGraph, restore_from: str = "", *, allow_unmatched_state: bool = False
+        self,
+        job_key: str,
+        graph: JobGraph,
+        restore_from: str = "",
+        *,
+        allow_unmatched_state: bool = False,
+        trust_snapshot: bool = False,
     ) -> SubmitResponse:
         """Submits a job, or finds it again: the same key with the same graph is the same job, however often it is sent.
 
         restore_from: pointer of a savepoint or retained checkpoint; allow_unmatched_state: its state of operators that
-        the graph does not have is dropped.
+        the graph does not have is dropped; trust_snapshot: it need not be sealed by this cluster.
         """
-        request = SubmitRequest(job_key, graph, restore_from, allow_unmatched_state)
+        request = SubmitRequest(job_key, graph, restore_from, allow_unmatched_state, trust_snapshot)
         response: SubmitResponse = self._call("Submit", request, job_key)
         return response
 

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-unmatched-state", is_flag=True, help="With --from: drop the state of operators that no longer exist."
 )
+@click.option(
+    "--trust-snapshot",
+    is_flag=True,
+    help="With --from: accept a snapshot that this cluster has not sealed; needs the role code.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the job graph as JSON instead; needs no cluster.")
 @target_options
 def submit(
@@ -34,6 +39,7 @@ def submit(
     key: str | None,
     restore_from: str | None,
     allow_unmatched_state: bool,
+    trust_snapshot: bool,
     dry_run: bool,
     **target: str | None,
 ) -> int:
@@ -55,7 +61,7 @@ def submit(
     """
     from lockgate.pipeline.submission import Start, Steering
 
-    start = Start(restore_from or "", allow_unmatched_state)
+    start = Start(restore_from or "", allow_unmatched_state, trust_snapshot)
     steering = Steering(None if dry_run else find(target), key, start)
     if Path(file).suffix in (".json", ".pb"):
         if arguments:

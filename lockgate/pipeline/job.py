@@ -242,14 +242,16 @@ class Job:
         wait: bool = False,
         restore_from: str | None = None,
         allow_unmatched_state: bool = False,
+        trust_snapshot: bool = False,
     ) -> JobHandle:
         """Submits the job and follows it until it runs; prints `job KEY is running (attempt 1)`.
 
         cluster: `host:port,...` or the directory of a `lockgate cluster`; located as for the commands by default. wait:
         follow the job to its end. restore_from: pointer of a savepoint or retained checkpoint, whose state is matched
         by operator id (`uid`), for any parallelism; allow_unmatched_state: state of operators that this job does not
-        have is dropped instead of being an error. Raises ClientError with the reason when the cluster refuses the job,
-        or it fails (at once, or with `wait` later).
+        have is dropped instead of being an error; trust_snapshot: it need not be sealed by this cluster.
+        Raises ClientError with the reason when the cluster refuses the job, or it fails (at once, or with `wait`
+        later).
         """
         from lockgate.pipeline.submission import Start, submit
 
@@ -259,7 +261,8 @@ class Job:
                 f"the job {self.key!r} was submitted already and has changed since; make a new Job for the new pipeline"
             )
         self._submitted = graph
-        return submit(self.key, graph, cluster, wait, Start(restore_from or "", allow_unmatched_state))
+        start = Start(restore_from or "", allow_unmatched_state, trust_snapshot)
+        return submit(self.key, graph, cluster, wait, start)
 
     def _read_rows(
         self,

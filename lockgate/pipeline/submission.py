@@ -28,11 +28,12 @@ class Start:
     """The snapshot that a job starts from.
 
     pointer: of a savepoint or retained checkpoint, empty for none; allow_unmatched_state: its state of operators that
-    the job does not have is dropped.
+    the job does not have is dropped; trust_snapshot: it need not be sealed by the cluster.
     """
 
     pointer: str = ""
     allow_unmatched_state: bool = False
+    trust_snapshot: bool = False
 
 
 @dataclass
@@ -90,9 +91,9 @@ def submit_graph(steering: Steering, graph: JobGraph, key: str, start: Start = S
 
 
 def _steered(command: Start, file: Start) -> Start:
-    """The command line's pointer has priority; dropping state is allowed when either of them allows it."""
+    """The command line's pointer has priority; what either of them allows is allowed."""
     allow = command.allow_unmatched_state or file.allow_unmatched_state
-    return Start(command.pointer or file.pointer, allow)
+    return Start(command.pointer or file.pointer, allow, command.trust_snapshot or file.trust_snapshot)
 
 
 class DryRun(JobHandle):
@@ -107,7 +108,13 @@ class DryRun(JobHandle):
 
 def send(client: Client, key: str, graph: JobGraph, start: Start, say: Callable[[str], None]) -> JobHandle:
     """Submits and follows until the job runs, or START_TIMEOUT_MS has passed. Raises JobFailed when it fails."""
-    response = client.submit(key, graph, start.pointer, allow_unmatched_state=start.allow_unmatched_state)
+    response = client.submit(
+        key,
+        graph,
+        start.pointer,
+        allow_unmatched_state=start.allow_unmatched_state,
+        trust_snapshot=start.trust_snapshot,
+    )
     for warning in response.warnings:
         say(f"warning: {warning}")
     if not response.created:

@@ -236,7 +236,7 @@ class StateHandle:
     # Absolute URI of a file.
     path: str = ""
     size_bytes: int = 0
-    # 'crc32:<8 hex digits>' of the bytes.
+    # Of the bytes: 'sha256:<64 hex digits>' of a file, 'crc32:<8 hex digits>' of inline bytes and in older snapshots.
     checksum: str = ""
     # The checkpoint that wrote it, if later ones may refer to it; else 0.
     checkpoint_id: int = 0
@@ -406,6 +406,10 @@ class CheckpointMetadata:
     subtasks: tuple[SubtaskState, ...] = ()
     # Every source had reached its end.
     terminal: bool = False
+    # In the file only, behind everything else: SHA-256 of the bytes in front of it; missing in older snapshots.
+    digest: bytes = b""
+    # In the file only, last: the MAC of `digest` with a key of the cluster's secret; missing without a secret.
+    seal: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +419,7 @@ class CompletedCheckpoint:
     checkpoint_id: int = 0
     # URI of the `_metadata` file.
     pointer: str = ""
-    # Of that file.
+    # Of that file, SHA-256; older records have a CRC-32.
     checksum: str = ""
     # State and metadata together.
     size_bytes: int = 0
@@ -465,6 +469,8 @@ class JobRecord:
     cancel_requested: bool = False
     # As in SubmitRequest.
     allow_unmatched_state: bool = False
+    # Of the file at `restore_from` as it was accepted; empty in older records.
+    restore_checksum: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1555,6 +1561,9 @@ class SubmitRequest:
     restore_from: str = ""
     # State of operators that are not in the graph is dropped; unless set, it is an error.
     allow_unmatched_state: bool = False
+    # `restore_from` is accepted without the cluster's seal. Needs the role code: a snapshot may do what a job's code
+    # may.
+    trust_snapshot: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ _SESSIONS = "tests/unit/common/test_session.py"
 _GREETING = "tests/integration/taskmanager_runtime/test_greeting.py"
 _STREAMS = "tests/unit/coordinator/runtime/test_task_managers.py"
 _PROCESSES = "tests/integration/coordinator/test_coordinator_process.py"
+_SEALS = "tests/unit/coordinator/runtime/test_snapshot_seal.py"
+_DAMAGED = "tests/unit/taskmanager/state/test_damaged_state.py"
 _DEPLOYMENTS = "tests/unit/taskmanager/runtime/test_deployments.py"
 
 
@@ -588,6 +590,31 @@ MUTANTS = (
         (
             f"{_FOLDERS}::test_a_file_that_comes_late_with_an_older_time_is_found",
             f"{_FOLDERS}::test_nothing_is_missed_whatever_comes_and_goes",
+        ),
+    ),
+    Mutant(
+        "seal_unchecked",
+        "checking the seal of a snapshot that a job is to start from",
+        (
+            f"{_SEALS}::test_a_snapshot_of_another_cluster_is_refused_unless_it_is_trusted",
+            f"{_SEALS}::test_a_planted_pickle_does_not_run_when_a_job_is_to_start_from_it",
+        ),
+    ),
+    Mutant(
+        "start_unpinned",
+        "comparing a snapshot that a job starts from with the one that was accepted",
+        (
+            f"{_SEALS}::test_a_planted_pickle_does_not_run_in_a_job_that_has_no_checkpoint_of_its_own",
+            f"{_SEALS}::test_what_was_trusted_once_is_trusted_again_until_it_changes",
+        ),
+    ),
+    Mutant(
+        "hash_unchecked",
+        "comparing state files with their hashes",
+        (
+            f"{_DAMAGED}::test_rows_of_process_functions_and_a_planted_pickle",
+            f"{_DAMAGED}::test_records_in_flight_splits_at_rest_and_rows_of_sinks",
+            f"{_DAMAGED}::test_a_file_of_which_no_checksum_is_known_is_not_read",
         ),
     ),
 )

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+from lockgate_common.checksums import checksum
 from lockgate_coordinator.checkpoint.handles import handles
-from lockgate_coordinator.runtime.metadata_files import crc32
 from lockgate_ha.store import Check, Create, Delete, Operation, Put
 from lockgate_proto.codec import decode
 from lockgate_proto.messages import (
@@ -141,7 +141,7 @@ class Oracle:
 
     def _metadata_of(self, key: str, record: CompletedCheckpoint) -> CheckpointMetadata:
         data = self._storage.files.get(record.pointer)
-        if data is None or crc32(data) != record.checksum:
+        if data is None or checksum(data) != record.checksum:
             self._world.violate(f"[6] checkpoint {record.checkpoint_id} of {key} points to metadata that is not there")
         metadata = decode(CheckpointMetadata, data)
         for state in metadata.subtasks:

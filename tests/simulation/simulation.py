@@ -7,8 +7,8 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from lockgate_common.checksums import checksum
 from lockgate_coordinator.runtime import persistence
-from lockgate_coordinator.runtime.metadata_files import graph_checksum
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
     CheckpointMode,
@@ -289,7 +289,6 @@ class Run:
 
     def _submitter(self, key: str, job: SimulatedJob, name: str = "") -> Callable[[], None]:
         graph = encode(job.graph())
-        checksum = graph_checksum(graph)
         tries = 0
 
         def acknowledged(answer: SubmitResponse) -> None:
@@ -305,7 +304,7 @@ class Run:
             leader = self.server.leader()
             coordinator = self._coordinator_at(leader.address) if leader is not None else None
             if coordinator is not None:
-                record = JobRecord(job_key=key, run_id=f"run-{name}{key}-{tries}", graph_checksum=checksum)
+                record = JobRecord(job_key=key, run_id=f"run-{name}{key}-{tries}", graph_checksum=checksum(graph))
                 answer = coordinator.dispatcher.submit(record, graph)
                 answer.add_done_callback(
                     lambda future: acknowledged(future.result()) if future.exception() is None else None

@@ -10,8 +10,10 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
+from lockgate_common.checksums import checksum as digest_of
 from lockgate_coordinator.runtime.errors import StorageError
-from lockgate_coordinator.runtime.metadata_files import Run, StoredFile, crc32, parse_metadata
+from lockgate_coordinator.runtime.metadata_files import Run, StoredFile, parse_metadata
+from lockgate_proto.codec import encode
 from lockgate_proto.messages import CheckpointMetadata, StateHandle
 from lockgate_taskmanager.state.backend import SnapshotWriter
 from lockgate_taskmanager.task.program import StateUnreadable
@@ -83,16 +85,19 @@ class SimulatedFiles:
     def run_directory(self, run: Run) -> str:
         return f"{run.storage or BASE}/{run.job_key}/{run.run_id}"
 
+    def content(self, metadata: CheckpointMetadata) -> bytes:
+        return encode(metadata)
+
     def write(self, run: Run, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
         path = f"{self.run_directory(run)}/chk-{metadata.checkpoint_id}/_metadata"
         self._call(lambda: self._storage.write(path, data))
-        return StoredFile(path, crc32(data), len(data))
+        return StoredFile(path, digest_of(data), len(data))
 
     def read(self, pointer: str, checksum: str = "") -> CheckpointMetadata:
         data = self._call(lambda: self._storage.files.get(pointer))
         if data is None:
             raise StorageError(f"{pointer} does not exist")
-        if pointer in self._storage.trouble.damaged or (checksum and crc32(data) != checksum):
+        if pointer in self._storage.trouble.damaged or (checksum and digest_of(data) != checksum):
             raise StorageError(f"{pointer} is corrupt")
         return parse_metadata(data, pointer)
 

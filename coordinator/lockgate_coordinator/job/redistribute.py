@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from zlib import crc32
 
+from lockgate_common.checksums import crc32
 from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.key_groups import key_group_range
 from lockgate_proto.loops import spread_of
@@ -224,7 +224,7 @@ def _source_shares(then: Sequence[tuple[str, OperatorState]], parallelism: int) 
 
 def _packed(operator_id: str, state: SourceState, files: tuple[StateHandle, ...]) -> OperatorState:
     data = encode(state)
-    handle = StateHandle(inline=data, size_bytes=len(data), checksum=f"crc32:{crc32(data):08x}")
+    handle = StateHandle(inline=data, size_bytes=len(data), checksum=crc32(data))
     return OperatorState(operator_id=operator_id, kind=StateKind.SOURCE_STATE, handle=handle, files=files)
 
 

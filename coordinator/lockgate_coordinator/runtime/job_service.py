@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import grpc
 from grpc import StatusCode
+from lockgate_common.checksums import checksum
 from lockgate_common.proof import Peer
 from lockgate_common.roles import Role
 from lockgate_common.security import Credentials
@@ -36,9 +37,10 @@ from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stora
 from lockgate_coordinator.runtime.event_loop import Bell
 from lockgate_coordinator.runtime.job_keys import check_new, check_request_id
 from lockgate_coordinator.runtime.job_runner import JobRunner
-from lockgate_coordinator.runtime.metadata_files import MetadataFiles, graph_checksum, storage_uri
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, storage_uri
 from lockgate_coordinator.runtime.rpc_server import Later, Stream, UnaryCall
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.snapshot_seal import TRUST
 from lockgate_coordinator.runtime.story_requests import StoryParts
 from lockgate_coordinator.runtime.term import LeaderTerm
 from lockgate_coordinator.runtime.views import no_such_job, status_of
@@ -92,7 +94,10 @@ class JobService:
         check_new(key)
         if graph is None:
             raise Refused(StatusCode.INVALID_ARGUMENT, "the request has no job graph")
-        if not call.caller.may(Role.CODE) and (what := brings_code(graph)):
+        trusted = TRUST if request.trust_snapshot else ""
+        if trusted:
+            call.audited.trusted = request.restore_from
+        if not call.caller.may(Role.CODE) and (what := brings_code(graph) or trusted):
             text = f"{what} needs the role code, which {call.caller.name} does not have"
             raise Refused(StatusCode.PERMISSION_DENIED, text)
         self._dispatcher.wait_recovered()
@@ -100,7 +105,7 @@ class JobService:
         record = m.JobRecord(
             job_key=key,
             run_id=f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}",
-            graph_checksum=graph_checksum(data),
+            graph_checksum=checksum(data),
             submitted_unix_ms=time.time_ns() // 1_000_000,
             restore_from=request.restore_from,
             allow_unmatched_state=request.allow_unmatched_state,
@@ -114,8 +119,11 @@ class JobService:
         late = "it is not known yet whether the job was submitted; submit it again unchanged"
         return _outcome(answer, late, lambda done: replace(done, warnings=warnings(graph)))
 
-    def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> Callable[[], None]:
-        """Checks the graph; returns a further check that needs the storage. Both raise Refused."""
+    def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> Callable[[], str]:
+        """Checks the graph; returns a further check that needs the storage, see `Submissions.submit`.
+
+        Both raise Refused.
+        """
         problems = list(validate(graph))
         if unfit := text_problem(request.restore_from, MAX_PATH):
             problems.append(f"The request has a restore_from {unfit}.")
@@ -129,30 +137,31 @@ class JobService:
             raise Refused(StatusCode.INVALID_ARGUMENT, shortage)
         storage = _own_storage(graph)
 
-        def check() -> None:
+        def check() -> str:
             if storage:
                 try:
                     self._files.prepare(storage)
                 except StorageError as error:
                     text = f"the job's filesystem backend cannot be used: {error}"
                     raise Refused(StatusCode.INVALID_ARGUMENT, text) from error
-            if request.restore_from:
-                self._check_start(full, request.restore_from, request.allow_unmatched_state, slots)
+            return self._check_start(full, request, slots) if request.restore_from else ""
 
         return check
 
-    def _check_start(self, full: m.JobGraph, restore_from: str, allow: bool, slots: tuple[int, ...]) -> None:
-        """full: normalized. allow: state that matches no operator is left behind."""
+    def _check_start(self, full: m.JobGraph, request: m.SubmitRequest, slots: tuple[int, ...]) -> str:
+        """full: normalized. Returns the checksum of the snapshot's metadata."""
+        restore_from = request.restore_from
         try:
-            metadata = self._files.read(restore_from)
+            metadata, found = self._files.read_start(restore_from, is_trusted=request.trust_snapshot)
         except StorageError as error:
             raise Refused(StatusCode.INVALID_ARGUMENT, f"cannot start from {restore_from}: {error}") from error
-        unfit = misfits(full, metadata, allow_unmatched=allow)
+        unfit = misfits(full, metadata, allow_unmatched=request.allow_unmatched_state)
         if unfit:
             raise Refused(StatusCode.INVALID_ARGUMENT, "\n".join(unfit))
         problem = start_problem(full, metadata, slots)
         if problem:
             raise Refused(StatusCode.INVALID_ARGUMENT, f"cannot start from {restore_from} on this cluster: {problem}")
+        return found
 
     def Cancel(self, request: m.CancelRequest, _call: UnaryCall) -> m.CancelResponse | Later[m.JobState]:
         """Cancels the job, durably when this returns. A job that has ended keeps its final state."""

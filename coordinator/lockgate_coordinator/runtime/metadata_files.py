@@ -1,27 +1,28 @@
 """Checkpoint metadata and large job graphs in the HA storage, on any file system of pyarrow.fs.
 
 Files are published atomically: on a local disk by a temporary file, fsync and rename; object stores publish on close;
-other file systems by a temporary file and a move. Every read is verified against its checksum. The options of a URI are
-part of every pointer, because task managers and the next leader have nothing else.
+other file systems by a temporary file and a move. Every read is verified before it is parsed: against the SHA-256 in a
+record of ZooKeeper, or by the seal of the cluster where no record vouches for the file. The options of a URI are part
+of every pointer, because task managers and the next leader have nothing else.
 """
 
 from __future__ import annotations
 
-import hashlib
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 from lockgate_common import private_folder
 from lockgate_common import storage as storages
+from lockgate_common.checksums import checksum as checksum_of
 from lockgate_common.storage import Location
-from lockgate_proto.codec import MalformedMessage, decode
+from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import CheckpointMetadata, CompletedCheckpoint, JobRecord, JobResult
 from pyarrow import fs
 
 from lockgate_coordinator.runtime.errors import StorageError
+from lockgate_coordinator.runtime.snapshot_seal import SnapshotSeal, UnsealedSnapshot, unsealed
 
 METADATA_FILE = "_metadata"
 SHARED_FOLDER = "shared"
@@ -52,26 +53,17 @@ def run_of(record: JobRecord | JobResult) -> Run:
     return Run(record.job_key, record.run_id, record.storage)
 
 
-def crc32(data: bytes) -> str:
-    """`crc32:<8 hex digits>` of the bytes."""
-    return f"crc32:{zlib.crc32(data):08x}"
-
-
-def graph_checksum(data: bytes) -> str:
-    """`sha256:<64 hex digits>` of a serialized JobGraph: names the job, so it must not collide by accident."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
 class MetadataFiles:
     """The coordinator's access to the folders `<storage>/<cluster>/<job key>/<run id>/{chk-<id>,shared}/`.
 
     Most runs are in the cluster's storage; jobs may name a storage of their own.
     """
 
-    def __init__(self, storage: str, cluster: str) -> None:
-        """storage: a local path or URI. Raises StorageError when nothing can be reached there."""
+    def __init__(self, storage: str, cluster: str, secret: str = "") -> None:
+        """storage: a local path or URI. secret: of the cluster. Raises StorageError when nothing can be reached."""
         self._storage = storage
         self._cluster = cluster
+        self._seal = SnapshotSeal(cluster, secret)
         self.prepare()
 
     def prepare(self, storage: str = "") -> None:
@@ -95,8 +87,12 @@ class MetadataFiles:
         """URI of the folder of one run; task managers create `chk-<id>/` folders in it."""
         return self._folder(run).uri
 
+    def content(self, metadata: CheckpointMetadata) -> bytes:
+        """What its file consists of: the encoded metadata, sealed."""
+        return self._seal.sealed(encode(metadata))
+
     def write(self, run: Run, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
-        """Publishes `data`, the encoded metadata, as `chk-<id>/_metadata`; durable when this returns.
+        """Publishes `data`, the metadata's content, as `chk-<id>/_metadata`; durable when this returns.
 
         Raises StorageError.
         """
@@ -105,14 +101,35 @@ class MetadataFiles:
     def read(self, pointer: str, checksum: str = "") -> CheckpointMetadata:
         """The metadata in the file at `pointer`: a URI or local path of the file or of its folder.
 
-        Raises StorageError naming the file when it is missing, differs from `checksum` or cannot be understood.
+        checksum: in a record of ZooKeeper, which vouches for the file; without one the file must have the cluster's
+        seal. Raises StorageError naming the file when it is missing, is not what it has to be, or cannot be understood.
         """
         location = _metadata_location(pointer)
-        return parse_metadata(self._read(location, checksum), location.masked_uri)
+        data = self._read(location, checksum)
+        if not checksum:
+            self._check_seal(data, location)
+        return parse_metadata(data, location.masked_uri)
+
+    def read_start(self, pointer: str, *, is_trusted: bool) -> tuple[CheckpointMetadata, str]:
+        """The same for a snapshot that a job is to start from, and the checksum by which to read it from then on.
+
+        is_trusted: it need not have the cluster's seal.
+        """
+        location = _metadata_location(pointer)
+        data = self._read(location, "")
+        if not is_trusted:
+            self._check_seal(data, location)
+        return parse_metadata(data, location.masked_uri), checksum_of(data)
+
+    def _check_seal(self, data: bytes, file: Location) -> None:
+        try:
+            self._seal.check(data)
+        except UnsealedSnapshot as error:
+            raise StorageError(f"{file.masked_uri} {error}") from error
 
     def write_graph(self, run: Run, graph: bytes) -> StoredFile:
         """Publishes a serialized JobGraph that is too large for ZooKeeper. Raises StorageError."""
-        return _publish(self._folder(run).child("graph"), graph, graph_checksum)
+        return _publish(self._folder(run).child("graph"), graph)
 
     def read_graph(self, pointer: str, checksum: str) -> bytes:
         """The serialized JobGraph at `pointer`. Raises StorageError."""
@@ -193,10 +210,11 @@ def content_of(checkpoint: CompletedCheckpoint, files: MetadataFiles) -> Checkpo
     data = checkpoint.metadata
     if not data:
         return files.read(checkpoint.pointer, checkpoint.checksum)
-    if crc32(data) != checkpoint.checksum:
+    found = checksum_of(data, checkpoint.checksum)
+    if found != checkpoint.checksum:
         raise StorageError(
             f"the ZooKeeper record of checkpoint {checkpoint.checkpoint_id} is corrupt: "
-            f"its metadata has checksum {crc32(data)}, not {checkpoint.checksum}"
+            f"its metadata has checksum {found}, not {checkpoint.checksum}"
         )
     return parse_metadata(data, f"the ZooKeeper record of checkpoint {checkpoint.checkpoint_id}")
 
@@ -204,7 +222,9 @@ def content_of(checkpoint: CompletedCheckpoint, files: MetadataFiles) -> Checkpo
 def parse_metadata(data: bytes, name: str) -> CheckpointMetadata:
     """The metadata in `data`, the content of the file or record `name`. Raises StorageError."""
     try:
-        metadata = decode(CheckpointMetadata, data)
+        metadata = decode(CheckpointMetadata, unsealed(data))
+    except UnsealedSnapshot as error:
+        raise StorageError(f"{name} {error}") from error
     except MalformedMessage as error:
         raise StorageError(f"{name} is not checkpoint metadata: {error}") from error
     if metadata.format_version != FORMAT_VERSION:
@@ -225,13 +245,13 @@ def _metadata_location(pointer: str) -> Location:
     return _locate(metadata_uri(pointer))
 
 
-def _publish(file: Location, data: bytes, checksum: Callable[[bytes], str] = crc32) -> StoredFile:
+def _publish(file: Location, data: bytes) -> StoredFile:
     """Publishes a file. Its name and new folders above it are durable when this returns: ZooKeeper will point to it."""
     try:
         storages.write_durably(file, data)
     except _ERRORS as error:
         raise _failed("write", file, error) from error
-    return StoredFile(file.uri, checksum(data), len(data))
+    return StoredFile(file.uri, checksum_of(data), len(data))
 
 
 def _names(folder: Location) -> list[str]:
@@ -250,7 +270,7 @@ def _read(file: Location, checksum: str) -> bytes:
         raise
     except _ERRORS as error:
         raise _failed("read", file, error) from error
-    found = graph_checksum(data) if checksum.startswith("sha256:") else crc32(data)
+    found = checksum_of(data, checksum)
     if checksum and found != checksum:
         raise StorageError(
             f"{file.masked_uri} is corrupt: its checksum is {found}, {checksum} was recorded when it was written"

@@ -9,7 +9,7 @@ from lockgate_ha.errors import Conflict, CorruptRecord, StoreError, StoreUnavail
 from lockgate_ha.paths import Paths, text_of
 from lockgate_ha.records import FoundJob, JobRecords, RestartPoint
 from lockgate_ha.store import CoordinationStore
-from lockgate_proto.codec import MalformedMessage, decode, encode
+from lockgate_proto.codec import MalformedMessage, decode
 from lockgate_proto.messages import (
     AttemptRecord,
     CheckpointMetadata,
@@ -141,7 +141,7 @@ class Persistence:
     def _restored(self, record: JobRecord, completed: tuple[CompletedCheckpoint, ...]) -> CheckpointMetadata | None:
         if completed:
             return content_of(completed[0], self._files)
-        return self._files.read(record.restore_from) if record.restore_from else None
+        return self._files.read(record.restore_from, record.restore_checksum) if record.restore_from else None
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Persistence:
         number = effect.metadata.checkpoint_id
         try:
             faults.point("before-metadata-write")
-            data = encode(effect.metadata)
+            data = self._files.content(effect.metadata)
             stored = self._files.write(run, effect.metadata, data)
             faults.point("after-metadata-write")
             record = dataclasses.replace(

@@ -60,8 +60,8 @@ class Coordinator:
             Protection(settings.cluster, settings.credentials.secret),
             settings.credentials.zookeeper,
         )
-        files = MetadataFiles(settings.storage, settings.cluster)
         secret, tokens_file = settings.credentials.secret, settings.tokens_file
+        files = MetadataFiles(settings.storage, settings.cluster, secret)
         tokens = TokenBook(Path(tokens_file), secret) if secret and tokens_file else None
         self._server = RpcServer(
             settings.credentials, settings.bind, settings.advertise, tokens, settings.certificate_roles

@@ -54,13 +54,14 @@ class Submissions:
         self,
         record: JobRecord,
         graph: bytes,
-        check: Callable[[], None] | None = None,
+        check: Callable[[], str] | None = None,
         writes: tuple[Destination, ...] = (),
     ) -> Future[SubmitResponse]:
         """Writes a new job and answers when it is durable. The same submission meanwhile gets the same answer.
 
-        check: called before that on a worker's thread, because it may take long; raises Refused. writes: destinations
-        of its sinks. Fails with Refused, Busy, StoreError, StorageError, or Stopped (outcome unknown: submit again).
+        check: called before that on a worker thread, because it may take long; returns the checksum of the snapshot
+        that the job starts from, raises Refused. writes: destinations of its sinks. Fails with Refused, Busy,
+        StoreError, StorageError, or Stopped (outcome unknown: submit again).
         """
         key = record.job_key
         answer: Future[SubmitResponse] = Future()
@@ -96,10 +97,10 @@ class Submissions:
             found[key] = known if known is not None else _inline_destinations(runner.record)
         return found
 
-    def _write(self, record: JobRecord, graph: bytes, check: Callable[[], None] | None) -> JobRecord | JobResult:
-        """Called on a worker's thread."""
+    def _write(self, record: JobRecord, graph: bytes, check: Callable[[], str] | None) -> JobRecord | JobResult:
+        """Called on a worker thread."""
         if check is not None:
-            check()
+            record = dataclasses.replace(record, restore_checksum=check())
         return self._term.persistence.submit(record, graph)
 
     def _written(

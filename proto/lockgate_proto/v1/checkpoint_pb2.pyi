@@ -200,7 +200,7 @@ class InputShape(_message.Message):
     def __init__(self, source: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CheckpointMetadata(_message.Message):
-    __slots__ = ("format_version", "job_key", "run_id", "checkpoint_id", "kind", "token", "attempt", "triggered_unix_ms", "completed_unix_ms", "vertices", "subtasks", "terminal")
+    __slots__ = ("format_version", "job_key", "run_id", "checkpoint_id", "kind", "token", "attempt", "triggered_unix_ms", "completed_unix_ms", "vertices", "subtasks", "terminal", "digest", "seal")
     FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +213,8 @@ class CheckpointMetadata(_message.Message):
     VERTICES_FIELD_NUMBER: _ClassVar[int]
     SUBTASKS_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
     format_version: int
     job_key: str
     run_id: str
@@ -225,7 +227,9 @@ class CheckpointMetadata(_message.Message):
     vertices: _containers.RepeatedCompositeFieldContainer[VertexShape]
     subtasks: _containers.RepeatedCompositeFieldContainer[SubtaskState]
     terminal: bool
-    def __init__(self, format_version: _Optional[int] = ..., job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., token: _Optional[int] = ..., attempt: _Optional[int] = ..., triggered_unix_ms: _Optional[int] = ..., completed_unix_ms: _Optional[int] = ..., vertices: _Optional[_Iterable[_Union[VertexShape, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskState, _Mapping]]] = ..., terminal: _Optional[bool] = ...) -> None: ...
+    digest: bytes
+    seal: bytes
+    def __init__(self, format_version: _Optional[int] = ..., job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., token: _Optional[int] = ..., attempt: _Optional[int] = ..., triggered_unix_ms: _Optional[int] = ..., completed_unix_ms: _Optional[int] = ..., vertices: _Optional[_Iterable[_Union[VertexShape, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskState, _Mapping]]] = ..., terminal: _Optional[bool] = ..., digest: _Optional[bytes] = ..., seal: _Optional[bytes] = ...) -> None: ...
 
 class CompletedCheckpoint(_message.Message):
     __slots__ = ("checkpoint_id", "pointer", "checksum", "size_bytes", "token", "kind", "triggered_unix_ms", "duration_ms", "longest_sync_us", "longest_alignment_ms", "metadata", "incremental", "written_bytes", "unaligned", "channel_state_bytes", "diff_values", "diff_saved_bytes", "request_ids")
@@ -268,7 +272,7 @@ class CompletedCheckpoint(_message.Message):
     def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ..., incremental: _Optional[bool] = ..., written_bytes: _Optional[int] = ..., unaligned: _Optional[bool] = ..., channel_state_bytes: _Optional[int] = ..., diff_values: _Optional[int] = ..., diff_saved_bytes: _Optional[int] = ..., request_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobRecord(_message.Message):
-    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested", "allow_unmatched_state")
+    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested", "allow_unmatched_state", "restore_checksum")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     GRAPH_FIELD_NUMBER: _ClassVar[int]
@@ -280,6 +284,7 @@ class JobRecord(_message.Message):
     STORAGE_FIELD_NUMBER: _ClassVar[int]
     CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
     ALLOW_UNMATCHED_STATE_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     graph: bytes
@@ -291,7 +296,8 @@ class JobRecord(_message.Message):
     storage: str
     cancel_requested: bool
     allow_unmatched_state: bool
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ..., storage: _Optional[str] = ..., cancel_requested: _Optional[bool] = ..., allow_unmatched_state: _Optional[bool] = ...) -> None: ...
+    restore_checksum: str
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ..., storage: _Optional[str] = ..., cancel_requested: _Optional[bool] = ..., allow_unmatched_state: _Optional[bool] = ..., restore_checksum: _Optional[str] = ...) -> None: ...
 
 class VertexParallelism(_message.Message):
     __slots__ = ("vertex_id", "parallelism")

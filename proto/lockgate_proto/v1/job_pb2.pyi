@@ -70,16 +70,18 @@ SUBTASK_STAYS: JobEventKind
 RECORDS_AHEAD: JobEventKind
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("job_key", "graph", "restore_from", "allow_unmatched_state")
+    __slots__ = ("job_key", "graph", "restore_from", "allow_unmatched_state", "trust_snapshot")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     GRAPH_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
     ALLOW_UNMATCHED_STATE_FIELD_NUMBER: _ClassVar[int]
+    TRUST_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     graph: _graph_pb2.JobGraph
     restore_from: str
     allow_unmatched_state: bool
-    def __init__(self, job_key: _Optional[str] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., restore_from: _Optional[str] = ..., allow_unmatched_state: _Optional[bool] = ...) -> None: ...
+    trust_snapshot: bool
+    def __init__(self, job_key: _Optional[str] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., restore_from: _Optional[str] = ..., allow_unmatched_state: _Optional[bool] = ..., trust_snapshot: _Optional[bool] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
     __slots__ = ("job_key", "run_id", "created", "warnings")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 from lockgate_common import storage as filesystem
+from lockgate_common.checksums import Checksum, checksum, crc32
 from lockgate_proto.messages import MemoryBackend, StateBackend, StateHandle
 
 from lockgate_taskmanager.task.program import SnapshotTooLarge, StateUnreadable, StorageUnavailable
@@ -101,37 +101,31 @@ _BELOW_CLUSTER = 4
 """`<storage>/<cluster>/<job>/<run>/chk-<n>/<file>`: how far above a state file the cluster's folder is."""
 
 
-def checksum(data: bytes | pa.Buffer) -> str:
-    """`crc32:<8 hex digits>`"""
-    return f"crc32:{zlib.crc32(data):08x}"
-
-
 def inline_handle(data: bytes) -> StateHandle:
-    """A handle that carries its bytes."""
-    return StateHandle(inline=data, size_bytes=len(data), checksum=checksum(data))
+    """A handle that carries its bytes, and so is sealed together with them: a CRC is enough."""
+    return StateHandle(inline=data, size_bytes=len(data), checksum=crc32(data))
 
 
 def load(handle: StateHandle) -> pa.Buffer:
-    """The bytes behind a handle, verified.
+    """The bytes behind a handle, verified: nothing may be made of them before.
 
-    Raises StateUnreadable naming the file when it is missing or damaged, which no restart fixes, and
+    Raises StateUnreadable naming the file when it is missing or not as stored, which no restart fixes, and
     StorageUnavailable for a transient error (a timeout, a lost connection, no descriptor left): the next attempt may be
     able to read the file.
     """
     with _explained(handle):
         data = filesystem.read_all(filesystem.locate(handle.path)) if handle.path else pa.py_buffer(handle.inline)
-    _verify(handle, data.size, checksum(data))
+    _verify(handle, data.size, checksum(data, handle.checksum))
     return data
 
 
 def download(handle: StateHandle, target: Path) -> None:
     """Writes the bytes behind a handle to a file on this machine, piece by piece. Raises as `load` does."""
-    crc = size = 0
+    found = Checksum(handle.checksum)
     with target.open("wb") as file:  # which is not the storage
-        for piece in _pieces(handle):
-            crc, size = zlib.crc32(piece, crc), size + len(piece)
+        for piece in found.passing(_pieces(handle)):
             file.write(piece)
-    _verify(handle, size, f"crc32:{crc:08x}")
+    _verify(handle, found.size_bytes, found.text)
 
 
 def _pieces(handle: StateHandle) -> Iterator[bytes]:
@@ -167,10 +161,11 @@ def _was_away(handle: StateHandle) -> bool:
 
 
 def _verify(handle: StateHandle, size: int, found: str) -> None:
-    if handle.checksum and (size != handle.size_bytes or found != handle.checksum):
+    is_stated = bool(handle.path or handle.checksum)  # bytes inside a message are as trustworthy as the message
+    if is_stated and (size, found) != (handle.size_bytes, handle.checksum):
         raise StateUnreadable(
-            f"the state file {_where(handle)} is corrupt: {size} bytes with {found},"
-            f" expected {handle.size_bytes} bytes with {handle.checksum}; restore from another checkpoint"
+            f"the state file {_where(handle)} is corrupt: {size} bytes with {found}, expected {handle.size_bytes} bytes"
+            f" with {handle.checksum or 'a checksum'}; restore from another checkpoint"
         )
 
 
@@ -220,24 +215,19 @@ class _FileWriter:
         self._written: list[filesystem.Location] = []
 
     def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
-        target = self._target(name, is_shared)
-        filesystem.write_durably(target, data)
-        return self._handle(target, data.size, checksum(data), is_shared)
+        pieces = (data[at : at + PIECE_BYTES] for at in range(0, data.size, PIECE_BYTES))
+        return self._store(name, pieces, is_shared)
 
     def store_file(self, name: str, source: Path, is_shared: bool = False) -> StateHandle:
-        target = self._target(name, is_shared)
-        crc = 0
-        size = 0
+        with source.open("rb") as file:
+            return self._store(name, iter(lambda: file.read(PIECE_BYTES), b""), is_shared)
 
-        def pieces() -> Iterator[bytes]:
-            nonlocal crc, size
-            with source.open("rb") as file:
-                while piece := file.read(PIECE_BYTES):
-                    crc, size = zlib.crc32(piece, crc), size + len(piece)
-                    yield piece
-
-        filesystem.write_pieces_durably(target, pieces())
-        return self._handle(target, size, f"crc32:{crc:08x}", is_shared)
+    def _store(self, name: str, pieces: Iterable[bytes | pa.Buffer], is_shared: bool) -> StateHandle:
+        """Each piece is hashed as it is written, while it is in the processor's cache."""
+        target, written = self._target(name, is_shared), Checksum()
+        filesystem.write_pieces_durably(target, written.passing(pieces))
+        handle = StateHandle(path=target.uri, size_bytes=written.size_bytes, checksum=written.text)
+        return replace(handle, checkpoint_id=self._checkpoint_id, shared=True) if is_shared else handle
 
     def _target(self, name: str, is_shared: bool) -> filesystem.Location:
         file = f"{self._prefix}-{filesystem.file_name(name)}.state"
@@ -245,10 +235,6 @@ class _FileWriter:
         target = self._directory.child(where)
         self._written.append(target)
         return target
-
-    def _handle(self, target: filesystem.Location, size: int, found: str, is_shared: bool) -> StateHandle:
-        handle = StateHandle(path=target.uri, size_bytes=size, checksum=found)
-        return replace(handle, checkpoint_id=self._checkpoint_id, shared=True) if is_shared else handle
 
     def has_room(self, size_bytes: int, besides: Callable[[], int] = lambda: 0) -> bool:  # noqa: ARG002
         return True

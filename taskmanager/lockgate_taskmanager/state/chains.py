@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from lockgate_common.checksums import is_collision_free
 from lockgate_proto.messages import StateHandle
 
 from lockgate_taskmanager.task.program import SnapshotOrder
@@ -23,6 +24,11 @@ class Chain:
 
     version: int
     handles: tuple[StateHandle, ...]
+
+    @property
+    def is_vouched_for(self) -> bool:
+        """False for files of older snapshots, of which only a CRC is known: the next snapshot leaves them behind."""
+        return all(is_collision_free(handle.checksum) for handle in self.handles if handle.path)
 
 
 class Chains:
@@ -45,7 +51,7 @@ class Chains:
             for number in [number for number in self._known if number < order.base_id]:
                 del self._known[number]
             chain = self._known.get(order.base_id)
-        if chain is None or order.is_savepoint or len(chain.handles) >= self._full_every:
+        if chain is None or order.is_savepoint or len(chain.handles) >= self._full_every or not chain.is_vouched_for:
             return None
         return chain
 

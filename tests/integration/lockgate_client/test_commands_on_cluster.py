@@ -135,6 +135,9 @@ def test_submit_prints_what_the_leader_warns_of(cluster: Cluster, capsys: pytest
 def test_submit_options_reach_the_cluster(cluster: Cluster) -> None:
     assert run(["submit", "p.py", "--key", "mine", "--from", "file:///s/_metadata"]) == 0
     assert (cluster.submissions[0].job_key, cluster.submissions[0].restore_from) == ("mine", "file:///s/_metadata")
+    assert not cluster.submissions[0].trust_snapshot
+    assert run(["submit", "p.py", "--from", "file:///s/_metadata", "--trust-snapshot"]) == 0
+    assert cluster.submissions[1].trust_snapshot
 
 
 def test_submit_of_a_job_that_fails_at_once_shows_why(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

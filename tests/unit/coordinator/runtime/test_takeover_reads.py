@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from lockgate_common.checksums import checksum
 from lockgate_coordinator.job.events import Recovered
-from lockgate_coordinator.runtime.metadata_files import MetadataFiles, crc32
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.term_fence import TermFence
 from lockgate_ha.embedded import EmbeddedSession, EmbeddedZooKeeper
@@ -60,7 +61,7 @@ class Successor:
         former.write_attempt(grant, "job", AttemptRecord(2, token=grant.token))
         former.write_checkpoint_id(grant, "job", 6)
         for number in (3, 4, 5):
-            former.add_checkpoint(grant, "job", CompletedCheckpoint(number, metadata=b"", checksum=crc32(b"")))
+            former.add_checkpoint(grant, "job", CompletedCheckpoint(number, metadata=b"", checksum=checksum(b"")))
         monkeypatch.setattr("lockgate_ha.embedded.server.EmbeddedSession", Counting)
         self.waits: list[str] = []
         monkeypatch.setattr(Counting, "waits", self.waits, raising=False)

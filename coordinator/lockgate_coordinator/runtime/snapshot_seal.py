@@ -1,0 +1,77 @@
+"""What tells the metadata of this cluster's own snapshots from what others have put into the storage.
+
+A snapshot decides what a job computes, which files its sinks publish, and what libraries parse. So its metadata ends
+with a digest of all bytes in front, and a MAC of that with the cluster's secret; of state files it has the SHA-256. The
+place is no part of it: a snapshot may be moved. Whose it is (job, run, checkpoint) stands inside.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+from lockgate_common.keys import derived_key, mac
+from lockgate_proto.codec import encode
+from lockgate_proto.messages import CheckpointMetadata
+
+_BYTES = 32
+_DIGEST = encode(CheckpointMetadata(digest=bytes(_BYTES)))[:-_BYTES]  # what stands in front of the field's content
+_SEAL = encode(CheckpointMetadata(seal=bytes(_BYTES)))[:-_BYTES]
+TRUST = "--trust-snapshot"
+_TRUST = f"if you trust whoever wrote it, submit with {TRUST}"
+
+
+class UnsealedSnapshot(ValueError):
+    """The message is the rest of a sentence about the file."""
+
+
+@dataclass(frozen=True)
+class SnapshotSeal:
+    """Of one cluster. secret: "" for none: nothing is sealed, and everything is believed that is not damaged."""
+
+    cluster: str
+    secret: str = field(default="", repr=False)
+
+    @functools.cached_property
+    def _key(self) -> bytes:
+        return derived_key(self.secret, f"snapshot {self.cluster}")
+
+    def sealed(self, encoded: bytes) -> bytes:
+        """The content of the file for encoded metadata."""
+        digest = hashlib.sha256(encoded).digest()
+        return encoded + encode(CheckpointMetadata(digest=digest, seal=self._seal(digest)))
+
+    def _seal(self, digest: bytes) -> bytes:
+        return mac(self._key, digest) if self.secret else b""
+
+    def check(self, data: bytes) -> None:
+        """Raises UnsealedSnapshot unless a process of this cluster wrote these bytes, whole."""
+        _, digest, seal = _parts(data)
+        if not self.secret:
+            return
+        if not seal:
+            raise UnsealedSnapshot(f"is not sealed with the secret of cluster {self.cluster}; {_TRUST}")
+        if not hmac.compare_digest(seal, self._seal(digest)):
+            raise UnsealedSnapshot(f"has the seal of another secret or cluster than {self.cluster}; {_TRUST}")
+
+
+def unsealed(data: bytes) -> bytes:
+    """The encoded metadata in a file's content. Raises UnsealedSnapshot where it is not as it was written."""
+    return _parts(data)[0]
+
+
+def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Encoded metadata, digest and seal; the latter are empty where there are none."""
+    rest, seal = _cut(data, _SEAL)
+    encoded, digest = _cut(rest, _DIGEST)
+    if digest and not hmac.compare_digest(digest, hashlib.sha256(encoded).digest()):
+        raise UnsealedSnapshot("is corrupt: it is not as it was written; start from another one")
+    return encoded, digest, seal if digest else b""
+
+
+def _cut(data: bytes, mark: bytes) -> tuple[bytes, bytes]:
+    """What is in front of a field of 32 bytes at the end, and the field's content; all of it and nothing without."""
+    front, content = data[:-_BYTES], data[-_BYTES:]
+    return (front.removesuffix(mark), content) if front.endswith(mark) else (data, b"")

@@ -1,0 +1,268 @@
+"""Which metadata files a cluster believes: its own, those that a record vouches for, and those that a user trusts."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lockgate_common.checksums import checksum, crc32
+from lockgate_coordinator.job.effects import PersistCheckpoint
+from lockgate_coordinator.job.events import CheckpointPersisted, Recovered, RecoveryFailed
+from lockgate_coordinator.runtime import persistence
+from lockgate_coordinator.runtime.errors import StorageError
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
+from lockgate_coordinator.runtime.persistence import Persistence
+from lockgate_coordinator.runtime.term_fence import TermFence
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.records import JobRecords
+from lockgate_proto.codec import encode
+from lockgate_proto.messages import (
+    AttemptRecord,
+    CheckpointKind,
+    CheckpointMetadata,
+    CompletedCheckpoint,
+    JobRecord,
+    OperatorState,
+    StateHandle,
+    StateKind,
+    SubtaskState,
+)
+
+SECRET, OTHER = "the secret of the cluster", "the secret of another one"
+RUN = Run("job", "run")
+
+
+def snapshot(state: bytes = b"some state", number: int = 3) -> CheckpointMetadata:
+    """One keyed state, inline."""
+    handle = StateHandle(inline=state, size_bytes=len(state), checksum=crc32(state))
+    operator = OperatorState("op", StateKind.KEYED_STATE, handle)
+    states = (SubtaskState("v", 0, (operator,)),)
+    return CheckpointMetadata(1, "job", "run", number, CheckpointKind.SAVEPOINT, 5, subtasks=states)
+
+
+def state_of(metadata: CheckpointMetadata) -> bytes:
+    handle = metadata.subtasks[0].operators[0].handle
+    assert handle is not None
+    return handle.inline
+
+
+class Place:
+    """A storage with the clusters that use it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def files(self, secret: str = SECRET, cluster: str = "default") -> MetadataFiles:
+        return MetadataFiles(str(self.folder), cluster, secret)
+
+    def written(self, files: MetadataFiles, metadata: CheckpointMetadata) -> Path:
+        return Path(files.write(RUN, metadata, files.content(metadata)).pointer.removeprefix("file://"))
+
+    def older(self, metadata: CheckpointMetadata) -> Path:
+        """As versions before seals wrote it."""
+        file = self.folder / "older" / "_metadata"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(encode(metadata))
+        return file
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "storage")
+
+
+def started(files: MetadataFiles, file: Path, *, is_trusted: bool = False) -> CheckpointMetadata:
+    return files.read_start(str(file), is_trusted=is_trusted)[0]
+
+
+def test_a_snapshot_of_the_cluster_is_read_wherever_it_lies(place: Place, tmp_path: Path) -> None:
+    files = place.files()
+    file = place.written(files, snapshot())
+    moved = tmp_path / "moved" / "_metadata"
+    moved.parent.mkdir()
+    file.rename(moved)
+    assert started(files, moved) == files.read(str(moved)) == snapshot()
+    assert started(place.files(), moved) == snapshot(), "another coordinator"
+
+
+@pytest.mark.parametrize(
+    ("secret", "cluster"), [(OTHER, "default"), (SECRET, "other")], ids=["another secret", "another cluster"]
+)
+def test_a_snapshot_of_another_cluster_is_refused_unless_it_is_trusted(place: Place, secret: str, cluster: str) -> None:
+    file = place.written(place.files(secret, cluster), snapshot())
+    with pytest.raises(StorageError, match=r"has the seal of another .*submit with --trust-snapshot") as caught:
+        started(place.files(), file)
+    assert file.as_uri() in str(caught.value)
+    assert not caught.value.retryable
+    assert SECRET not in str(caught.value)
+    assert started(place.files(), file, is_trusted=True) == snapshot()
+
+
+def test_an_older_snapshot_is_refused_unless_it_is_trusted_or_a_record_names_its_checksum(place: Place) -> None:
+    file, files = place.older(snapshot()), place.files()
+    with pytest.raises(StorageError, match=r"is not sealed with the secret of cluster default; if .*--trust-snapshot"):
+        started(files, file)
+    assert started(files, file, is_trusted=True) == snapshot()
+    assert files.read(str(file), crc32(file.read_bytes())) == snapshot()
+    with pytest.raises(StorageError, match="is corrupt"):
+        files.read(str(file), "crc32:00000000")
+
+
+def test_a_cluster_without_a_secret_reads_what_is_whole(place: Place) -> None:
+    """Sealed by others, not sealed, and from before there were seals."""
+    files = place.files("")
+    assert started(files, place.older(snapshot())) == snapshot()
+    assert started(files, place.written(place.files(), snapshot())) == snapshot()
+    assert started(files, place.written(files, snapshot())) == snapshot()
+    with pytest.raises(StorageError, match="is not sealed"):
+        started(place.files(), place.written(files, snapshot()))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_seal_is_of_its_own_file_only(place: Place, number: int) -> None:
+    """Bytes of other snapshots behind it, in front of it, or one more field: to protobuf it is all one message."""
+    files = place.files()
+    file = place.written(files, snapshot())
+    whole, forged = file.read_bytes(), encode(snapshot(b"forged"))
+    file.write_bytes((forged + whole, whole + forged, forged + whole[len(encode(snapshot())) :])[number])
+    with pytest.raises(StorageError, match=r"_metadata (is corrupt|is not sealed|has the seal of another)"):
+        started(files, file)
+
+
+def test_every_flipped_bit_of_a_sealed_file_is_noticed(place: Place) -> None:
+    files = place.files()
+    file = place.written(files, snapshot())
+    whole, told = file.read_bytes(), checksum(file.read_bytes())
+    for at in range(len(whole)):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        for read in (lambda: started(files, file), lambda: files.read(str(file), told)):
+            with pytest.raises(StorageError, match=r"_metadata (is corrupt|is not sealed|has the seal of another)"):
+                read()
+
+
+@pytest.mark.parametrize("secret", [SECRET, ""])
+def test_what_is_trusted_must_be_whole_too(place: Place, secret: str) -> None:
+    """The digest stands behind it whether there is a secret or not."""
+    file = place.written(place.files(OTHER), snapshot())
+    whole = file.read_bytes()
+    for at in range(len(encode(snapshot()))):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(StorageError, match="_metadata is corrupt"):
+            started(place.files(secret), file, is_trusted=True)
+
+
+class Plant:
+    """Unpickling it writes a file."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> Any:
+        return Path.write_text, (self.marker, "the planted code ran")
+
+
+class Recovery:
+    """A leader that recovers a job, and a task manager that unpickles whatever it is given."""
+
+    def __init__(self, place: Place, record: JobRecord) -> None:
+        store, grant = EmbeddedZooKeeper().lead("default", "me")
+        self.records, self.grant = JobRecords(store, "default"), grant
+        self.record = replace(record, token=grant.token)
+        self.records.submit(grant, self.record)
+        fence = TermFence(grant, threading.Event(), lambda _: None)
+        self.persistence = Persistence(fence, store, "default", place.files())
+
+    def run(self) -> Recovered | RecoveryFailed:
+        found = self.persistence.recover(self.record)
+        if isinstance(found, Recovered) and found.metadata is not None:
+            pickle.loads(state_of(found.metadata))
+        return found
+
+
+RECORD = JobRecord("job", "run", graph=b"x")
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Path:
+    return tmp_path / "marker"
+
+
+def forged(marker: Path) -> CheckpointMetadata:
+    return snapshot(pickle.dumps(Plant(marker)))
+
+
+def test_a_planted_pickle_does_not_run_when_a_job_is_to_start_from_it(place: Place, marker: Path) -> None:
+    file = place.older(forged(marker))
+    with pytest.raises(StorageError, match="is not sealed"):
+        pickle.loads(state_of(started(place.files(), file)))
+    assert not marker.exists()
+    pickle.loads(state_of(started(place.files(), file, is_trusted=True)))
+    assert marker.exists(), "the plant works"
+
+
+@pytest.mark.parametrize("is_accepted", [True, False], ids=["changed since", "of an older leader"])
+def test_a_planted_pickle_does_not_run_in_a_job_that_has_no_checkpoint_of_its_own(
+    place: Place, marker: Path, is_accepted: bool
+) -> None:
+    """is_accepted: the record has the checksum of the file as it was at the submission."""
+    file = place.written(place.files(), snapshot(pickle.dumps("harmless")))
+    accepted = checksum(file.read_bytes()) if is_accepted else ""
+    recovery = Recovery(place, replace(RECORD, restore_from=str(file), restore_checksum=accepted))
+    assert isinstance(recovery.run(), Recovered)
+    file.write_bytes(encode(forged(marker)))
+    found = recovery.run()
+    assert isinstance(found, RecoveryFailed)
+    assert ("is corrupt" if is_accepted else "is not sealed") in found.reason
+    assert not marker.exists()
+
+
+def test_what_was_trusted_once_is_trusted_again_until_it_changes(place: Place, marker: Path) -> None:
+    file = place.older(snapshot(pickle.dumps("harmless")))
+    _, accepted = place.files().read_start(str(file), is_trusted=True)
+    recovery = Recovery(place, replace(RECORD, restore_from=str(file), restore_checksum=accepted))
+    assert isinstance(recovery.run(), Recovered)
+    file.write_bytes(encode(forged(marker)))
+    assert isinstance(recovery.run(), RecoveryFailed)
+    assert not marker.exists()
+
+
+def test_a_planted_pickle_does_not_run_when_a_job_recovers(
+    place: Place, marker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(persistence, "INLINE_METADATA_BYTES", 0)
+    recovery = Recovery(place, RECORD)
+    recovery.records.write_attempt(recovery.grant, "job", AttemptRecord(1, token=recovery.grant.token))
+    recovery.persistence.write_checkpoint_id("job", 3)
+    harmless = replace(snapshot(pickle.dumps("harmless")), token=recovery.grant.token)
+    record = CompletedCheckpoint(3, token=recovery.grant.token)
+    done = recovery.persistence.write_checkpoint(RUN, PersistCheckpoint(harmless, record))
+    assert isinstance(done, CheckpointPersisted)
+    assert done.checkpoint.checksum.startswith("sha256:")
+    assert isinstance(recovery.run(), Recovered)
+    file = Path(done.checkpoint.pointer.removeprefix("file://"))
+    file.write_bytes(encode(forged(marker)))
+    found = recovery.run()
+    assert isinstance(found, RecoveryFailed)
+    assert f"{file.as_uri()} is corrupt" in found.reason
+    assert not marker.exists()
+
+
+def test_an_inline_record_of_a_checkpoint_is_the_sealed_file(place: Place) -> None:
+    """One content, one checksum: whoever has the record knows the file, and the other way round."""
+    recovery = Recovery(place, RECORD)
+    recovery.persistence.write_checkpoint_id("job", 3)
+    metadata = replace(snapshot(), token=recovery.grant.token)
+    done = recovery.persistence.write_checkpoint(
+        RUN, PersistCheckpoint(metadata, CompletedCheckpoint(3, token=recovery.grant.token))
+    )
+    assert isinstance(done, CheckpointPersisted)
+    file = Path(done.checkpoint.pointer.removeprefix("file://"))
+    assert done.checkpoint.metadata == file.read_bytes()
+    assert persistence.content_of(done.checkpoint, place.files()) == started(place.files(), file) == metadata
+    broken = replace(done.checkpoint, metadata=done.checkpoint.metadata[:-1] + b"x")
+    with pytest.raises(StorageError, match="the ZooKeeper record of checkpoint 3 is corrupt"):
+        persistence.content_of(broken, place.files())

@@ -1,0 +1,212 @@
+"""State files that are not what was stored: each kind is refused by its name before anything is made of it."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import random
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lockgate_common.checksums import checksum
+from lockgate_proto.codec import encode
+from lockgate_proto.messages import (
+    IntervalJoin,
+    OperatorState,
+    SourceState,
+    SplitState,
+    StateHandle,
+    TumblingWindow,
+    Window,
+)
+from lockgate_taskmanager.runtime.in_flight import decode_elements, encode_element
+from lockgate_taskmanager.state.backend import FileBackend, download, load
+from lockgate_taskmanager.state.format.split_files import splits_in
+from lockgate_taskmanager.state.heap.snapshots import handles_of
+from lockgate_taskmanager.state.join.join_spec import SIDES
+from lockgate_taskmanager.state.rows.row_store import NEVER
+from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable
+
+from tests.join_homes import HOMES, join_folder
+from tests.property.taskmanager.state.rows.test_row_histories import SCHEMA, SPEC, put
+
+from .test_store_contract import BACKENDS, SAVEPOINT, SUMS, TestingBackend, sums
+
+IN_FILES = [name for name in BACKENDS if name != "memory"]
+PLACES = 12  # in each file, beside its ends
+
+
+def files_of(states: Iterable[OperatorState]) -> list[StateHandle]:
+    found = [handle for state in states for handle in (*handles_of(state), *state.files)]
+    assert found
+    assert all(handle.path and handle.checksum.startswith("sha256:") for handle in found)
+    return found
+
+
+def refuse_each(files: Iterable[StateHandle], restore: Callable[[], object]) -> None:
+    """One bit after the other, at the ends of each file and in between, and files that are cut off or go on."""
+    chosen = random.Random(5)
+    for handle in files:
+        file = Path(handle.path.removeprefix("file://"))
+        whole = file.read_bytes()
+        places = {0, len(whole) - 1, *(chosen.randrange(len(whole)) for _ in range(PLACES))}
+        damaged = [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in sorted(places)]
+        for content in (*damaged, whole[:-1], whole + b"x", b""):
+            file.write_bytes(content)
+            with pytest.raises(StateUnreadable, match=f"the state file {handle.path} is corrupt: "):
+                restore()
+        file.write_bytes(whole)
+    restore()
+
+
+@pytest.fixture(params=IN_FILES)
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    made = TestingBackend(BACKENDS[request.param], tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("window", [None, Window(TumblingWindow(10), "at")], ids=["aggregate", "windows"])
+def test_keyed_state(backend: TestingBackend, window: Window | None) -> None:
+    """Full, with increments, a database and its tables, and savepoints."""
+    operator = replace(SUMS, window=window)
+    rows = sums(("a", 1, 5), ("b", 2, 6))
+    if window is not None:
+        rows = rows.add_column(2, "__pane", pa.array([0, 10], pa.int64()))
+    store = backend.fresh(operator, rows.schema)
+    store.merge(rows)
+    backend.stored(store, 1, SnapshotOrder())
+    store.merge(rows)
+    for state in (backend.stored(store, 2, SnapshotOrder(1)), backend.stored(store, 3, SAVEPOINT)):
+        refuse_each(files_of([state]), lambda state=state: backend.restored(operator, state, number=2))  # type: ignore[misc]
+
+
+def test_rows_of_process_functions_and_a_planted_pickle(backend: TestingBackend, tmp_path: Path) -> None:
+    store = backend.maker.fresh(SPEC, SCHEMA)
+    put(store, {f"k{n}": (pickle.dumps(n), NEVER, NEVER, NEVER) for n in range(20)})
+    state = backend.stored(store)  # type: ignore[arg-type]
+    store.close()
+    marker = tmp_path / "marker"
+    put(planted := backend.maker.fresh(SPEC, SCHEMA), {"k1": (pickle.dumps(Plant(marker)), NEVER, NEVER, NEVER)})
+    other = backend.stored(planted, number=2)  # type: ignore[arg-type]
+    planted.close()
+
+    def run(state: OperatorState) -> None:
+        """As a function that is called for the keys would, if it were careless with what it is given."""
+        rows = backend.maker.restored(SPEC, [state], 1)
+        again = backend.stored(rows, number=9)  # type: ignore[arg-type]
+        rows.close()
+        assert again.handle is not None
+        for payload in SPEC.read(load(again.handle), "f").batches:
+            for value in payload.column("__payload").to_pylist():
+                pickle.loads(value)
+
+    refuse_each(files_of([state]), lambda: run(state))
+    (mine,), (theirs,) = files_of([state]), files_of([other])
+    Path(mine.path.removeprefix("file://")).write_bytes(Path(theirs.path.removeprefix("file://")).read_bytes())
+    with pytest.raises(StateUnreadable, match="is corrupt"):
+        run(state)
+    assert not marker.exists()
+    run(other)
+    assert marker.exists(), "the plant works"
+
+
+class Plant:
+    """Unpickling it writes a file."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> Any:
+        return Path.write_text, (self.marker, "the planted code ran")
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_both_sides_of_a_join(home: str) -> None:
+    operator = IntervalJoin(("k",), ("k",), "at", "at", -5, 10, left_prefix="l_")
+    schema = pa.schema([(name, pa.int64()) for name in ("k", "__hash", "__event_time")])
+    with join_folder() as folder:
+        store = folder.store(HOMES[home], operator, 8)
+        for side in SIDES:
+            store.accept(side, schema)
+        for side in SIDES:
+            list(store.merge(side, pa.Table.from_pylist([dict.fromkeys(schema.names, 1)], schema)).pairs)
+        for order in (SnapshotOrder(), SAVEPOINT):
+            states = folder.stored(HOMES[home], store, 1, order)
+
+            def restore(states: tuple[OperatorState, ...] = states) -> None:
+                again = folder.store(HOMES[home], operator, 8)
+                again.restore(states, 1)
+                again.close()
+
+            refuse_each(files_of(states), restore)
+
+
+def test_records_in_flight_splits_at_rest_and_rows_of_sinks(tmp_path: Path) -> None:
+    writer = FileBackend(str(tmp_path), "a1-v-0").writer(1)
+    table = pa.table({"k": [1, 2, 3]})
+    channel = writer.store("in-v-0", pa.py_buffer(encode_element(table)))
+    refuse_each([channel], lambda: list(decode_elements(load(channel))))
+    splits = SourceState(splits=tuple(SplitState(f"file-{n}", n, n) for n in range(50)))
+    shared = writer.store("source-splits", pa.py_buffer(encode(splits)), is_shared=True)
+    refuse_each([shared], lambda: splits_in([shared]))
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    rows = writer.store("sink", pa.py_buffer(sink.getvalue()))
+    refuse_each([rows], lambda: pa.ipc.open_stream(load(rows)).read_all())
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (2 << 20) + 5])
+def test_the_hash_made_while_writing_is_that_of_the_file(tmp_path: Path, size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    source = tmp_path / "source"
+    source.write_bytes(data)
+    writer = FileBackend(str(tmp_path / "storage"), "a").writer(1)
+    for handle in (writer.store("buffer", pa.py_buffer(data)), writer.store_file("file", source)):
+        assert Path(handle.path.removeprefix("file://")).read_bytes() == data
+        assert (handle.size_bytes, handle.checksum) == (size, checksum(data))
+        assert load(handle).to_pybytes() == data
+        download(handle, tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == data
+
+
+def test_a_file_of_which_no_checksum_is_known_is_not_read(tmp_path: Path) -> None:
+    handle = replace(FileBackend(str(tmp_path), "a").writer(1).store("op", pa.py_buffer(b"state")), checksum="")
+    for read in (lambda: load(handle), lambda: download(handle, tmp_path / "copy")):
+        with pytest.raises(
+            StateUnreadable, match=r"is corrupt: 5 bytes with sha256:.* expected 5 bytes with a checksum"
+        ):
+            read()
+
+
+@pytest.mark.parametrize("name", ["filesystem, incremental", "filesystem, diffs", "rocksdb"])
+def test_a_checkpoint_of_an_older_version_is_restored_and_nothing_builds_on_its_files(
+    tmp_path: Path, name: str
+) -> None:
+    """They have a CRC only, which can be met with other content: the next checkpoint is full."""
+    testing = TestingBackend(BACKENDS[name], tmp_path)
+    try:
+        store = testing.fresh(SUMS, sums(("a", 1, 5)).schema)
+        store.merge(sums(("a", 1, 5), ("b", 2, 6)))
+        state = testing.stored(store, 1, SnapshotOrder())
+        older = replace(state, handle=_as_older(state.handle), files=tuple(_as_older(file) for file in state.files))
+        names = {handle.path for handle in files_of([state])}
+        for known, is_built_on in ((state, True), (older, False)):
+            again = testing.restored(SUMS, known)
+            again.merge(sums(("a", 1, 1)))
+            following = files_of([testing.stored(again, 2, SnapshotOrder(1), part=1 + is_built_on)])
+            assert bool(names & {handle.path for handle in following}) is is_built_on
+    finally:
+        testing.close()
+
+
+def _as_older(handle: StateHandle | None) -> Any:
+    assert handle is not None
+    crc = zlib.crc32(Path(handle.path.removeprefix("file://")).read_bytes())
+    return replace(handle, checksum=f"crc32:{crc:08x}")
