@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -224,4 +223,4 @@ class Outputs:
 
 def checksum_of(content: Any) -> str:
     """Of a state file's content."""
-    return f"crc32:{zlib.crc32(repr(content).encode()):08x}"
+    return digest_of(repr(content).encode())
