@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
-from lockgate_proto.rpc import CHANNEL_OPTIONS
+from lockgate_proto.rpc import CHANNEL_OPTIONS, TLS_CHANNEL_OPTIONS
 
 from lockgate_common.addresses import is_loopback
 from lockgate_common.proof import AUTHORIZATION, Introduction, Peer, answer_to
@@ -67,7 +67,7 @@ class Credentials:
         """An insecure channel on a machine of one's own, a TLS channel where TLS files are set."""
         if self.tls is None:
             return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        return grpc.secure_channel(address, self.tls.channel_credentials(), options=CHANNEL_OPTIONS)
+        return grpc.secure_channel(address, self.tls.channel_credentials(), options=TLS_CHANNEL_OPTIONS)
 
     def edition(self) -> object:
         """Another object once new TLS files are there: channels opened before would show the old certificate."""

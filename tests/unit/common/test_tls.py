@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +68,52 @@ def test_a_new_edition_comes_with_new_files_alone(tmp_path: Path) -> None:
     Path(files.certificate).write_bytes(Path(new.certificate).read_bytes())
     assert credentials.edition() is not first
     assert Credentials().edition() is None
+
+
+class SlowLink:
+    """A way to a server on which every connection waits a second before its first byte goes through."""
+
+    def __init__(self, port: int) -> None:
+        self._target = ("127.0.0.1", port)
+        self._over = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near = self._listener.accept()[0]
+                threading.Thread(target=self._carry, args=(near,), daemon=True).start()
+
+    def _carry(self, near: socket.socket) -> None:
+        self._over.wait(1.0)
+        with contextlib.suppress(OSError), near, socket.create_connection(self._target) as far:
+            threading.Thread(target=_pump, args=(far, near), daemon=True).start()
+            _pump(near, far)
+
+    def close(self) -> None:
+        self._over.set()
+        self._listener.close()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65_536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_handshake_may_take_its_time(tmp_path: Path) -> None:
+    """An attempt that ends after the pause between two of them, which is shorter, would never come through."""
+    credentials = Credentials(tls=replace(make_certificates(tmp_path), mutual=True))
+    server = grpc.server(ThreadPoolExecutor(1))
+    link = SlowLink(credentials.bind(server, "127.0.0.1:0"))
+    server.start()
+    with credentials.channel(link.address) as channel:
+        grpc.channel_ready_future(channel).result(60)
+    link.close()
+    server.stop(None).wait()
 
 
 @pytest.mark.parametrize(
