@@ -145,7 +145,7 @@ def test_a_session_takes_renewed_files_and_outlives_broken_ones(
         assert session.wait_connected(round(WAIT_S * 1000))
         before = session.id
         Path(mine.key).write_text("half of it")
-        session._client._connection._socket.close()
+        socket.socket.shutdown(session._client._connection._socket, socket.SHUT_RDWR)
         deadline = time.monotonic() + WAIT_S
         while not any("are not a certificate and its key" in text for text in caplog.messages):
             assert time.monotonic() < deadline, caplog.messages
