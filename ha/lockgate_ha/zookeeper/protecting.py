@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from lockgate_ha.protection import Protection
 from lockgate_ha.zookeeper.reasons import no_answer
 from lockgate_ha.zookeeper.rights import acl_of, rights
 from lockgate_ha.zookeeper.tls import check, transport
+
+_kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_logger.setLevel(logging.CRITICAL)  # it warns at every attempt to connect; one error is raised here
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def _client(
 ) -> Iterator[KazooClient]:
     check(tls)
     users = [*rights(former).get("auth_data", ()), *rights(protection).get("auth_data", ())]
-    client = KazooClient(hosts, auth_data=list(dict.fromkeys(users)), **transport(tls))
+    client = KazooClient(hosts, auth_data=list(dict.fromkeys(users)), logger=_kazoo_logger, **transport(tls))
     try:
         client.start(timeout_ms / 1000)
         yield client

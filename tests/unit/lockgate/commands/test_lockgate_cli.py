@@ -7,12 +7,14 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from lockgate_common.tls import TlsFiles
 
 from lockgate import cli
 from lockgate.cli import COMMANDS, SECTIONS, run
@@ -101,6 +103,28 @@ _THEN = {"spark_master": "spark://m:7077", "spark_options": {"spark.executor.mem
 def test_one_option_puts_the_task_managers_on_a_spark_cluster(
     arguments: list[str], called: str, expected: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr(called, lambda *_, **options: given.update(options) or 0)
+    assert run(arguments) == 0
+    assert {name: given[name] for name in expected} == expected
+
+
+_TLS = TlsFiles("/certificate", "/key", "/authority")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "called", "expected"),
+    [
+        (["cluster"], "lockgate_devtools.cluster.run_cluster", {"zookeeper_tls": _TLS}),
+        (["drill"], "lockgate_devtools.drill.run_drill", {"cluster_options": {"zookeeper_tls": _TLS}}),
+        (["drill", "--cluster", "c:1"], "lockgate_devtools.drill.run_drill", {"cluster_options": {}}),
+    ],
+)
+def test_a_cluster_of_ones_own_has_tls_with_zookeeper_when_the_settings_say_so(
+    arguments: list[str], called: str, expected: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = "".join(f"{name} = '{path}'\n" for name, path in asdict(_TLS).items())
+    Path("lockgate.toml").write_text(f"[zookeeper]\ntls = true\n{files}")
     given: dict[str, object] = {}
     monkeypatch.setattr(called, lambda *_, **options: given.update(options) or 0)
     assert run(arguments) == 0
