@@ -286,7 +286,7 @@ def test_a_leader_that_another_thread_loses_meanwhile_is_still_answered(
         client.forget_leader()  # the other thread
         raise ClusterUnreachable("there is no leader")
 
-    monkeypatch.setattr(client, "locate_afresh", nobody)
+    monkeypatch.setattr(client, "locate_again", nobody)
     client._doubt_at = 0.0
     assert client.locate(Deadline(1_000)) == known
 

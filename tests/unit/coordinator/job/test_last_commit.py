@@ -173,7 +173,7 @@ def test_of_what_is_only_printed_nothing_is_missing() -> None:
     between.complete()
     between.fail()
     between.give(events.CancelRequested())
-    assert "shown" not in between.one(effects.PersistResult).result.error
+    assert "committed" not in between.one(effects.PersistResult).result.error
 
 
 def test_a_job_cancelled_while_it_is_restored_shows_what_it_is_restored_from() -> None:
@@ -324,7 +324,7 @@ def test_a_job_that_cannot_start_from_the_savepoint_of_another_says_nothing_of_w
     driver.tick(COMMIT_TIMEOUT_MS)
     error = driver.result().error
     assert "unfit state" in error
-    assert "shown" not in error
+    assert "committed" not in error
 
 
 def test_nor_does_one_that_is_cancelled_between_its_attempts() -> None:
