@@ -10,5 +10,5 @@ rewrite(
     TaskManagers,
     "register",
     'known.incarnation == register.incarnation != ""',
-    "known.exchange_address == said.exchange_address",
+    "known.exchange_address == register.exchange_address",
 )
