@@ -288,7 +288,7 @@ def test_a_file_that_is_missing_with_the_whole_storage_is_asked_for_again(tmp_pa
     assert files.read(pointer, checksum).checkpoint_id == 3
 
 
-def test_a_later_format_is_told(tmp_path: Path) -> None:
+def test_a_later_format_is_reported(tmp_path: Path) -> None:
     files = MetadataFiles(str(tmp_path), "c")
     pointer, _ = write(files, m.CheckpointMetadata(9, "job", "run", 3))
     with pytest.raises(StorageError, match="format version 9"):

@@ -129,7 +129,7 @@ def test_a_killed_leader_is_replaced_on_evidence_long_before_its_session_ends(
     standby.wait("written")
 
 
-def test_a_killed_leader_nobody_noticed_is_replaced_when_its_session_ends(
+def test_a_killed_leader_is_replaced_when_its_session_ends_without_other_evidence(
     group: Group, zookeeper: ZooKeeperServer, cluster_name: str
 ) -> None:
     leader, standby = group.pair(zookeeper.address, cluster_name, SHORT_MS)

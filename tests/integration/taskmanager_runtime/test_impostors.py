@@ -78,7 +78,7 @@ def refusals() -> Iterator[queue.Queue[str]]:
     logger.removeHandler(handler)
 
 
-def test_a_planted_leader_is_shown_no_secret_and_its_orders_are_not_carried_out(
+def test_a_planted_leader_gets_no_secret_and_its_orders_are_ignored(
     client: ControlClient, credentials: Credentials, carried_out: queue.Queue[Any], refusals: queue.Queue[str]
 ) -> None:
     with Impostor([ORDER]) as impostor:
@@ -106,7 +106,7 @@ def test_a_stranger_that_passes_a_call_on_to_the_real_process_gets_no_proof_eith
     real.stop()
 
 
-def test_a_channel_carries_nothing_to_whoever_took_the_place_of_its_receiver(credentials: Credentials) -> None:
+def test_a_channel_sends_nothing_to_a_process_that_replaced_its_receiver(credentials: Credentials) -> None:
     peers, lost = PeerChannels(credentials), queue.Queue[str]()
     with Impostor([encode(ExchangeSignal(accepted=True))]) as impostor:
         output = RemoteOutput(peers, impostor.address, HELLO, lost.put)

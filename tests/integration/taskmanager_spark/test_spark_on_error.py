@@ -214,7 +214,7 @@ def over_rows(raised: str) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("raised", ["value", "other"])
-def test_what_a_python_function_raises_over_a_record(job: Job, tmp_path: Path, raised: str) -> None:
+def test_an_exception_of_a_python_function_over_a_record(job: Job, tmp_path: Path, raised: str) -> None:
     pipeline = Pipeline("python")
     source = pipeline.read_text(lines(tmp_path / "in", "a", "x", "b"))
     source.transform(over_rows(raised), on_error=BAD).write_json(tmp_path / "out")
@@ -233,7 +233,7 @@ def test_what_is_away_is_no_records_fault(job: Job, tmp_path: Path) -> None:
         finished(job, pipeline)
 
 
-def test_event_time_goes_by_the_records_that_are_left(job: Job, tmp_path: Path) -> None:
+def test_event_time_follows_the_remaining_records(job: Job, tmp_path: Path) -> None:
     pipeline = Pipeline("times")
     source = pipeline.read_text(lines(tmp_path / "in", 1000, "x", 2000, 9000, "y"))
     timed = source.event_time("CAST(value AS BIGINT)", out_of_order=0, on_error=BAD)

@@ -337,7 +337,7 @@ class Misbehaves(ProcessFunction):
         ("tuple", "but its schema has 3 columns"),
     ],
 )
-def test_what_a_function_does_wrong_is_told_in_a_sentence(job: Job, word: str, sentence: str) -> None:
+def test_a_mistake_of_a_function_is_reported_in_a_sentence(job: Job, word: str, sentence: str) -> None:
     fed = Fed(job, "memory", of(Misbehaves()))
     with pytest.raises(DataError, match=sentence) as told:
         fed.feed(("x", word, 0))
@@ -370,7 +370,7 @@ def test_the_first_record_of_each_key_passes_and_again_after_its_time(job: Job, 
     assert sorted(fed.told[-1]) == ["at", "key", "word"], "records leave as they came"
 
 
-def test_the_first_records_of_an_attempt_go_by_the_time_that_was_told_before_them(job: Job) -> None:
+def test_the_first_records_of_an_attempt_use_the_time_that_was_set_before_them(job: Job) -> None:
     fed = Fed(job, "memory", lambda stream: stream.deduplicate(ttl="1 second"))
     fed.restore(None, 0)
     fed.note(fed.program.tick(1000)).feed(("x", "first", 1))

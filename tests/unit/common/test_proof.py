@@ -35,14 +35,14 @@ def test_both_sides_know_the_secret() -> None:
     ],
     ids=["another secret", "no secret", "another address", "another process", "another method"],
 )
-def test_a_call_that_is_not_for_this_one_is_not_let_in(secret: str, server: Peer, method: str) -> None:
+def test_a_call_for_another_process_is_not_admitted(secret: str, server: Peer, method: str) -> None:
     assert answer_to(secret, server, method, shown(Introduction(SECRET, SERVER, METHOD))) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "Bearer x", "Lockgate ", "Lockgate nonce", "Lockgate .", "Lockgate nonce.00", "Lockgate \u00e4.\u00e4"]
 )
-def test_what_is_no_proof_is_not_let_in(text: str) -> None:
+def test_an_invalid_proof_is_not_admitted(text: str) -> None:
     assert answer_to(SECRET, SERVER, METHOD, text) is None
 
 

@@ -105,7 +105,7 @@ def shown(disk: ForgetfulDisk, file_format: m.FileFormat) -> list[dict[str, obje
 
 
 @pytest.mark.parametrize("file_format", READERS)
-def test_rows_that_a_file_sink_has_staged_are_shown_by_the_next_attempt(
+def test_rows_staged_by_a_file_sink_are_committed_by_the_next_attempt(
     disk: ForgetfulDisk, file_format: m.FileFormat, tmp_path: Path
 ) -> None:
     backend = make_backend(None, (tmp_path / "state").as_uri(), "p")

@@ -139,7 +139,7 @@ turns = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(turns, st.integers(0, 3), st.sampled_from([0, 3]))
-def test_idle_splits_are_passed_over_and_nothing_is_told_otherwise(
+def test_idle_splits_are_ignored_and_nothing_else_is_reported(
     plan: list[tuple[str, int, int | None, set[int]]], bound: int, idle_after_ms: int
 ) -> None:
     known, model, now = SplitWatermarks(bound, idle_after_ms), Scanned(bound, idle_after_ms), 0

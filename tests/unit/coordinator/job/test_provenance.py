@@ -90,7 +90,7 @@ def test_an_acknowledgement_with_the_state_of_another_subtask_is_no_acknowledgem
     assert driver.one(effects.PersistCheckpoint)
 
 
-def test_nobody_declines_a_checkpoint_for_others() -> None:
+def test_a_task_manager_cannot_decline_a_checkpoint_for_others() -> None:
     driver = Driver(word_count(checkpoints=CheckpointOptions(tolerable_failures=0))).run()
     number = driver.trigger()
     decline = events.Declined(DeclineCheckpoint(subtask("count", 0), number, "no room"))
@@ -100,7 +100,7 @@ def test_nobody_declines_a_checkpoint_for_others() -> None:
     assert driver.emitted(JobEventKind.CHECKPOINT_ABORTED)
 
 
-def test_nobody_commits_for_others() -> None:
+def test_a_task_manager_cannot_commit_for_others() -> None:
     """The result of a bounded job is written when every sink has shown the last checkpoint, and not before."""
     driver = Driver().run()
     for key in SUBTASKS:

@@ -64,7 +64,7 @@ def test_all_slow_slots_of_a_task_manager_are_moved_at_once_if_there_is_room() -
     assert stragglers.moved[0][1].text.startswith("subtasks 1 and 2 of 'count' take 4.0 times as long")
 
 
-def test_where_there_is_no_slot_elsewhere_that_is_said_once() -> None:
+def test_a_missing_slot_elsewhere_is_reported_once() -> None:
     for spares in ((), (spare("b", 2),), (spare("x", 0),)):
         stragglers = TestingStragglers(["a", "b", "c"], speed={"b": 4.0}, spares=spares)
         stragglers.pass_ms(WINDOW_MS * 5)
@@ -100,7 +100,7 @@ def test_between_moves_there_is_a_pause_that_doubles_and_no_place_is_used_again_
     assert "b" not in stragglers.watch.avoided(times[0] + AVOID_MS)
 
 
-def test_a_task_manager_that_was_started_anew_is_not_avoided_any_more() -> None:
+def test_a_restarted_task_manager_is_no_longer_avoided() -> None:
     stragglers = TestingStragglers(["a", "b", "c"], speed={"b": 4.0})
     stragglers.pass_ms(WINDOW_MS * 2)
     assert stragglers.watch.avoided(stragglers.now) == ("b",)
@@ -147,7 +147,7 @@ def test_a_move_that_is_impossible_is_not_tried_again() -> None:
     assert stragglers.watch.look(stragglers.spares, stragglers.now) is None
 
 
-def test_at_another_parallelism_nobody_is_on_trial_and_nobody_is_given_up() -> None:
+def test_at_another_parallelism_no_slot_is_on_trial_or_given_up() -> None:
     stragglers = TestingStragglers(["a", "b", "c"], cost={1: 5.0}, spares=[spare("x"), spare("y")])
     stragglers.pass_ms(OPTION.pause_ms * 3)
     assert len(stragglers.said) == 1

@@ -55,7 +55,7 @@ def test_a_job_that_is_never_restarted_goes_on_elsewhere_at_once() -> None:
     assert (status.attempt, status.restarts, status.error) == (2, 1, "")
 
 
-def test_it_is_told_as_what_it_is() -> None:
+def test_a_planned_leave_is_reported_as_such() -> None:
     driver = job(NoRestart())
     driver.give(left())
     assert driver.emitted(JobEventKind.TASK_MANAGER_LEFT) == ["task manager tm-b has left: it left as planned"]
@@ -82,7 +82,7 @@ def test_a_crash_is_still_a_failure_of_the_job() -> None:
     assert driver.result().outcome == "FAILED"
 
 
-def test_heard_twice_or_of_one_that_runs_nothing_of_the_job_it_changes_nothing() -> None:
+def test_repeated_or_from_a_task_manager_without_subtasks_it_changes_nothing() -> None:
     driver = job(NoRestart())
     driver.give(left("tm-z"))
     assert driver.state is JobState.RUNNING
@@ -95,7 +95,7 @@ def test_heard_twice_or_of_one_that_runs_nothing_of_the_job_it_changes_nothing()
     assert driver.state is JobState.DEPLOYING
 
 
-def test_said_while_the_attempt_is_being_written_nothing_is_deployed_to_it() -> None:
+def test_a_goodbye_while_the_attempt_is_being_written_prevents_its_deployment() -> None:
     driver = Driver(word_count(restart=RestartStrategy(strategy=NoRestart())))
     driver.offer(driver.recover().request)
     driver.give(left())
@@ -160,7 +160,7 @@ def term() -> Registry:
     return Registry()
 
 
-def test_who_says_goodbye_is_gone_at_once_and_its_stream_ends_well(term: Registry) -> None:
+def test_a_task_manager_that_says_goodbye_is_removed_at_once_and_its_stream_ends_with_ok(term: Registry) -> None:
     link = term.connect()
     term.say(link, Goodbye())
     assert term.heard.gone == [("tm-a", 1, True)]
@@ -169,7 +169,7 @@ def test_who_says_goodbye_is_gone_at_once_and_its_stream_ends_well(term: Registr
     assert link.end[0] is grpc.StatusCode.OK
 
 
-def test_what_comes_after_it_is_not_heard(term: Registry) -> None:
+def test_messages_after_it_are_ignored(term: Registry) -> None:
     link = term.connect()
     term.say(link, Goodbye())
     term.say(link, Heartbeat(1))
@@ -185,7 +185,7 @@ def test_late_when_the_stream_has_ended_it_still_counts(term: Registry) -> None:
     assert term.heard.gone == [("tm-a", 1, True)]
 
 
-def test_of_an_earlier_stream_or_process_it_concerns_nobody(term: Registry) -> None:
+def test_a_goodbye_of_an_earlier_stream_or_process_is_ignored(term: Registry) -> None:
     earlier = term.connect()
     term.connect()  # the same process again
     term.say(earlier, Goodbye())

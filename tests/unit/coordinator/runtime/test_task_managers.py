@@ -70,7 +70,7 @@ def read(link: TaskManagerLink) -> list[tuple[int, object]]:
         m.AcknowledgeCheckpoint(m.SubtaskId(RUNS, "count", 0), 3),
     ],
 )
-def test_what_was_said_to_a_former_leader_is_a_sign_of_life_and_no_more(testing: TestingRegistry, body: object) -> None:
+def test_a_message_to_a_former_leader_is_only_a_sign_of_life(testing: TestingRegistry, body: object) -> None:
     link = testing.connect(RUNS)
     (task_manager,) = testing.registry.all()
     task_manager.last_seen_ms = 0
@@ -82,7 +82,7 @@ def test_what_was_said_to_a_former_leader_is_a_sign_of_life_and_no_more(testing:
     assert testing.heard.said == [body]
 
 
-def test_what_is_not_acknowledged_is_sent_again_with_its_number_on_the_next_stream(testing: TestingRegistry) -> None:
+def test_unacknowledged_messages_are_resent_with_their_numbers_on_the_next_stream(testing: TestingRegistry) -> None:
     link = testing.connect()
     deploy, cancel, late = m.Deploy(attempt=RUNS), m.CancelAttempt(RUNS), m.DrainSources(RUNS)
     testing.registry.send("tm", deploy)
@@ -95,14 +95,14 @@ def test_what_is_not_acknowledged_is_sent_again_with_its_number_on_the_next_stre
     assert read(testing.connect(RUNS, acknowledged=3))[1:] == []
 
 
-def test_what_is_acknowledged_in_passing_is_not_sent_again(testing: TestingRegistry) -> None:
+def test_messages_acknowledged_in_passing_are_not_resent(testing: TestingRegistry) -> None:
     link = testing.connect()
     testing.registry.send("tm", m.Deploy(attempt=RUNS))
     testing.registry.received(link, m.TaskManagerMessage(TOKEN, "tm", m.Heartbeat(1), acknowledged=1))
     assert read(testing.connect(RUNS))[1:] == []
 
 
-def test_what_a_task_manager_sends_again_is_handled_once(testing: TestingRegistry) -> None:
+def test_repeated_messages_of_a_task_manager_are_handled_once(testing: TestingRegistry) -> None:
     ran, gone = m.SubtaskReport(m.SubtaskId(RUNS, "count", 0), m.SubtaskPhase.SUBTASK_RUNNING), m.AttemptGone(RUNS)
     link = testing.connect(RUNS)
     testing.say(link, ran, sequence=1)
@@ -129,7 +129,7 @@ def test_a_new_process_is_known_by_its_incarnation_alone(testing: TestingRegistr
     assert len(testing.heard.said) == 2
 
 
-def test_a_process_that_was_lost_and_comes_back_hears_numbers_beyond_those_it_knows(testing: TestingRegistry) -> None:
+def test_a_lost_process_that_returns_gets_numbers_above_those_it_has_seen(testing: TestingRegistry) -> None:
     cancel = m.CancelAttempt(RUNS)
     testing.registry.send("tm", cancel)
     link = testing.connect(RUNS, acknowledged=41)

@@ -72,7 +72,7 @@ def test_a_connection_to_the_port_is_not_the_port(first: Process) -> None:
         assert not listens_at(os.getpid(), first.address)
 
 
-def test_one_that_is_gone_is_nobody(first: Process) -> None:
+def test_an_ended_process_is_not_found(first: Process) -> None:
     first.end()
     assert not listens_at(first.pid, first.address)
 
@@ -122,7 +122,7 @@ def test_a_cluster_of_this_machine_is_taken_and_its_leader_killed(first: Process
     assert (standby.pid, standby.address) == (other.pid, other.address)
 
 
-def test_whoever_has_the_pid_by_then_is_spared(first: Process, other: Process) -> None:
+def test_a_process_that_has_got_the_pid_meanwhile_is_spared(first: Process, other: Process) -> None:
     place = arena((first.address, first.pid), other)
     with pytest.raises(DrillError, match="is no longer leader c-1; nothing was killed"):
         place.kill(Victim(other.pid, "leader c-1", address=first.address))

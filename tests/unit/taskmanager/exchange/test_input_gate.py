@@ -130,7 +130,7 @@ def test_close_ends_everything_and_tells_the_senders() -> None:
         gate.connect(0)
 
 
-def test_what_is_recorded_on_a_closed_gate_is_given_up_at_once() -> None:
+def test_a_recording_on_a_closed_gate_is_given_up_at_once() -> None:
     gate = _gate()
     gate.close()
     gate.close()
@@ -154,7 +154,7 @@ def test_a_channel_takes_one_sender() -> None:
     assert not gate.connect(0)
 
 
-def test_a_lost_channel_is_told_while_open_and_not_after_close() -> None:
+def test_a_lost_channel_is_reported_while_open_and_not_after_close() -> None:
     told: list[str] = []
     gate = InputGate([ChannelId("up", 0)], told.append)
     gate.lost(0, "reset")

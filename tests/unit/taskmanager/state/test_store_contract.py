@@ -171,7 +171,7 @@ def test_no_key_columns_at_all(backend: TestingBackend) -> None:
     assert backend.restored(operator, kept).merge(rows).changed.to_pylist() == [{"n": 4, "total": 6}]
 
 
-def test_keys_of_one_hash_are_told_apart_and_a_key_may_come_twice_in_a_batch(backend: TestingBackend) -> None:
+def test_keys_of_one_hash_are_distinguished_and_a_key_may_come_twice_in_a_batch(backend: TestingBackend) -> None:
     store = backend.fresh(SUMS, sums().schema)
     merged = store.merge(sums(("a", 7, 1), ("b", 7, 10), ("a", 7, 2), (None, 7, 100)))
     assert merged.records == 4
@@ -336,7 +336,7 @@ def test_nothing_is_left_of_a_closed_store_and_of_a_killed_process(rocks: Testin
     assert folder.exists(), "its process lives"
 
 
-def test_a_missing_package_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_package_is_reported_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UserError, match=r"pip install 'lockgate\[rocksdb\]'"):
         StoreFactory(BACKENDS["rocksdb"], ScratchFolder(tmp_path, "state-"))
@@ -370,7 +370,7 @@ def test_merging_goes_on_while_a_snapshot_is_stored_on_another_thread(backend: T
     assert set(shown(store, *keys).values()) == {(6, 6)}
 
 
-def test_what_is_held_back_until_the_copy_is_made_is_read_and_in_the_next_snapshot(rocks: TestingBackend) -> None:
+def test_writes_buffered_until_the_copy_is_made_are_read_and_in_the_next_snapshot(rocks: TestingBackend) -> None:
     store = rocks.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 1)))
     first = store.snapshot(SnapshotOrder())

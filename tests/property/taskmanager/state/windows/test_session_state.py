@@ -222,7 +222,7 @@ def test_a_record_between_two_sessions_makes_one_of_them() -> None:
     assert shown(state.advance(60)) == [("a", (0, 50, 5, 10))]
 
 
-def test_what_is_gone_gives_its_place_back() -> None:
+def test_removed_rows_give_their_place_back() -> None:
     aggregate = operator(10, 0)
     state = SessionState(StoreSpec("windows", aggregate, 16, range(16)), SCHEMA)
     for number in range(60):

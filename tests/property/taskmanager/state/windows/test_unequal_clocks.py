@@ -43,7 +43,7 @@ session_plans = (sessions.gaps, sessions.latenesses, parallelisms, steps)
 
 @settings(max_examples=200, deadline=None)
 @given(*window_plans)
-def test_windows_fire_once_whoever_holds_their_key_next(
+def test_windows_fire_once_after_a_change_of_their_subtask(
     kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
     compare_windows("memory", kind, lateness, parallelism, plan)
@@ -51,7 +51,7 @@ def test_windows_fire_once_whoever_holds_their_key_next(
 
 @settings(max_examples=40, deadline=None)
 @given(*window_plans)
-def test_windows_in_rocksdb_fire_once_whoever_holds_their_key_next(
+def test_windows_in_rocksdb_fire_once_after_a_change_of_their_subtask(
     kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
     compare_windows("rocksdb", kind, lateness, parallelism, plan)
@@ -59,7 +59,7 @@ def test_windows_in_rocksdb_fire_once_whoever_holds_their_key_next(
 
 @settings(max_examples=200, deadline=None)
 @given(*session_plans)
-def test_sessions_fire_once_whoever_holds_their_key_next(
+def test_sessions_fire_once_after_a_change_of_their_subtask(
     gap: int, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
     compare_sessions("memory", gap, lateness, parallelism, plan)
@@ -67,7 +67,7 @@ def test_sessions_fire_once_whoever_holds_their_key_next(
 
 @settings(max_examples=40, deadline=None)
 @given(*session_plans)
-def test_sessions_in_rocksdb_fire_once_whoever_holds_their_key_next(
+def test_sessions_in_rocksdb_fire_once_after_a_change_of_their_subtask(
     gap: int, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
     compare_sessions("rocksdb", gap, lateness, parallelism, plan)
@@ -176,7 +176,7 @@ def test_a_clock_remembers_who_was_ahead_until_it_has_passed_them() -> None:
     assert clock.reached.of(hashes) == 70, "one for all again: nothing is looked up by key"
 
 
-def test_the_end_of_the_input_makes_nobody_forget_who_was_ahead() -> None:
+def test_the_end_of_the_input_keeps_the_key_groups_that_are_ahead() -> None:
     clock = EventClock(GROUPS, range(16))
     clock.restore([piece(range(8), 50), piece(range(8, 16), 20)])
     clock.advance(MAX_WATERMARK)
@@ -201,7 +201,7 @@ def test_key_groups_of_a_subtask_that_had_nothing_to_store_knew_of_no_time() -> 
     assert (clock.now, clock.ahead) == (MIN_WATERMARK, ((0, 8, 100),)), "what is sent again for 8 to 15 is not late"
 
 
-def test_who_was_ahead_is_part_of_the_file() -> None:
+def test_key_groups_that_are_ahead_are_part_of_the_file() -> None:
     aggregate = windows.operator(TumblingWindow(10), 0)
     state = PaneState(StoreSpec("windows", aggregate, GROUPS, range(16)), windows.SCHEMA)
     state.clock.restore([piece(range(8), 50), piece(range(8, 16), 20)])

@@ -81,7 +81,9 @@ def shown(table: pa.Table) -> dict[tuple[int, int], int]:
         (SessionWindow(10), {(1, 20): 2, (2, 20): 1, (5, 30): 1}),
     ],
 )
-def test_what_has_not_fired_goes_on_in_whoever_has_its_key_groups_now(kind: Any, expected: dict[Any, int]) -> None:
+def test_windows_that_have_not_fired_continue_in_the_new_owner_of_their_key_groups(
+    kind: Any, expected: dict[Any, int]
+) -> None:
     before = MAKER.fresh(spec(kind), partial((1, 0)).schema)
     assert isinstance(before, WindowState)
     before.merge(partial((1, 0), (3, 0)))
@@ -201,7 +203,7 @@ def test_sessions_that_have_grown_together_after_the_base_are_one_after_a_restor
     assert shown(again.advance(50)) == {(1, 0): 3}
 
 
-def test_what_the_end_of_the_input_has_fired_is_in_no_later_snapshot() -> None:
+def test_windows_fired_by_the_end_of_the_input_are_in_no_later_snapshot() -> None:
     before: Any = MAKER.fresh(spec(TumblingWindow(10)), partial((1, 0)).schema)
     before.merge(partial(*((key, 100) for key in range(20))))
     base = stored(before)
@@ -244,9 +246,7 @@ def test_increments_of_windows_are_made_where_the_job_wants_them(full_every: int
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(-7, 7), st.integers(0, 9), st.integers(-60, 60))
-def test_what_has_expired_is_told_by_one_time(
-    size: int, slide: int, offset: int, lateness: int, watermark: int
-) -> None:
+def test_one_time_decides_what_has_expired(size: int, slide: int, offset: int, lateness: int, watermark: int) -> None:
     shape = WindowShape(size, min(slide, size), offset, lateness)
     panes = np.arange(-99, 99)
     assert ((panes <= shape.expired_until(watermark)) == shape.is_expired(panes, watermark)).all()
@@ -256,7 +256,7 @@ def test_what_has_expired_is_told_by_one_time(
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(-7, 7), st.integers(0, 30), st.integers(-60, 60))
-def test_which_windows_are_kept_is_told_by_the_first_and_the_last(
+def test_the_first_and_the_last_end_decide_which_windows_are_kept(
     size: int, slide: int, offset: int, lateness: int, watermark: int
 ) -> None:
     shape = WindowShape(size, min(slide, size), offset, lateness)
