@@ -471,7 +471,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "older_token_heard",
+        "older_token_accepted",
         "the leader's deafness to what was said under older tokens",
         (f"{_STREAMS}::test_a_message_to_a_former_leader_is_only_a_sign_of_life",),
     ),
@@ -536,7 +536,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "numbers_begin_anew",
+        "numbers_restart",
         "numbering control messages for as long as the process lives",
         (
             f"{_SESSIONS}::test_with_a_new_term_numbers_go_on_and_what_was_kept_is_forgotten",

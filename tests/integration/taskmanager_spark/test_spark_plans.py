@@ -1,4 +1,4 @@
-"""A plan executed again gives what a plan made anew would give."""
+"""A plan executed again gives what a new plan would give."""
 
 from __future__ import annotations
 

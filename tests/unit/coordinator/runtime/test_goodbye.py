@@ -115,12 +115,12 @@ def test_a_job_that_is_being_cancelled_does_not_wait_for_it() -> None:
 # -- whose word counts ------------------------------------------------------------------------------------------------
 
 
-class Heard:
+class RecordingListener:
     """A listener that keeps who went, and how."""
 
     def __init__(self) -> None:
         self.gone: list[tuple[str, int, bool]] = []
-        self.said: list[tuple[str, object]] = []
+        self.messages: list[tuple[str, object]] = []
 
     def task_manager_added(self, task_manager: TaskManager) -> None: ...
 
@@ -129,26 +129,26 @@ class Heard:
         self.gone.append((task_manager.task_manager_id, task_manager.pid, planned))
 
     def task_manager_reported(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
-        self.said.append((task_manager.task_manager_id, message.body))
+        self.messages.append((task_manager.task_manager_id, message.body))
 
 
 class Registry:
     """One term's registry, whose actor and probes never get to anything: only what is said counts."""
 
     def __init__(self) -> None:
-        self.heard = Heard()
+        self.listener = RecordingListener()
         self.registry = TaskManagers(
             TOKEN,
             CoordinatorSettings(zookeeper="unused", storage="unused"),
             Actor("never started"),
             KeyedWorkers("never used"),
-            self.heard,
+            self.listener,
         )
 
     def connect(self, pid: int = 1) -> TaskManagerLink:
         link = TaskManagerLink("test")
-        said = Register(f"host:{pid}", 2, pid, incarnation=f"process {pid}")
-        self.registry.register(Registration("tm-a", said, link))
+        messages = Register(f"host:{pid}", 2, pid, incarnation=f"process {pid}")
+        self.registry.register(Registration("tm-a", messages, link))
         return link
 
     def say(self, link: TaskManagerLink, body: object, token: int = TOKEN) -> None:
@@ -163,7 +163,7 @@ def term() -> Registry:
 def test_a_task_manager_that_says_goodbye_is_removed_at_once_and_its_stream_ends_with_ok(term: Registry) -> None:
     link = term.connect()
     term.say(link, Goodbye())
-    assert term.heard.gone == [("tm-a", 1, True)]
+    assert term.listener.gone == [("tm-a", 1, True)]
     assert not term.registry.knows("tm-a")
     assert link.end is not None
     assert link.end[0] is grpc.StatusCode.OK
@@ -175,14 +175,14 @@ def test_messages_after_it_are_ignored(term: Registry) -> None:
     term.say(link, Heartbeat(1))
     term.say(link, Goodbye())
     term.registry.broken(link, "tm-a")
-    assert (term.heard.said, len(term.heard.gone)) == ([], 1)
+    assert (term.listener.messages, len(term.listener.gone)) == ([], 1)
 
 
 def test_late_when_the_stream_has_ended_it_still_counts(term: Registry) -> None:
     link = term.connect()
     link.close(grpc.StatusCode.CANCELLED, "the stream has ended")
     term.say(link, Goodbye())
-    assert term.heard.gone == [("tm-a", 1, True)]
+    assert term.listener.gone == [("tm-a", 1, True)]
 
 
 def test_a_goodbye_of_an_earlier_stream_or_process_is_ignored(term: Registry) -> None:
@@ -194,12 +194,12 @@ def test_a_goodbye_of_an_earlier_stream_or_process_is_ignored(term: Registry) ->
     former = term.connect()
     former.close(grpc.StatusCode.CANCELLED, "the stream has ended")
     later = term.connect(pid=2)
-    term.heard.gone.clear()
+    term.listener.gone.clear()
     term.say(former, Goodbye())
-    assert (term.heard.gone, later.end) == ([], None)
+    assert (term.listener.gone, later.end) == ([], None)
 
 
 def test_under_the_token_of_a_former_leader_it_is_a_sign_of_life_and_no_more(term: Registry) -> None:
     link = term.connect()
     term.say(link, Goodbye(), TOKEN - 1)
-    assert (term.heard.gone, link.end) == ([], None)
+    assert (term.listener.gone, link.end) == ([], None)

@@ -83,7 +83,7 @@ def test_what_listens_for_both_families_counts() -> None:
         assert listens_at(os.getpid(), f"127.0.0.1:{both.getsockname()[1]}")
 
 
-class Says:
+class Announcing:
     """A client of a cluster that says where its processes are."""
 
     def __init__(self, leader: tuple[str, int], standby: tuple[str, int], manager: tuple[str, int]) -> None:
@@ -98,7 +98,7 @@ class Says:
 
 
 def arena(leader: tuple[str, int], other: Process) -> ProcessArena:
-    made: Any = Says(leader, (other.address, other.pid), (other.address, other.pid))
+    made: Any = Announcing(leader, (other.address, other.pid), (other.address, other.pid))
     return ProcessArena(made, None, Path("unused"))
 
 

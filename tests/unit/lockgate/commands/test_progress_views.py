@@ -84,9 +84,9 @@ def test_the_base_of_a_checkpoint_is_shown() -> None:
     full = m.CompletedCheckpoint(7, "p", kind=m.CheckpointKind.CHECKPOINT, written_bytes=5)
     increment = replace(full, incremental=True)
     diff = replace(increment, diff_values=4, diff_saved_bytes=900)
-    shown = [views.checkpoint_json(item) for item in (full, increment, diff)]
-    assert [item and item["state"] for item in shown] == ["full", "incremental", "diff"]
-    assert [item and (item["diff_values"], item["diff_saved_bytes"]) for item in shown] == [(0, 0), (0, 0), (4, 900)]
+    stored = [views.checkpoint_json(item) for item in (full, increment, diff)]
+    assert [item and item["state"] for item in stored] == ["full", "incremental", "diff"]
+    assert [item and (item["diff_values"], item["diff_saved_bytes"]) for item in stored] == [(0, 0), (0, 0), (4, 900)]
     assert " diff " in views.checkpoints_text([diff])
 
 

@@ -130,11 +130,11 @@ def test_a_full_channel_takes_what_is_on_its_way_while_its_barrier_is_awaited() 
 
 
 def test_an_unaligned_barrier_is_reported_as_soon_as_it_is_queued() -> None:
-    told: list[Barrier] = []
-    gate = InputGate(UP, max_elements=1, on_barrier=told.append)
+    reported: list[Barrier] = []
+    gate = InputGate(UP, max_elements=1, on_barrier=reported.append)
     gate.put(0, _table(1))
     gate.put(0, URGENT)  # does not wait for room
-    assert told == [URGENT]
+    assert reported == [URGENT]
 
 
 def test_an_elastic_output_never_blocks_and_says_when_there_is_room_again() -> None:

@@ -92,19 +92,19 @@ def compare_windows(
             if isinstance(step, str):
                 rescale(home, fleet, naive, step)
             elif isinstance(step, list):
-                told = fleet.merge(step, lambda mine: windows.partial(mine, shape.pane_ms, shape.offset_ms))
+                merged = fleet.merge(step, lambda mine: windows.partial(mine, shape.pane_ms, shape.offset_ms))
                 expected: dict[Any, Any] = {}
                 before = sum(item.dropped for item in naive.values())
                 for key in KEYS:
                     expected |= naive[key].add([item for item in step if item[0] == key])
-                assert dict(found for item in told for found in windows.shown(item.changed)) == expected
-                assert sum(item.dropped for item in told) == sum(item.dropped for item in naive.values()) - before
+                assert dict(found for item in merged for found in windows.as_pairs(item.changed)) == expected
+                assert sum(item.dropped for item in merged) == sum(item.dropped for item in naive.values()) - before
             else:
                 for number, watermark in advancing(fleet, step):
                     expected = {}
                     for key in fleet.keys(number):
                         expected |= naive[key].advance(watermark)
-                    assert dict(windows.shown(fleet.advance(number, watermark))) == expected
+                    assert dict(windows.as_pairs(fleet.advance(number, watermark))) == expected
         assert not fleet.held(), "at the end nothing is left"
 
 
@@ -119,20 +119,20 @@ def compare_sessions(
             if isinstance(step, str):
                 rescale(home, fleet, naive, step)
             elif isinstance(step, list):
-                told = fleet.merge(step, lambda mine: of_sessions(mine, gap))
+                merged = fleet.merge(step, lambda mine: of_sessions(mine, gap))
                 before = sum(item.dropped for item in naive.values())
                 expected = [
                     found for key in KEYS for found in naive[key].add([item for item in step if item[0] == key])
                 ]
-                assert sorted((found for item in told for found in sessions.shown(item.changed)), key=repr) == sorted(
-                    expected, key=repr
-                )
-                assert sum(item.dropped for item in told) == sum(item.dropped for item in naive.values()) - before
+                assert sorted(
+                    (found for item in merged for found in sessions.as_pairs(item.changed)), key=repr
+                ) == sorted(expected, key=repr)
+                assert sum(item.dropped for item in merged) == sum(item.dropped for item in naive.values()) - before
             else:
                 for number, watermark in advancing(fleet, step):
                     expected = [found for key in fleet.keys(number) for found in naive[key].advance(watermark)]
-                    shown = sessions.shown(fleet.advance(number, watermark))
-                    assert shown == sorted(expected, key=repr)
+                    fired = sessions.as_pairs(fleet.advance(number, watermark))
+                    assert fired == sorted(expected, key=repr)
         assert not fleet.held(), "at the end nothing is left"
 
 
@@ -153,8 +153,8 @@ def advancing(fleet: Fleet, step: Any) -> list[tuple[int, int]]:
     return [(step[0] % len(fleet.subtasks), step[1])]
 
 
-def of_sessions(told: list[Any], gap: int) -> Any:
-    return sessions.partial(told, gap) if told else sessions.SCHEMA.empty_table()
+def of_sessions(merged: list[Any], gap: int) -> Any:
+    return sessions.partial(merged, gap) if merged else sessions.SCHEMA.empty_table()
 
 
 def piece(owned: range, watermark: int, *ahead: tuple[int, int, int]) -> About:

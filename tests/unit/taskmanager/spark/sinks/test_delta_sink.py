@@ -436,7 +436,7 @@ def test_another_run_with_another_table_is_refused_with_the_table_it_needs(tmp_p
 
 
 def test_two_runs_of_one_job_do_not_take_each_others_ids_for_their_own(tmp_path: Path) -> None:
-    """A job that is started anew counts its checkpoints from 1 again."""
+    """A job that is restarted counts its checkpoints from 1 again."""
     for run in ("run", "other"):
         sink = writer(tmp_path, run=run)
         staged_rows(sink, 1, (run, 1))
