@@ -17,7 +17,7 @@ class Impostor(grpc.GenericRpcHandler):
     """
 
     def __init__(self, answers: Sequence[bytes] = (), relay_to: str = "") -> None:
-        self.shown: queue.Queue[str] = queue.Queue()  # metadata of each call
+        self.metadata_lines: queue.Queue[str] = queue.Queue()  # metadata of each call
         self.taken: queue.Queue[bytes] = queue.Queue()  # messages of all calls
         self.relayed: queue.Queue[str] = queue.Queue()  # how each relayed call ended
         self._answers, self._relay_to = answers, relay_to
@@ -37,7 +37,7 @@ class Impostor(grpc.GenericRpcHandler):
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         def serve(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             metadata = tuple(context.invocation_metadata())
-            self.shown.put(repr(metadata))
+            self.metadata_lines.put(repr(metadata))
             if self._relay_to:
                 self._relay(details.method, metadata, context)
             yield from self._answers

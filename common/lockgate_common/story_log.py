@@ -42,7 +42,7 @@ class StoryLog:
     def __init__(self, process: str, prefix: str, numbers: Iterator[int]) -> None:
         """process: id of the coordinator or task manager. prefix, numbers: of the ids; several logs may share them.
 
-        Prefix and number name one event for good: a process or a term that begins anew has another prefix.
+        Prefix and number name one event for good: a process or a term that starts again has another prefix.
         """
         self._process = process
         self._prefix = prefix

@@ -210,7 +210,7 @@ class Client:
         return story
 
     def leader(self) -> LeaderRecord:
-        """The current leader, located anew. Raises ClusterUnreachable."""
+        """The current leader, located again. Raises ClusterUnreachable."""
         return self.locate_again(Deadline(self._patience_ms))
 
     def cluster(self) -> ClusterStatus:

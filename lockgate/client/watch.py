@@ -42,7 +42,7 @@ class WatchClient(Protocol):
         ...
 
     def locate_again(self, deadline: Deadline) -> LeaderRecord:
-        """The leader, located anew."""
+        """The leader, located again."""
         ...
 
     def forget_leader(self, hint: str = "", refused_by: str = "") -> None:

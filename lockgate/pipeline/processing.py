@@ -190,7 +190,7 @@ class ProcessFunction:
     ...             self.last.set(row["value"])
     ...             yield row
 
-    Only declared state outlives a micro-batch: the object is unpickled anew for each.
+    Only declared state outlives a micro-batch: the object is unpickled again for each.
     """
 
     def process(self, context: Context, row: dict[str, Any]) -> Rows:

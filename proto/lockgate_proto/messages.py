@@ -1101,7 +1101,7 @@ class StoryLine:
     event: str = ""
     # The states before and after, if it changed: DEPLOYING -> RUNNING.
     change: str = ""
-    # What the machine had done because of it, in words, in order.
+    # The effects of the event, as text, in order.
     effects: tuple[str, ...] = ()
 
 
@@ -1731,9 +1731,9 @@ class GetStoryRequest:
 class JobStory:
     """A job's story as far as it is known."""
 
-    # Every line stands below the line of its cause, where that is among them; else they are in the order of time.
+    # Every line follows the line of its cause, if that is included; otherwise lines are in the order of time.
     lines: tuple[StoryLine, ...] = ()
-    # What is missing, and why: sentences.
+    # Remarks on missing lines, as sentences.
     remarks: tuple[str, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""Links in the documentation lead to pages, files and headings that exist."""
+"""Links in the documentation lead to existing pages, files and headings, and the tests that it names exist."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+TEST = re.compile(r"\b(tests/[\w/]+\.py)(?:::(test_\w+))?")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
@@ -65,3 +66,30 @@ def test_broken_links_are_found(tmp_path: Path, text: str, expected: list[str]) 
     page = tmp_path / "page.md"
     page.write_text(text)
     assert broken_links(page) == expected
+
+
+def unknown_tests(text: str) -> list[str]:
+    """Test files, and tests in them, that a text names and that do not exist."""
+    unknown = []
+    for path, name in TEST.findall(text):
+        file = ROOT / path
+        if not file.is_file() or (name and not re.search(rf"^def {name}\(", file.read_text("utf-8"), re.MULTILINE)):
+            unknown.append(f"{path}::{name}" if name else path)
+    return unknown
+
+
+def test_tests_named_in_pages_exist() -> None:
+    assert not [f"{page}: {test}" for page in _pages() for test in unknown_tests((ROOT / page).read_text("utf-8"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("`tests/architecture/test_docs.py::test_links_lead_somewhere`", []),
+        ("tests/architecture/test_docs.py", []),
+        ("tests/architecture/test_docs.py::test_links", ["tests/architecture/test_docs.py::test_links"]),
+        ("tests/unit/test_nowhere.py", ["tests/unit/test_nowhere.py"]),
+    ],
+)
+def test_unknown_tests_are_found(text: str, expected: list[str]) -> None:
+    assert unknown_tests(text) == expected

@@ -209,7 +209,7 @@ def test_a_short_path_in_a_document_names_one_file() -> None:
     assert _is_found("lockgate/store.py", "ha/README.md", files)
 
 
-def test_no_path_of_one_machine_stands_in_the_project() -> None:
+def test_the_project_contains_no_path_of_one_machine() -> None:
     pattern = re.compile(r"(^|[^A-Za-z0-9_.])/(work|farm|root|home/[a-z]+)/")
     guilty = []
     for name in _run("git", "ls-files").stdout.split():

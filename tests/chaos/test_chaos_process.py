@@ -66,7 +66,7 @@ def expected(rows: list[int]) -> dict[tuple[int, int], int]:
     return {**counts, **{(key, -1000): 1 for key in range(KEYS)}}
 
 
-def told(folder: Path) -> list[tuple[tuple[int, int], int]]:
+def emitted(folder: Path) -> list[tuple[tuple[int, int], int]]:
     rows = rows_of(folder / "out")
     return [((row["k"], row["second"]), row["n"]) for row in rows]
 
@@ -86,9 +86,9 @@ def test_timers_fire_once_and_state_is_exact_when_a_process_is_killed(testing: T
         job.wait_checkpoints(1, attempt=2)
         # At the end of the input those by the wall clock would not fire any more.
         testing.wait_until(
-            lambda: sum(second == -1000 for (_, second), _ in told(folder)) >= KEYS, "every key was told to be new"
+            lambda: sum(second == -1000 for (_, second), _ in emitted(folder)) >= KEYS, "every key was told to be new"
         )
         (rows,) = job.drain().values()
-    found = told(folder)
+    found = emitted(folder)
     assert dict(found) == expected(generated(rows, PARTITIONS))
     assert len(found) == len(dict(found)), "a timer has fired twice"

@@ -67,7 +67,7 @@ def feed() -> Iterator[Feed]:
     made.close()
 
 
-def shown(folder: Path) -> Counter[int]:
+def line_counts(folder: Path) -> Counter[int]:
     files = folder.glob("part-*.json")
     return Counter(int(json.loads(line)["value"]) for path in files for line in path.read_text().splitlines())
 
@@ -79,15 +79,15 @@ def test_a_task_manager_that_dies_loses_lines_and_doubles_none(
     job.read_socket("127.0.0.1", feed.port).rebalance().write_json(tmp_path)
     response = testing.client.submit(KEY, patient(job.graph()))
     assert [text for text in response.warnings if "at most once" in text]
-    testing.wait_until(lambda: bool(shown(tmp_path)), "lines are shown")
-    before = max(shown(tmp_path))
+    testing.wait_until(lambda: bool(line_counts(tmp_path)), "lines are shown")
+    before = max(line_counts(tmp_path))
     testing.cluster.kill("taskmanager", _reader(testing))
     testing.wait_until(lambda: feed.connections >= 2, "the job has connected again")
     first_of_second = feed.sent
-    testing.wait_until(lambda: max(shown(tmp_path)) > first_of_second, "lines of the second connection are shown")
+    testing.wait_until(lambda: max(line_counts(tmp_path)) > first_of_second, "lines of the second connection are shown")
     feed.close()
     testing.wait_until(lambda: testing.client.job(KEY).state is JobState.FINISHED, "the end")
-    found = shown(tmp_path)
+    found = line_counts(tmp_path)
     assert set(found.values()) == {1}, "nothing twice"
     assert set(found) <= set(range(1, feed.sent + 1))
     assert found[before], "what was shown stays"

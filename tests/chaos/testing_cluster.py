@@ -131,7 +131,7 @@ class TestingCluster:
         return found[-1]
 
     def arm(self, role: str, number: int, fault: str) -> None:
-        """Starts the process anew with a fault planted; it is ready again when this returns."""
+        """Restarts the process with a fault planted; it is ready again when this returns."""
         self.environment[FAULT] = fault
         try:
             before = self.cluster.kill(role, number)

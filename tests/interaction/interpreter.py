@@ -106,11 +106,11 @@ class SteadyWorld(World):
         self._on_note(who, what)
 
 
-def said(message: Any) -> str:
+def described(message: Any) -> str:
     """One line: the name of a message, and its fields that matter and are set."""
     name = type(message).__name__
     if name in WRAPPERS:
-        return said(getattr(message, WRAPPERS[name]))
+        return described(getattr(message, WRAPPERS[name]))
     if isinstance(message, JobEvent):
         number = f" {message.checkpoint_id}" if message.checkpoint_id else ""
         text = f": {MEASURED.sub('...', message.text)}" if message.text else ""
@@ -187,8 +187,8 @@ class Trace:
         report = getattr(event, "report", event)  # of TaskManagerReport
         if not wanted and ROUTINE & {type(event).__name__, type(report).__name__}:
             return
-        lines = [f"{who} <- {_peer(event)}: {said(event)}"]
-        lines += [f"    -> {_peer(effect)}: {said(effect)}" for effect in wanted]
+        lines = [f"{who} <- {_peer(event)}: {described(event)}"]
+        lines += [f"    -> {_peer(effect)}: {described(effect)}" for effect in wanted]
         self.write(kind, *lines)
 
     def noted(self, who: str, what: str) -> None:

@@ -9,6 +9,6 @@ from tests.mutation.rewrite import rewrite
 rewrite(
     TaskManagers,
     "register",
-    'known.incarnation == said.incarnation != ""',
-    "known.exchange_address == said.exchange_address",
+    'known.incarnation == register.incarnation != ""',
+    "known.exchange_address == register.exchange_address",
 )

@@ -174,7 +174,7 @@ MUTANTS = (
         "kafka_open_ledger",
         "the Kafka ledger's disbelief in transactions that are open or were aborted",
         (
-            f"{_KAFKA_SINK}::test_what_a_dead_process_has_left_open_is_neither_shown_nor_believed",
+            f"{_KAFKA_SINK}::test_open_transactions_of_a_dead_process_are_neither_visible_nor_counted",
             f"{_KAFKA_SINK}::test_a_transaction_that_was_aborted_counts_for_nothing",
         ),
     ),
@@ -188,14 +188,14 @@ MUTANTS = (
         "the Delta sink's look at the table's application transactions",
         (
             f"{_DELTA}::test_a_zombie_that_was_frozen_inside_its_commit_adds_nothing",
-            f"{_DELTA}::test_what_maintenance_has_rewritten_is_not_added_again",
+            f"{_DELTA}::test_files_rewritten_by_maintenance_are_not_added_again",
         ),
         raises=("UserError", "Unavailable"),  # it misses a file that maintenance has taken away
     ),
     Mutant(
         "kafka_silent_jump",
         "a Kafka source's refusal to go on behind what retention has removed",
-        (f"{_KAFKA}::test_what_retention_has_removed_ends_the_job_with_a_sentence",),
+        (f"{_KAFKA}::test_records_removed_by_retention_end_the_job_with_a_message",),
     ),
     Mutant(
         "kafka_open_source",
@@ -216,7 +216,7 @@ MUTANTS = (
         "commit_before_persist",
         "waiting for ZooKeeper before sinks may commit",
         (
-            "tests/unit/coordinator/job/test_job_master_life.py::test_a_checkpoint_is_persisted_before_anyone_is_told",
+            "tests/unit/coordinator/job/test_job_master_life.py::test_a_checkpoint_is_persisted_before_it_is_announced",
             _CRASH,
         ),
     ),
@@ -224,10 +224,10 @@ MUTANTS = (
         "end_before_commit",
         "waiting for the sinks at the end of a job that is cancelled or has failed",
         (
-            f"{_LAST_COMMIT}::test_a_cancelled_job_stops_when_every_sink_has_shown_the_newest_checkpoint",
-            f"{_LAST_COMMIT}::test_a_checkpoint_that_is_being_written_at_the_cancel_is_announced_and_shown",
-            f"{_LAST_COMMIT}::test_who_has_failed_is_not_waited_for_and_the_others_are",
-            f"{_SIMULATION}::test_a_cancelled_job_has_shown_its_newest_checkpoint_whole",
+            f"{_LAST_COMMIT}::test_a_cancelled_job_stops_when_every_sink_has_committed_the_newest_checkpoint",
+            f"{_LAST_COMMIT}::test_a_checkpoint_that_is_being_written_at_the_cancel_is_announced_and_committed",
+            f"{_LAST_COMMIT}::test_the_failed_sink_is_not_waited_for_and_the_others_are",
+            f"{_SIMULATION}::test_a_cancelled_job_has_committed_its_newest_checkpoint_completely",
         ),
     ),
     Mutant(
@@ -235,7 +235,7 @@ MUTANTS = (
         "telling a stop's own savepoint from another one that completes meanwhile",
         (
             f"{_ORDERS}::test_a_users_savepoint_that_is_under_way_does_not_end_a_stop",
-            f"{_SIMULATION}::test_a_stop_while_a_user_takes_a_savepoint_ends_with_its_own_once_that_is_shown",
+            f"{_SIMULATION}::test_a_stop_during_a_users_savepoint_ends_with_its_own_once_that_is_committed",
         ),
     ),
     Mutant(
@@ -243,7 +243,7 @@ MUTANTS = (
         "waiting for the sinks at the end of a job that is stopped or has read everything",
         (
             f"{_ORDERS}::test_a_stop_is_durable_before_its_savepoint_begins_and_nothing_follows_that",
-            f"{_SIMULATION}::test_a_stop_while_a_user_takes_a_savepoint_ends_with_its_own_once_that_is_shown",
+            f"{_SIMULATION}::test_a_stop_during_a_users_savepoint_ends_with_its_own_once_that_is_committed",
         ),
     ),
     Mutant(
@@ -281,7 +281,7 @@ MUTANTS = (
     Mutant(
         "increment_on_uncertain",
         "building increments on complete checkpoints only",
-        (f"{_HISTORIES}::test_what_an_aborted_checkpoint_held_is_in_the_next_one",),
+        (f"{_HISTORIES}::test_the_content_of_an_aborted_checkpoint_is_in_the_next_one",),
         raises=("NothingToTakeOver",),  # the leader knows of no such base
     ),
     Mutant(
@@ -306,7 +306,7 @@ MUTANTS = (
     Mutant(
         "purged_rows_again",
         "forgetting, in a restore from increments, what event time has purged",
-        (f"{_WINDOWS}::test_what_the_end_of_the_input_has_fired_is_in_no_later_snapshot",),
+        (f"{_WINDOWS}::test_windows_fired_by_the_end_of_the_input_are_in_no_later_snapshot",),
     ),
     Mutant(
         "restored_timers",
@@ -321,7 +321,7 @@ MUTANTS = (
     Mutant(
         "marks_of_failed_calls",
         "taking back what a process function has done before it failed on a record",
-        ("tests/unit/taskmanager/spark/test_careful_process.py::test_what_fails_is_as_if_it_had_never_been_there",),
+        ("tests/unit/taskmanager/spark/test_careful_process.py::test_a_failed_record_has_no_effect",),
         raises=("TypeError",),  # for what was put out and is of no type that the schema knows
     ),
     Mutant(
@@ -394,7 +394,7 @@ MUTANTS = (
         "the fsync of what a file sink has staged",
         (
             "tests/unit/durability/test_power_loss.py"
-            "::test_rows_that_a_file_sink_has_staged_are_shown_by_the_next_attempt",
+            "::test_rows_staged_by_a_file_sink_are_committed_by_the_next_attempt",
         ),
         raises=("UserError", "ArrowInvalid", "FileNotFoundError"),
     ),
@@ -419,7 +419,7 @@ MUTANTS = (
         "the restart after what depends on records",
         (
             "tests/integration/taskmanager_runtime/test_runtime_faults.py"
-            "::test_what_depends_on_records_is_told_apart_from_what_is_wrong_without_any",
+            "::test_errors_of_records_are_distinguished_from_errors_without_any_record",
         ),
     ),
     Mutant(
@@ -427,7 +427,7 @@ MUTANTS = (
         "telling what an expression does to records from a wrong expression",
         (
             f"{_SPARK_ERRORS}::test_a_task_that_fails_on_its_data_is_a_fault_of_the_data",
-            f"{_SPARK_ERRORS}::test_code_of_the_authors_that_raises_what_may_pass_is_told_apart",
+            f"{_SPARK_ERRORS}::test_transient_errors_of_user_code_are_distinguished",
         ),
     ),
     Mutant(
@@ -473,9 +473,9 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "older_token_heard",
+        "older_token_accepted",
         "the leader's deafness to what was said under older tokens",
-        (f"{_STREAMS}::test_what_was_said_to_a_former_leader_is_a_sign_of_life_and_no_more",),
+        (f"{_STREAMS}::test_a_message_to_a_former_leader_is_only_a_sign_of_life",),
     ),
     Mutant(
         "taken_after_term",
@@ -522,9 +522,9 @@ MUTANTS = (
         "sending again what was not acknowledged when a control stream broke",
         (
             f"{_SESSIONS}::test_a_message_is_kept_until_it_is_acknowledged",
-            f"{_STREAMS}::test_what_is_not_acknowledged_is_sent_again_with_its_number_on_the_next_stream",
-            f"{_GREETING}::test_it_repeats_what_was_said_on_every_stream_until_it_is_acknowledged",
-            f"{_GREETING}::test_what_was_said_while_there_was_no_stream_comes_with_the_next_one",
+            f"{_STREAMS}::test_unacknowledged_messages_are_resent_with_their_numbers_on_the_next_stream",
+            f"{_GREETING}::test_messages_are_repeated_on_every_stream_until_they_are_acknowledged",
+            f"{_GREETING}::test_messages_queued_without_a_stream_are_sent_on_the_next_one",
             f"{_SIMULATION}::test_control_streams_that_break_again_and_again_restart_nothing",
         ),
     ),
@@ -533,16 +533,16 @@ MUTANTS = (
         "dropping what was handled before the control stream broke",
         (
             f"{_SESSIONS}::test_over_streams_that_break_everything_arrives_once_and_in_order[0]",
-            f"{_STREAMS}::test_what_a_task_manager_sends_again_is_handled_once",
-            f"{_GREETING}::test_what_a_leader_sends_again_is_handled_once_and_acknowledged",
+            f"{_STREAMS}::test_repeated_messages_of_a_task_manager_are_handled_once",
+            f"{_GREETING}::test_repeated_messages_of_a_leader_are_handled_once_and_acknowledged",
         ),
     ),
     Mutant(
-        "numbers_begin_anew",
+        "numbers_restart",
         "numbering control messages for as long as the process lives",
         (
             f"{_SESSIONS}::test_with_a_new_term_numbers_go_on_and_what_was_kept_is_forgotten",
-            f"{_GREETING}::test_a_leader_that_leads_again_hears_everything_although_its_record_is_late",
+            f"{_GREETING}::test_a_leader_that_leads_again_receives_everything_although_its_record_is_late",
         ),
     ),
     Mutant(
@@ -571,7 +571,7 @@ MUTANTS = (
         "leaving out times far ahead of the clock when event time is moved",
         (
             f"{_AHEAD}::test_a_time_far_ahead_makes_nothing_late_and_its_record_is_in_the_result",
-            f"{_AHEAD}::test_event_time_goes_on_by_what_is_believed",
+            f"{_AHEAD}::test_event_time_advances_by_the_accepted_times",
             f"{_AHEAD}::test_the_highest_time_within_the_bound",
         ),
     ),

@@ -37,14 +37,14 @@ class Verdict:
         return not self.blind and not self.void
 
 
-def judge(mutant: Mutant, said: Evidence) -> Verdict:
+def judge(mutant: Mutant, evidence: Evidence) -> Verdict:
     """The verdict on one mutant."""
     void = tuple(
-        f"{failure.test}: {why}" for failure in said.failures.values() if (why := proves_nothing(failure, mutant))
+        f"{failure.test}: {why}" for failure in evidence.failures.values() if (why := proves_nothing(failure, mutant))
     )
-    noticed = tuple(said.failures[test].test for test in mutant.tests if test in said.failures)
-    blind = tuple(_blind(test, said.passed[test]) for test in mutant.tests if test not in said.failures)
-    return Verdict(mutant, noticed, blind, void, said.seconds)
+    noticed = tuple(evidence.failures[test].test for test in mutant.tests if test in evidence.failures)
+    blind = tuple(_blind(test, evidence.passed[test]) for test in mutant.tests if test not in evidence.failures)
+    return Verdict(mutant, noticed, blind, void, evidence.seconds)
 
 
 def proves_nothing(failure: Failure, mutant: Mutant) -> str:

@@ -40,13 +40,13 @@ def test_chains_begin_outside_and_cross_processes(seed: int) -> None:
         assert all(f" {number} " in f"{line.event} " for line in chain[:5])
 
 
-def test_a_cause_that_never_happened_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cause_that_never_happened_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_runner, "caused", _lie)
     with pytest.raises(Violation, match="names the cause 'c9-9', which never happened"):
         _causes(random_scenario(7))
 
 
-def test_an_id_that_is_given_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_used_twice_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     handled = SubtaskStory.handled
 
     def stale(self: SubtaskStory, *arguments: object) -> str:

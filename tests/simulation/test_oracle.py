@@ -54,7 +54,7 @@ def test_every_key_group_holds_keys() -> None:
             assert groups == set(range(KEY_GROUPS))
 
 
-def test_a_key_that_two_subtasks_own_is_seen() -> None:
+def test_a_key_owned_by_two_subtasks_is_detected() -> None:
     def load(self: CountProgram, _: Any, content: Any) -> None:
         if not content or not hasattr(content[0], "rows"):  # keyed state, of all key groups in the file
             self.state |= dict(content)
@@ -66,7 +66,7 @@ def test_a_key_that_two_subtasks_own_is_seen() -> None:
     _sees("belong to another subtask as well", scenarios, CountProgram, "load", load)
 
 
-def test_rows_that_are_upserted_again_are_seen() -> None:
+def test_rows_that_are_upserted_again_are_detected() -> None:
     freeze = CountProgram.freeze
 
     def forgetful(self: CountProgram, *arguments: Any) -> Any:
@@ -78,7 +78,7 @@ def test_rows_that_are_upserted_again_are_seen() -> None:
     _sees("upserts rows again", map(Scenario, range(5)), CountProgram, "freeze", forgetful)
 
 
-def test_rows_of_an_aborted_checkpoint_that_no_later_one_upserts_are_seen() -> None:
+def test_rows_of_an_aborted_checkpoint_that_no_later_one_upserts_are_detected() -> None:
     freeze = CountProgram.freeze
 
     def careless(self: CountProgram, *arguments: Any) -> Any:
@@ -89,14 +89,14 @@ def test_rows_of_an_aborted_checkpoint_that_no_later_one_upserts_are_seen() -> N
     _sees("once committed the table", scenarios, CountProgram, "freeze", careless)
 
 
-def test_another_job_under_the_same_key_is_seen() -> None:
+def test_another_job_under_the_same_key_is_detected() -> None:
     def same(found: Any, wanted: Any) -> SubmitResponse:
         return SubmitResponse(wanted.job_key, found.run_id, created=False)
 
     _sees("perhaps another job", map(rivals_scenario, range(10)), submissions, "_same", same)
 
 
-def test_a_mistake_over_one_job_that_reaches_others_is_seen() -> None:
+def test_an_error_of_one_job_that_affects_others_is_detected() -> None:
     def unguarded(_: Any, what: str, call: Callable[[], None]) -> None:
         del what
         call()
@@ -104,7 +104,7 @@ def test_a_mistake_over_one_job_that_reaches_others_is_seen() -> None:
     _sees("a defect that only this job meets", [sick_scenario(1)], JobRunner, "_guarded", unguarded)
 
 
-def test_a_failed_job_whose_snapshot_goes_is_seen() -> None:
+def test_a_deleted_snapshot_of_a_failed_job_is_detected() -> None:
     def result(self: Ending, *arguments: Any) -> Any:
         return replace(make(self, *arguments), retained=(), keep_files=False)
 
@@ -112,7 +112,7 @@ def test_a_failed_job_whose_snapshot_goes_is_seen() -> None:
     _sees("is not kept", map(damaged_scenario, range(10)), Ending, "result", result)
 
 
-def test_a_storage_that_counts_against_the_job_is_seen() -> None:
+def test_a_storage_failure_that_counts_against_the_job_is_detected() -> None:
     def without_cause(checkpoint_id: int, reason: str, *, is_storage: bool = False) -> UploadFailed:
         del is_storage
         return UploadFailed(checkpoint_id, reason)

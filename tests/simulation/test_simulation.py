@@ -177,7 +177,7 @@ def test_a_job_that_cannot_read_its_snapshot_ends_and_keeps_it() -> None:
     assert ended["FINISHED"] > SEEDS // 60
 
 
-def test_what_is_wrong_with_one_job_restarts_no_other() -> None:
+def test_a_problem_of_one_job_restarts_no_other() -> None:
     for seed in range(SEEDS // 15):
         _hold(sick_scenario(seed), "sick", attempts=1)
 
@@ -211,7 +211,7 @@ def test_a_quiet_rescale_takes_one_attempt_each_and_a_quiet_stop_none() -> None:
         assert simulate(Scenario(seed, orders=DRAIN)).attempts == 1
 
 
-def test_a_stop_while_a_user_takes_a_savepoint_ends_with_its_own_once_that_is_shown() -> None:
+def test_a_stop_during_a_users_savepoint_ends_with_its_own_once_that_is_committed() -> None:
     for seed in range(SEEDS // 2):
         _hold(savepoint_beside_end(seed), "savepoint-beside-end")
 
@@ -221,7 +221,7 @@ def test_a_savepoint_that_is_asked_for_again_is_the_same_under_every_leader() ->
         _hold(repeated_savepoint(seed), "repeated-savepoint")
 
 
-def test_a_cancelled_job_has_shown_its_newest_checkpoint_whole() -> None:
+def test_a_cancelled_job_has_committed_its_newest_checkpoint_completely() -> None:
     for seed in range(SEEDS // 2):
         _hold(cancelled_scenario(seed), "cancelled")
 

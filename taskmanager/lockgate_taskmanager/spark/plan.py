@@ -3,7 +3,7 @@
 Executing a DataFrame again runs the same physical plan. That is correct only when the whole plan reads its input again:
 results of exchanges, broadcasts, subqueries and caches stay inside a plan, and the current time, random seeds and the
 like are fixed when it is made. So only plans that consist of operators known to keep nothing are executed again; any
-other plan is made anew for every batch, which is slower but always correct.
+other plan is made again for every batch, which is slower but always correct.
 """
 
 from __future__ import annotations

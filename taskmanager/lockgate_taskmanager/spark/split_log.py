@@ -5,7 +5,7 @@ the increments of keyed state; changed splits are inside the snapshot and take p
 not much larger than the next one are merged with it, so that there are few.
 
 A snapshot refers only to files of checkpoints that are certainly complete (`SnapshotOrder.base_id`). The first snapshot
-of an attempt, and savepoints, write everything anew.
+of an attempt, and savepoints, write everything again.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class FakeTaskManager:
         self.handled = 0  # highest number of the leader with this token
         self.incarnation = f"{name}-{id(self)}"
         self.running: list[m.AttemptId] = []
-        self.heard: list[m.CoordinatorMessage] = []
+        self.received: list[m.CoordinatorMessage] = []
         self.status: grpc.StatusCode | None = None
         self.details = ""
         self.ended_well = False
@@ -77,7 +77,7 @@ class FakeTaskManager:
         self._closed = threading.Event()
         if self not in self._fleet.members:
             self._fleet.members.append(self)
-        before = len(self.heard)
+        before = len(self.received)
         self._channel = self._credentials.channel(address)
         self.send(m.Register(self.exchange, self.slots, self.pid, tuple(self.running), self.incarnation))
         answers = call(self._channel, "ControlService", "Connect")(
@@ -87,7 +87,7 @@ class FakeTaskManager:
             thread = threading.Thread(target=target, args=arguments, name=f"fake-{self.name}")
             self._threads.append(thread)
             thread.start()
-        self.wait(lambda: len(self.heard) > before or self.status is not None)
+        self.wait(lambda: len(self.received) > before or self.status is not None)
         return self
 
     def die(self) -> None:
@@ -131,11 +131,11 @@ class FakeTaskManager:
 
     def wait(self, condition: Callable[[], object]) -> None:
         with self._changed:
-            assert self._changed.wait_for(condition, WAIT_S), f"{self.name} only heard {self.heard} ({self.status})"
+            assert self._changed.wait_for(condition, WAIT_S), f"{self.name} only heard {self.received} ({self.status})"
 
     def bodies(self, kind: type) -> list[object]:
         with self._changed:
-            return [message.body for message in self.heard if isinstance(message.body, kind)]
+            return [message.body for message in self.received if isinstance(message.body, kind)]
 
     def expect(self, kind: type, nth: int = 1) -> object:
         """The nth message of this kind."""
@@ -143,7 +143,7 @@ class FakeTaskManager:
         return self.bodies_now(kind)[nth - 1]
 
     def bodies_now(self, kind: type) -> list[object]:
-        return [message.body for message in self.heard if isinstance(message.body, kind)]
+        return [message.body for message in self.received if isinstance(message.body, kind)]
 
     def subtasks(self, deploy: m.Deploy) -> list[m.SubtaskId]:
         return [
@@ -220,7 +220,7 @@ class FakeTaskManager:
 
     def _react(self, message: m.CoordinatorMessage) -> None:
         with self._changed:
-            self.heard.append(message)
+            self.received.append(message)
             self._changed.notify_all()
         match message.body:
             case m.Deploy() as deploy:

@@ -112,7 +112,7 @@ def test_a_client_shows_its_coordinator_no_secret(leader: Coordinator, monkeypat
     assert not [text for text in shown if SECRET.secret in text]
 
 
-def test_who_pretends_to_lead_gets_neither_secret_nor_job(impostor: Callable[..., Impostor]) -> None:
+def test_an_impostor_leader_gets_neither_secret_nor_job(impostor: Callable[..., Impostor]) -> None:
     stranger = impostor()
     with client_of(stranger.address) as client:
         with pytest.raises(NotAllowed, match="does not prove that it knows the cluster's secret"):
@@ -127,9 +127,7 @@ def test_who_pretends_to_lead_gets_neither_secret_nor_job(impostor: Callable[...
         assert b"with-a-password" not in request
 
 
-def test_who_passes_calls_on_to_the_leader_is_let_in_nowhere(
-    leader: Coordinator, impostor: Callable[..., Impostor]
-) -> None:
+def test_a_proxy_to_the_leader_is_admitted_nowhere(leader: Coordinator, impostor: Callable[..., Impostor]) -> None:
     between = impostor(behind=leader.address)
     with client_of(between.address) as client, pytest.raises(NotAllowed):
         client.submit("job", graph())

@@ -61,7 +61,7 @@ def restored_ids(deploy: object) -> set[bytes]:
 # -- task managers ----------------------------------------------------------------------------------------------------
 
 
-def test_a_dead_task_manager_is_replaced_from_the_last_checkpoint(
+def test_a_failed_task_manager_is_replaced_from_the_last_checkpoint(
     new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
 ) -> None:
     leader = leading(new_coordinator())
@@ -472,7 +472,7 @@ def test_folders_that_no_checkpoint_owns_are_deleted_after_a_takeover(
     poll(lambda: not orphan.exists())
 
 
-def test_followers_hear_the_beat_and_the_end(new_coordinator: NewCoordinator, caller: NewCaller) -> None:
+def test_followers_receive_heartbeats_and_the_end(new_coordinator: NewCoordinator, caller: NewCaller) -> None:
     leader = leading(new_coordinator())
     stream = caller(leader)("Follow", m.FollowRequest("standby", 1), "FollowService")
     assert [next(stream) for _ in range(3)] == [m.LeaderBeat(1, True, "c1")] * 3

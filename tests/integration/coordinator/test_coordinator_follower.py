@@ -94,7 +94,7 @@ def follower(new_follower: NewFollower) -> Follower:
 
 
 @pytest.mark.parametrize("is_this_one", [True, False], ids=["this coordinator leads now", "another one leads now"])
-def test_a_leader_that_was_replaced_is_told_of_the_later_token(
+def test_a_replaced_leader_is_notified_of_the_later_token(
     former: CutOffLeader, follower: Follower, is_this_one: bool
 ) -> None:
     follower.follow(former.record, 1)
@@ -104,7 +104,7 @@ def test_a_leader_that_was_replaced_is_told_of_the_later_token(
     assert former.requests.get(timeout=WAIT_S) == FollowRequest("standby", 2)
 
 
-def test_it_is_told_also_when_it_could_not_be_reached_at_first(
+def test_it_is_notified_even_if_it_could_not_be_reached_at_first(
     former: CutOffLeader, follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lockgate_coordinator.runtime.follow._TELL_AGAIN_S", 0.05)
@@ -120,7 +120,7 @@ def test_it_is_told_also_when_it_could_not_be_reached_at_first(
         back.stop()
 
 
-def test_a_leader_that_is_only_out_of_sight_is_told_nothing(former: CutOffLeader, follower: Follower) -> None:
+def test_a_leader_that_is_only_unreachable_is_not_notified(former: CutOffLeader, follower: Follower) -> None:
     follower.follow(former.record, 1)
     assert former.requests.get(timeout=WAIT_S) == FollowRequest("standby", 1)
     follower.follow(None, 0)
@@ -135,13 +135,13 @@ def mute() -> Iterator[LeaderRecord]:
         yield LeaderRecord(token=1, address=f"127.0.0.1:{listener.getsockname()[1]}", coordinator_id="mute")
 
 
-def test_a_leader_that_never_answered_is_told_of_although_its_port_is_open(
+def test_a_leader_that_never_answered_is_reported_although_its_port_is_open(
     mute: LeaderRecord, new_follower: NewFollower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lockgate_coordinator.runtime.follow.SILENT_S", 0.5)
-    told: queue.Queue[int] = queue.Queue()
-    new_follower(unanswering=told.put).follow(mute, 1)
-    assert told.get(timeout=WAIT_S) == 1
+    tokens: queue.Queue[int] = queue.Queue()
+    new_follower(unanswering=tokens.put).follow(mute, 1)
+    assert tokens.get(timeout=WAIT_S) == 1
 
 
 def test_a_leader_that_answers_other_questions_is_not_taken_for_stuck(
@@ -155,7 +155,7 @@ def test_a_leader_that_answers_other_questions_is_not_taken_for_stuck(
             await super()._check(call)
 
     monkeypatch.setattr("lockgate_coordinator.runtime.follow.SILENT_S", 0.0)
-    server, told = RpcServer(SECRET, "127.0.0.1:0"), queue.Queue[int]()
+    server, tokens = RpcServer(SECRET, "127.0.0.1:0"), queue.Queue[int]()
 
     async def never(_stream: object) -> None:
         await asyncio.Event().wait()
@@ -165,21 +165,21 @@ def test_a_leader_that_answers_other_questions_is_not_taken_for_stuck(
     server.start()
     peer = server.peer
     leader = LeaderRecord(token=1, address=peer.address, coordinator_id="busy", instance=peer.instance)
-    new_follower(unanswering=told.put).follow(leader, 1)
+    new_follower(unanswering=tokens.put).follow(leader, 1)
     try:
         for _ in range(3):
             asked.get(timeout=WAIT_S)
-        assert told.empty()
+        assert tokens.empty()
     finally:
         server.stop(0)
 
 
-def test_a_planted_leader_is_shown_no_secret_and_is_no_leader(
+def test_a_planted_leader_gets_no_secret_and_is_not_followed(
     new_follower: NewFollower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lockgate_coordinator.runtime.follow.SILENT_S", 0.2)
-    told: queue.Queue[int] = queue.Queue()
+    tokens: queue.Queue[int] = queue.Queue()
     with Impostor([encode(LeaderBeat(3, True, "planted"))]) as impostor:
-        new_follower(unanswering=told.put).follow(LeaderRecord(token=3, address=impostor.address), 3)
-        assert SECRET.secret not in impostor.shown.get(timeout=WAIT_S)
-        assert told.get(timeout=WAIT_S) == 3  # what it says counts as no answer
+        new_follower(unanswering=tokens.put).follow(LeaderRecord(token=3, address=impostor.address), 3)
+        assert SECRET.secret not in impostor.metadata_lines.get(timeout=WAIT_S)
+        assert tokens.get(timeout=WAIT_S) == 3  # what it says counts as no answer

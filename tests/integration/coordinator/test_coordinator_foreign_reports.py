@@ -83,7 +83,7 @@ def test_a_stranger_to_the_attempt_changes_nothing(
         ("tm", {"running": (m.AttemptId("j", "r", 1),) * (MAX_RUNNING + 1)}, f"the limit is {MAX_RUNNING}"),
     ],
 )
-def test_a_register_out_of_bounds_is_refused_in_words(name: str, changes: dict[str, object], told: str) -> None:
+def test_a_register_out_of_bounds_is_refused_with_a_message(name: str, changes: dict[str, object], told: str) -> None:
     values: dict[str, object] = {"exchange_address": "host:1", "slots": 2, "pid": 1} | changes
     problem = register_problem(name, m.Register(**values))  # type: ignore[arg-type]
     assert told in problem
@@ -91,7 +91,7 @@ def test_a_register_out_of_bounds_is_refused_in_words(name: str, changes: dict[s
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1:7", "[::1]:65535", "tm-1.example.org:7000", "a_b:1"])
-def test_what_task_managers_say_is_taken(address: str) -> None:
+def test_reports_of_task_managers_are_handled(address: str) -> None:
     running = (m.AttemptId("a.job-1_x", "20260101-000000-0123abcd", 3),)
     assert register_problem("tm-0.a_b", m.Register(address, MAX_SLOTS, 1, running)) == ""
 

@@ -88,7 +88,7 @@ def test_the_author_of_a_job_is_warned_at_every_submission(api: Caller) -> None:
     assert api("Get", m.GetRequest("job")).checkpoint_mode is m.CheckpointMode.AT_LEAST_ONCE
 
 
-def test_what_cannot_run_is_refused_with_every_problem(
+def test_a_graph_that_cannot_run_is_refused_with_every_problem(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
 ) -> None:
     good = graph()
@@ -199,7 +199,7 @@ def test_a_job_that_failed_keeps_its_newest_checkpoint_until_it_is_disposed_of(
     assert not list(storage.rglob("chk-*"))
 
 
-def test_a_storage_that_cannot_be_used_is_told_at_submission(api: Caller, tmp_path: Path) -> None:
+def test_an_unusable_storage_is_reported_at_submission(api: Caller, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     backend = m.StateBackend(m.FilesystemBackend(str(tmp_path / "file" / "below")))
     refused = api.fails("Submit", m.SubmitRequest("job", dataclasses.replace(graph(), state_backend=backend)))
@@ -486,7 +486,7 @@ def test_a_fault_of_the_coordinator_breaks_off_one_job_only(
     api.state("bad", JobState.CANCELED)
 
 
-def test_malformed_requests_are_told_so(api: Caller) -> None:
+def test_malformed_requests_are_refused_as_such(api: Caller) -> None:
     method = api._channel.unary_unary("/lockgate.v1.JobService/Submit")
     with pytest.raises(grpc.RpcError) as caught:
         method(b"\xff\xff\xff", timeout=WAIT_S, metadata=SECRET.metadata())

@@ -308,7 +308,7 @@ def test_a_file_missed_while_the_storage_comes_back_is_asked_for_again(
     assert files.read(pointer, checksum).checkpoint_id == 3
 
 
-def test_a_later_format_is_told(tmp_path: Path) -> None:
+def test_a_later_format_is_reported(tmp_path: Path) -> None:
     files = MetadataFiles(str(tmp_path), "c")
     pointer, _ = write(files, m.CheckpointMetadata(9, "job", "run", 3))
     with pytest.raises(StorageError, match="format version 9"):

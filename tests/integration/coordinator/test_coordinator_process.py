@@ -273,7 +273,7 @@ def test_a_leader_killed_before_it_writes_the_result_is_finished_by_the_next(
         ({"storage": "/proc/nothing/here"}, "/proc/nothing/here"),
     ],
 )
-def test_what_the_user_can_put_right_is_one_line_and_exit_2(
+def test_user_errors_are_one_line_and_exit_2(
     new_process: Callable[..., Process], values: dict[str, Any], told: str
 ) -> None:
     process = new_process(**values)
@@ -283,7 +283,7 @@ def test_what_the_user_can_put_right_is_one_line_and_exit_2(
     assert told in lines[0]
 
 
-def test_a_taken_port_is_told(new_process: Callable[..., Process]) -> None:
+def test_a_port_in_use_is_reported(new_process: Callable[..., Process]) -> None:
     first = new_process().ready()
     second = new_process(bind=first.address)
     assert second.popen.wait(WAIT_MS / 1000) == 2

@@ -160,7 +160,7 @@ def test_a_record_that_is_missing_fails_the_job_and_deletes_nothing(
 
 
 @pytest.mark.parametrize("lost", ["attempt", "checkpoint_id"])
-def test_a_record_that_is_lost_while_the_job_runs_is_told_and_not_written_for_ever(
+def test_a_record_lost_while_the_job_runs_is_reported_and_not_retried_for_ever(
     running: Start, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper, storage: Path, lost: str
 ) -> None:
     leader, api, task_manager, _ = running(checkpoints=1)
@@ -353,7 +353,7 @@ def test_a_mistake_in_the_making_of_a_job_breaks_it_off_and_it_can_be_cancelled(
     _until_given_up(after, server)
 
 
-def test_a_job_whose_state_cannot_be_shown_cuts_no_other_short_and_runs_on(
+def test_a_job_whose_status_fails_interrupts_no_other_and_runs_on(
     leader: Coordinator,
     api: Caller,
     new_task_manager: NewTaskManager,

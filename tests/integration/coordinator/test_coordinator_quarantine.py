@@ -106,7 +106,7 @@ def test_a_cancel_that_a_former_leader_has_acknowledged_ends_it(
     caller(leading(new_coordinator())).state("poison", JobState.CANCELED)
 
 
-def test_released_it_is_tried_again_and_counted_anew(
+def test_a_released_job_is_retried_and_its_count_restarts(
     former: Former, new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
 ) -> None:
     former.submit("poison", MAX_DEATHS)
@@ -123,7 +123,7 @@ def test_released_it_is_tried_again_and_counted_anew(
     assert api.fails("Release", m.ReleaseRequest("other")).code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_what_a_held_job_still_runs_is_stopped(
+def test_running_attempts_of_a_held_job_are_stopped(
     former: Former, new_coordinator: NewCoordinator, new_task_manager: NewTaskManager
 ) -> None:
     former.submit("poison", MAX_DEATHS)

@@ -93,7 +93,7 @@ def test_a_job_that_cannot_be_read_waits_alone_and_is_read_later(
     assert not api("Submit", m.SubmitRequest("bad", graph())).created
 
 
-def test_what_task_managers_say_of_a_job_that_is_not_read_yet_is_kept(
+def test_reports_on_a_job_that_is_not_read_yet_are_kept(
     fake_task_manager: FakeTaskManager,
     new_coordinator: NewCoordinator,
     caller: NewCaller,

@@ -105,7 +105,7 @@ def test_every_rpc_with_every_role(cluster: TestingCluster) -> None:
     assert found == MAY
 
 
-def test_wrong_credentials_are_told_nothing_and_wait(cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_credentials_get_no_details_and_wait(cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     sleep = rpc_server.asyncio.sleep
 
@@ -170,7 +170,7 @@ def test_a_change_of_the_file_counts_at_once(cluster: TestingCluster) -> None:
         assert client.jobs() == ()
 
 
-def test_who_changes_a_job_is_written_down(cluster: TestingCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_caller_that_changes_a_job_is_logged(cluster: TestingCluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "lockgate.audit")
     with cluster.client("code") as coder, cluster.client("operate") as operator, cluster.client("secret") as owner:
         coder.submit("job", graph())

@@ -52,7 +52,7 @@ def threads_of_the_server() -> int:
     return sum(thread.name.startswith("rpc-") for thread in threading.enumerate())
 
 
-def test_more_streams_than_threads_leave_everybody_answered(
+def test_more_streams_than_threads_are_all_answered(
     new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
 ) -> None:
     leader = leading(new_coordinator(heartbeat_ms=1_000, max_watchers=1_000))
@@ -114,7 +114,7 @@ def test_a_call_without_its_request_is_refused_in_time(api: Caller, monkeypatch:
     assert "no request came" in caught.value.details()
 
 
-def test_a_stream_that_ends_without_its_request_is_told_so(api: Caller) -> None:
+def test_a_stream_that_ends_without_its_request_is_refused(api: Caller) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         api._channel.stream_unary(SERVICES["JobService"]["GetCluster"].path)(
             iter(()), metadata=SECRET.metadata(), timeout=WAIT_S
@@ -125,7 +125,7 @@ def test_a_stream_that_ends_without_its_request_is_told_so(api: Caller) -> None:
 @pytest.mark.parametrize(
     "path", [b"/lockgate.v1.JobService/\xff\xfe", b"/\xc3\x28", b"/lockgate.v1.JobService/Nothing"]
 )
-def test_a_method_that_does_not_exist_is_refused_and_harms_nobody(api: Caller, path: bytes) -> None:
+def test_an_unknown_method_is_refused_without_harm(api: Caller, path: bytes) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         api._channel.unary_unary(path)(b"", timeout=WAIT_S)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
@@ -150,7 +150,7 @@ def test_watchers_that_go_in_the_middle_of_a_message_leave_no_trace(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
 
 
-def test_a_watcher_that_does_not_read_holds_up_nobody(api: Caller, leader: Coordinator, caller: NewCaller) -> None:
+def test_a_watcher_that_does_not_read_delays_no_other(api: Caller, leader: Coordinator, caller: NewCaller) -> None:
     api("Submit", m.SubmitRequest("job", graph()))
     deaf = [open_stream(caller(leader), "JobService", "Watch", m.WatchRequest("job")) for _ in range(5)]
     for stream in deaf:
@@ -227,7 +227,7 @@ def test_the_deadline_of_the_caller_ends_its_wait(running: Callable[..., Running
     assert caught.value.code() in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
 
 
-def test_a_health_watch_hears_every_change(leader: Coordinator, api: Caller) -> None:
+def test_a_health_watch_receives_every_change(leader: Coordinator, api: Caller) -> None:
     poll(lambda: leader._health._states["lockgate.leader"] == health_pb2.HealthCheckResponse.SERVING)
     stream = health_pb2_grpc.HealthStub(api._channel).Watch(health_pb2.HealthCheckRequest(service="lockgate.leader"))
     assert next(stream).status == health_pb2.HealthCheckResponse.SERVING
@@ -253,7 +253,7 @@ def test_the_watchdog_notices_a_loop_that_does_not_turn() -> None:
     thread.close()
 
 
-def test_what_is_posted_is_done_in_order_and_refused_after_the_end() -> None:
+def test_posted_calls_run_in_order_and_are_refused_after_the_end() -> None:
     thread, done = LoopThread("rpc-loop"), []
     for number in range(1_000):
         assert thread.post(lambda number=number: done.append(number))  # type: ignore[misc]

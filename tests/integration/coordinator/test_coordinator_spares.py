@@ -36,7 +36,7 @@ def prepared(fake_task_manager: FakeTaskManager) -> list[tuple[m.AttemptId | Non
     ]
 
 
-def test_whoever_has_free_slots_is_told_when_the_job_runs(
+def test_task_managers_with_free_slots_are_notified_when_the_job_runs(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
 ) -> None:
     """The job's two slots are spread: one of three, and one of one."""
@@ -76,7 +76,7 @@ def test_a_job_is_not_announced_before_it_runs(
     assert {attempt for attempt, _ in prepared(first) + prepared(second)} == {running}
 
 
-def test_one_that_registers_later_is_told_of_every_job_that_runs(
+def test_a_task_manager_that_registers_later_is_notified_of_every_running_job(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
 ) -> None:
     new_task_manager(slots=2).connect(leader.address)
@@ -89,7 +89,7 @@ def test_one_that_registers_later_is_told_of_every_job_that_runs(
     assert [slots for _, slots in prepared(spare)] == [3, 3]
 
 
-def test_one_without_a_free_slot_is_told_nothing_when_it_comes_back(
+def test_a_task_manager_without_a_free_slot_is_not_notified_when_it_returns(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
 ) -> None:
     full = new_task_manager(slots=2).connect(leader.address)
@@ -114,7 +114,7 @@ def test_after_a_restart_the_new_attempt_is_announced(
 
 
 @pytest.mark.parametrize("end", ["finished", "cancelled"])
-def test_a_job_that_has_ended_is_announced_to_nobody(
+def test_a_job_that_has_ended_is_not_announced(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager, end: str
 ) -> None:
     task_manager = new_task_manager(slots=2)

@@ -89,7 +89,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("secret", ["", "not the secret of it"], ids=["no secret", "wrong secret"])
 @pytest.mark.parametrize(("service", "name"), METHODS, ids=[f"{service}.{name}" for service, name in METHODS])
-def test_nothing_is_decoded_of_a_caller_that_is_not_let_in(
+def test_nothing_is_decoded_of_a_caller_that_is_not_admitted(
     raw: Callable[..., grpc.RpcError], decoded: list[int], service: str, name: str, secret: str
 ) -> None:
     assert raw(service, name, EMPTY_VERTICES, secret).code() is grpc.StatusCode.UNAUTHENTICATED
@@ -116,7 +116,7 @@ def test_a_request_of_countless_elements_is_refused_before_they_are_made(
     assert friend("List", m.ListRequest()).jobs == ()
 
 
-def test_what_anybody_may_call_takes_little(
+def test_methods_without_credentials_take_small_requests_only(
     raw: Callable[..., grpc.RpcError], friend: Caller, credentials: Credentials
 ) -> None:
     assert raw("JobService", "GetLeader", bytes(5_000)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -132,7 +132,7 @@ def test_what_anybody_may_call_takes_little(
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_who_leads_and_who_is_alive_needs_no_secret(leader: Coordinator, credentials: Credentials) -> None:
+def test_the_leader_and_health_are_public(leader: Coordinator, credentials: Credentials) -> None:
     stranger = Caller(leader.address, Credentials("", credentials.tls))
     try:
         assert stranger("GetLeader", m.GetLeaderRequest()).address == leader.address

@@ -122,7 +122,9 @@ def test_a_large_graph_whose_submission_may_have_come_through_stays(
     assert JobRecords(server.lead("other", "c")[0], "default").job("job").run_id == answer.run_id  # type: ignore[union-attr]
 
 
-def test_graphs_that_a_dead_leader_never_submitted_go_with_the_next_submission(api: Caller, storage: Path) -> None:
+def test_graphs_never_submitted_by_a_failed_leader_are_deleted_with_the_next_submission(
+    api: Caller, storage: Path
+) -> None:
     files = MetadataFiles(str(storage), "default")
     files.write_graph(Run("job", "never-submitted"), b"x")
     kept = files.write(Run("job", "ended"), m.CheckpointMetadata(1, "job", "ended", 1), b"a retained savepoint")
@@ -132,7 +134,7 @@ def test_graphs_that_a_dead_leader_never_submitted_go_with_the_next_submission(a
     assert Path(kept.pointer.removeprefix("file://")).exists()
 
 
-def test_a_registration_that_comes_as_the_term_ends_is_told_so(
+def test_a_registration_at_the_end_of_the_term_is_refused(
     new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader: Coordinator = leading(new_coordinator())

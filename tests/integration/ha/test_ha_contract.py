@@ -159,7 +159,7 @@ def test_too_large_is_refused_before_it_can_break_the_connection(session: Sessio
 
 
 @pytest.mark.parametrize("change", ["create", "put", "delete", "child"])
-def test_watches_hear_of_the_change(world: World, session: Session, base: str, change: str) -> None:
+def test_watches_fire_on_the_change(world: World, session: Session, base: str, change: str) -> None:
     heard = threading.Event()
     path = f"{base}/w"
     if change in ("put", "delete"):
@@ -173,7 +173,7 @@ def test_watches_hear_of_the_change(world: World, session: Session, base: str, c
     assert heard.wait(WAIT_S)
 
 
-def test_a_watch_set_twice_is_heard_once(world: World, session: Session, base: str) -> None:
+def test_a_watch_set_twice_fires_once(world: World, session: Session, base: str) -> None:
     calls: list[int] = []
     last = threading.Event()
 
@@ -308,7 +308,7 @@ def test_a_leader_that_has_answered_its_challenge_is_not_replaced(world: World) 
     assert standby.get(paths.challenge) is None
 
 
-def test_without_its_contender_nobody_is_granted(world: World) -> None:
+def test_without_its_contender_no_coordinator_is_granted(world: World) -> None:
     paths, session = Paths(world.cluster), world.open()
     steps.prepare(session, paths)
     with pytest.raises(Conflict, match="contenders/c-none"):
@@ -324,7 +324,7 @@ def test_a_grant_of_a_session_that_is_gone_is_refused(world: World) -> None:
         store.commit(grant, [Create(f"{Paths(world.cluster).jobs}/j")])
 
 
-def test_the_epoch_rewritten_with_the_same_token_fences_nobody(world: World) -> None:
+def test_the_epoch_rewritten_with_the_same_token_fences_no_leader(world: World) -> None:
     session = world.open()
     grant = lead(world, session, "a")
     store = SessionStore(world.cluster, session)
@@ -335,7 +335,7 @@ def test_the_epoch_rewritten_with_the_same_token_fences_nobody(world: World) -> 
 
 
 @pytest.mark.parametrize("said", [0, 1, 41])
-def test_what_a_grant_says_of_the_epoch_is_no_proof(world: World, said: int) -> None:
+def test_the_epoch_version_of_a_grant_is_no_proof(world: World, said: int) -> None:
     """1 is right. Whatever it says, a leader's write is done and a zombie's is not."""
     session = world.open()
     grant = dataclasses.replace(lead(world, session, "a"), epoch_version=said)

@@ -36,7 +36,7 @@ def test_one_leads_and_the_others_stand_in_line(world: World) -> None:
     assert [contender.coordinator_id for contender in b.elector.contenders()] == ["a", "b"]
 
 
-def test_evidence_hands_over_while_the_session_of_the_dead_lives_on(
+def test_evidence_hands_over_before_the_session_of_the_failed_leader_expires(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "lockgate_ha.elector")
@@ -158,7 +158,7 @@ def test_a_lone_expired_leader_leads_again_under_a_higher_token(world: World) ->
         ("c-backup-\u0665\u0665\u0665\u0665\u0665\u0665\u0665\u0665\u0665\u0665", True),
     ],
 )
-def test_what_else_stands_below_contenders_stops_no_election(
+def test_other_nodes_below_contenders_stop_no_election(
     world: World, caplog: pytest.LogCaptureFixture, name: str, is_ephemeral: bool
 ) -> None:
     a, b = world.candidate("a").lead(), world.candidate("b").start()
@@ -223,7 +223,7 @@ def test_two_live_coordinators_that_advertise_one_address_leave_each_other_in_pe
     assert a.listener.count("revoked") == b.listener.count("granted") == 0
 
 
-def test_a_token_that_was_never_granted_costs_nobody_an_office(world: World) -> None:
+def test_a_token_that_was_never_granted_deposes_no_leader(world: World) -> None:
     a, b = world.candidate("a").lead(), world.candidate("b").start()
     for item in (a, b):
         item.elector.report_token("a peer names the last token of all", LAST_TOKEN)
@@ -233,7 +233,9 @@ def test_a_token_that_was_never_granted_costs_nobody_an_office(world: World) -> 
     assert a.listener.count("revoked") == 1  # by its stop
 
 
-def test_the_end_of_the_tokens_is_told_and_undone_by_hand(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_the_tokens_is_reported_and_can_be_repaired_by_hand(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     a = world.candidate("a").lead()
     session = world.connector.open()
     assert session.wait_connected(int(WAIT_S * 1000))
@@ -251,7 +253,7 @@ def test_the_end_of_the_tokens_is_told_and_undone_by_hand(world: World, caplog: 
 
 
 @pytest.mark.parametrize("content", [b"", b"seven", b"-1", str(2**63).encode(), b"9" * 5000])
-def test_an_epoch_that_is_no_token_is_told_by_its_name(world: World, content: bytes) -> None:
+def test_an_epoch_that_is_not_a_token_is_named(world: World, content: bytes) -> None:
     world.candidate("a").lead()
     session = world.connector.open()
     assert session.wait_connected(int(WAIT_S * 1000))

@@ -136,7 +136,7 @@ def test_a_record_that_was_copied_elsewhere_is_refused(world: World) -> None:
         records.checkpoint_id("job")
 
 
-def test_a_planted_leader_is_nobodys_leader(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_planted_leader_is_ignored(world: World, caplog: pytest.LogCaptureFixture) -> None:
     session, _, _ = lead(world)
     path = Paths(world.cluster).leader
     retrieval = LeaderRetrieval(world.connector, world.cluster)
@@ -172,7 +172,7 @@ def test_a_planted_contender_is_not_in_line(world: World) -> None:
     ],
     ids=["an old cluster", "another secret", "no secret"],
 )
-def test_a_cluster_that_is_not_ones_own_is_told_in_words(
+def test_a_cluster_of_another_owner_is_refused_with_a_message(
     world: World, caplog: pytest.LogCaptureFixture, made_with: str, opened_with: str, told: str
 ) -> None:
     caplog.set_level(logging.WARNING, "lockgate_ha")
@@ -193,7 +193,7 @@ def test_a_cluster_that_is_not_ones_own_is_told_in_words(
     retrieval.stop()
 
 
-def test_the_nodes_of_a_dead_session_go_although_they_are_protected(world: World) -> None:
+def test_the_nodes_of_an_expired_session_are_removed_although_they_are_protected(world: World) -> None:
     session, _, _ = lead(world)
     watching = world.open()
     world.expire(session)

@@ -141,7 +141,7 @@ def test_unknown_job_and_taken_key(client: Client) -> None:
         client.submit("k", m.JobGraph("other", GRAPH.vertices))
 
 
-def test_nobody_there_says_what_was_tried_and_what_to_do() -> None:
+def test_an_unreachable_cluster_is_reported_with_what_was_tried_and_what_to_do() -> None:
     with (
         Client(["127.0.0.1:1", "127.0.0.1:2"], origin="--cluster") as client,
         pytest.raises(ClusterUnreachable) as caught,
@@ -169,7 +169,7 @@ def test_a_name_that_means_no_host_is_nobody_there(tmp_path: Path) -> None:
     assert caught.value.silent
 
 
-def test_coordinators_without_a_leader_are_told_apart_from_no_coordinators(cluster: Cluster) -> None:
+def test_coordinators_without_a_leader_are_distinguished_from_no_coordinators(cluster: Cluster) -> None:
     cluster.lead(None)
     with (
         Client(cluster.addresses, patience_ms=2_000) as client,
@@ -286,12 +286,12 @@ def test_a_leader_that_another_thread_loses_meanwhile_is_still_answered(
         client.forget_leader()  # the other thread
         raise ClusterUnreachable("there is no leader")
 
-    monkeypatch.setattr(client, "locate_afresh", nobody)
+    monkeypatch.setattr(client, "locate_again", nobody)
     client._doubt_at = 0.0
     assert client.locate(Deadline(1_000)) == known
 
 
-def test_a_leader_of_whom_nobody_says_otherwise_keeps_being_asked(
+def test_a_leader_without_contrary_evidence_is_asked_again(
     cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lockgate.client.client.TRUST_S", 0.05)

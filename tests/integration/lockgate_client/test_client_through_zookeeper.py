@@ -46,7 +46,7 @@ def test_the_leader_is_waited_for_and_changes_are_seen() -> None:
     directory.close()
 
 
-def test_no_leader_and_no_zookeeper_are_told_apart() -> None:
+def test_no_leader_and_no_zookeeper_are_distinguished() -> None:
     server = EmbeddedZooKeeper()
     directory = ThroughZooKeeper(server.connector(), "c", "the test")
     with pytest.raises(ClusterUnreachable, match="has no leader for the cluster 'c'"):
@@ -88,7 +88,7 @@ def test_zookeeper_helps_when_the_known_coordinators_are_gone(
         session.close()
 
 
-def test_neither_coordinators_nor_zookeeper_is_said_soon() -> None:
+def test_neither_coordinators_nor_zookeeper_is_reported_soon() -> None:
     with (
         Client(["127.0.0.1:1"], "127.0.0.1:2", origin=".lockgate/cluster.json") as client,
         pytest.raises(ClusterUnreachable, match=r"no coordinator answers at 127.0.0.1:1 \(from .lockgate"),

@@ -79,7 +79,7 @@ def test_a_coordinator_is_alive_before_it_is_ready(coordinator: tuple[Health, st
     assert ask(address, "--alive") == (1, f"{address} is not alive: it is stopping\n")
 
 
-def test_nobody_there_is_not_ready() -> None:
+def test_an_unreachable_process_is_not_ready() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         code, said = ask(f"127.0.0.1:{taken.getsockname()[1]}")

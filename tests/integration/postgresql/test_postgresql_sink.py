@@ -103,7 +103,7 @@ def test_every_type_as_a_key(postgresql: PostgresqlServer, url: str, sink: Calla
     assert postgresql.execute("SELECT n FROM t ORDER BY n", url) == [(3,), (4,)], "updated, not added"
 
 
-def test_columns_are_told_apart_whatever_they_are_called(
+def test_columns_are_distinguished_whatever_their_names(
     postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
 ) -> None:
     schema = pa.schema([(name, pa.int64()) for name in ODD_NAMES])
@@ -324,7 +324,7 @@ def test_a_table_that_does_not_fit_is_refused_at_the_start(
         ),
     ],
 )
-def test_a_user_who_may_not_make_tables_is_told_which_one(
+def test_a_user_without_the_right_to_create_tables_learns_which_one_is_missing(
     postgresql: PostgresqlServer, url: str, is_there: bool, message: str
 ) -> None:
     if is_there:

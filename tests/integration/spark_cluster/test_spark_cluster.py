@@ -137,7 +137,7 @@ def test_word_count_through_spark_connect(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("grpc_status") is None, reason="pip install 'lockgate[connect]'")
-def test_a_connect_server_takes_nobody_without_its_token(
+def test_a_connect_server_admits_no_client_without_its_token(
     connect_server: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TOKEN_NAME, "of-somebody-else")
@@ -190,7 +190,7 @@ def test_a_drill_through_spark_connect_is_exact(
     drill({"spark_master": connect_server[0]}, tmp_path, capsys)
 
 
-def test_what_is_no_connect_server_is_named_soon(standalone_master: str, tmp_path: Path) -> None:
+def test_a_server_that_is_not_spark_connect_is_named_soon(standalone_master: str, tmp_path: Path) -> None:
     pytest.importorskip("grpc_status", reason="pip install 'lockgate[connect]'")
     url = standalone_master.replace("spark://", "sc://")
     done = word_count(url, tmp_path, tmp_path)

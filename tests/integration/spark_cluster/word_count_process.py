@@ -141,7 +141,7 @@ def await_executors(session: Any, count: int) -> None:
         turn.wait(0.05)
 
 
-def told(session: Any) -> dict[str, Any]:
+def session_settings(session: Any) -> dict[str, Any]:
     """What Spark's UI tells of this application, and where it listens."""
     context = session.sparkContext
     context._jsc.sc().listenerBus().waitUntilEmpty()  # the UI is updated by its own thread
@@ -176,7 +176,7 @@ def main(text: str) -> int:
             engine.warm_up()
             result: dict[str, Any] = {"counts": run(engine, spec)}
             if not sessions.is_connect(engine._session):
-                result |= told(engine._session)
+                result |= session_settings(engine._session)
             result["plain"] = plain(engine._session, spec["input"])
         finally:
             engine.close()

@@ -84,7 +84,7 @@ def test_state_is_stored_loaded_shared_and_deleted(s3: S3Server, tmp_path: Path)
         load(handle)
 
 
-def test_what_was_stored_in_vain_is_removed(s3: S3Server) -> None:
+def test_files_of_a_failed_snapshot_are_removed(s3: S3Server) -> None:
     files = MetadataFiles(s3.uri("base"), "c")
     writer = make_backend(None, files.run_directory(RUN), "a").writer(4)
     writer.store("op", pa.py_buffer(b"x"))

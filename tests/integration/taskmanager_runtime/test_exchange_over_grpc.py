@@ -197,9 +197,7 @@ def nobody() -> Iterator[str]:
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def test_a_sender_blocked_by_an_address_that_nobody_answers_at_ends_in_time(
-    exchange: TestingExchange, nobody: str
-) -> None:
+def test_a_sender_blocked_by_an_unreachable_address_ends_in_time(exchange: TestingExchange, nobody: str) -> None:
     hello = ChannelOpen(1, _source(), TARGET)
     output = RemoteOutput(
         exchange.peers, nobody, hello, exchange.output_lost.put, max_elements=1, accept_timeout_ms=300

@@ -88,7 +88,7 @@ def guest(credentials: Credentials) -> Iterator[Guest]:
     made.client.stop()
 
 
-def test_it_repeats_what_was_said_on_every_stream_until_it_is_acknowledged(
+def test_messages_are_repeated_on_every_stream_until_they_are_acknowledged(
     guest: Guest, new_coordinator: Callable[..., ScriptedCoordinator]
 ) -> None:
     leader = new_coordinator(token=5)
@@ -107,7 +107,7 @@ def test_it_repeats_what_was_said_on_every_stream_until_it_is_acknowledged(
     assert guest.greeting(leader) == [OTHER]
 
 
-def test_what_a_leader_sends_again_is_handled_once_and_acknowledged(
+def test_repeated_messages_of_a_leader_are_handled_once_and_acknowledged(
     guest: Guest, new_coordinator: Callable[..., ScriptedCoordinator]
 ) -> None:
     leader = new_coordinator(token=5)
@@ -126,7 +126,7 @@ def test_what_a_leader_sends_again_is_handled_once_and_acknowledged(
     assert not guest.heard.acquire(blocking=False), "one of them was handled twice"
 
 
-def test_what_was_said_while_there_was_no_stream_comes_with_the_next_one(
+def test_messages_queued_without_a_stream_are_sent_on_the_next_one(
     guest: Guest, new_coordinator: Callable[..., ScriptedCoordinator]
 ) -> None:
     leader = new_coordinator(token=5)
@@ -140,7 +140,7 @@ def test_what_was_said_while_there_was_no_stream_comes_with_the_next_one(
     assert guest.greeting(leader) == [ACK]
 
 
-def test_another_leader_hears_nothing_of_it(guest: Guest, new_coordinator: Callable[..., ScriptedCoordinator]) -> None:
+def test_another_leader_receives_none_of_it(guest: Guest, new_coordinator: Callable[..., ScriptedCoordinator]) -> None:
     first, second = new_coordinator(token=5), new_coordinator(token=6)
     guest.meet(first)
     guest.client.send(ACK)
@@ -150,7 +150,7 @@ def test_another_leader_hears_nothing_of_it(guest: Guest, new_coordinator: Calla
     assert guest.greeting(second) == []
 
 
-def test_a_leader_that_leads_again_hears_everything_although_its_record_is_late(
+def test_a_leader_that_leads_again_receives_everything_although_its_record_is_late(
     guest: Guest, new_coordinator: Callable[..., ScriptedCoordinator]
 ) -> None:
     """Its streams end, the task manager comes back at once, and only then does ZooKeeper tell of the new term."""

@@ -64,32 +64,32 @@ def client(credentials: Credentials, carried_out: queue.Queue[Any]) -> Iterator[
 class _Refusals(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.told: queue.Queue[str] = queue.Queue()
+        self.messages: queue.Queue[str] = queue.Queue()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.told.put(record.getMessage())
+        self.messages.put(record.getMessage())
 
 
 @pytest.fixture
 def refusals() -> Iterator[queue.Queue[str]]:
     handler, logger = _Refusals(), logging.getLogger("lockgate_taskmanager.runtime.control_client")
     logger.addHandler(handler)
-    yield handler.told
+    yield handler.messages
     logger.removeHandler(handler)
 
 
-def test_a_planted_leader_is_shown_no_secret_and_its_orders_are_not_carried_out(
+def test_a_planted_leader_gets_no_secret_and_its_orders_are_ignored(
     client: ControlClient, credentials: Credentials, carried_out: queue.Queue[Any], refusals: queue.Queue[str]
 ) -> None:
     with Impostor([ORDER]) as impostor:
         client.on_leader(LeaderRecord(token=1, address=impostor.address, coordinator_id="planted"))
-        shown = [impostor.shown.get(timeout=WAIT_S) for _ in range(3)]
-        told = refusals.get(timeout=WAIT_S)
-    assert not any(credentials.secret in metadata for metadata in shown)
-    assert len(set(shown)) == 3  # and nothing that could be shown again
+        metadata_lines = [impostor.metadata_lines.get(timeout=WAIT_S) for _ in range(3)]
+        messages = refusals.get(timeout=WAIT_S)
+    assert not any(credentials.secret in metadata for metadata in metadata_lines)
+    assert len(set(metadata_lines)) == 3  # and nothing that could be shown again
     assert impostor.taken.empty()  # not even a Register
     assert carried_out.empty()
-    assert "does not prove that it knows the cluster's secret" in told
+    assert "does not prove that it knows the cluster's secret" in messages
 
 
 def test_a_stranger_that_passes_a_call_on_to_the_real_process_gets_no_proof_either(credentials: Credentials) -> None:
@@ -106,7 +106,7 @@ def test_a_stranger_that_passes_a_call_on_to_the_real_process_gets_no_proof_eith
     real.stop()
 
 
-def test_a_channel_carries_nothing_to_whoever_took_the_place_of_its_receiver(credentials: Credentials) -> None:
+def test_a_channel_sends_nothing_to_a_process_that_replaced_its_receiver(credentials: Credentials) -> None:
     peers, lost = PeerChannels(credentials), queue.Queue[str]()
     with Impostor([encode(ExchangeSignal(accepted=True))]) as impostor:
         output = RemoteOutput(peers, impostor.address, HELLO, lost.put)
@@ -118,7 +118,7 @@ def test_a_channel_carries_nothing_to_whoever_took_the_place_of_its_receiver(cre
         output.cancel()
         assert output.join(WAIT_S)
     peers.close()
-    assert credentials.secret not in impostor.shown.get(timeout=WAIT_S)
+    assert credentials.secret not in impostor.metadata_lines.get(timeout=WAIT_S)
     assert impostor.taken.empty()
     assert not output.is_accepted
 

@@ -139,8 +139,6 @@ def test_a_restart_is_followed_to_the_task_manager_that_was_lost(
     story.check_restart(2)
 
 
-def test_there_is_no_story_of_a_job_that_nobody_knows(
-    target: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_there_is_no_story_of_an_unknown_job(target: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["job", "unknown", "--story", *target]) == 2
     assert "unknown" in capsys.readouterr().err

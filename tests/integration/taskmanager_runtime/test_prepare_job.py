@@ -67,7 +67,7 @@ def test_a_replaced_leaders_advice_is_refused(
     assert told.empty()
 
 
-def test_without_anybody_who_prepares_it_is_ignored(
+def test_without_a_handler_the_advice_is_ignored(
     new_coordinator: NewCoordinator, new_task_manager: NewTaskManager
 ) -> None:
     coordinator, manager = new_coordinator(), new_task_manager("tm-0")

@@ -111,7 +111,7 @@ def test_unreadable_state_is_reported_as_such(runtime: TestingRuntime) -> None:
 @pytest.mark.parametrize(
     ("error", "cause"), [(KeyError("x"), FailureCause.INTERNAL_ERROR), (SystemExit(3), FailureCause.FAULT)]
 )
-def test_an_unexpected_error_is_told_with_a_short_traceback(
+def test_an_unexpected_error_is_reported_with_a_short_traceback(
     runtime: TestingRuntime, error: BaseException, cause: FailureCause
 ) -> None:
     runtime.world.fail_process = error  # type: ignore[assignment]
@@ -127,7 +127,7 @@ def test_an_unexpected_error_is_told_with_a_short_traceback(
     ("error", "cause"),
     [(DataError("a cast"), FailureCause.DATA_ERROR), (UserCodeFailed("away"), FailureCause.USER_CODE)],
 )
-def test_what_depends_on_records_is_told_apart_from_what_is_wrong_without_any(
+def test_errors_of_records_are_distinguished_from_errors_without_any_record(
     runtime: TestingRuntime, error: Exception, cause: FailureCause
 ) -> None:
     runtime.world.fail_process = error
@@ -323,7 +323,7 @@ def test_a_broken_stream_to_a_living_leader_is_opened_again(runtime: TestingRunt
     assert registers[3].running == (runtime.leader.attempt,)
 
 
-def test_what_was_said_before_a_stream_broke_is_said_again_to_the_same_leader_only(
+def test_messages_from_before_a_broken_stream_are_repeated_to_the_same_leader_only(
     runtime: TestingRuntime, new_coordinator: Callable[..., ScriptedCoordinator]
 ) -> None:
     runtime.start()
@@ -379,7 +379,7 @@ def test_the_cause_of_a_failure_arrives_before_the_channels_it_breaks(
     assert runtime.failures()[0].cause is FailureCause.USER_ERROR
 
 
-def test_splits_are_listed_or_the_reason_is_told(runtime: TestingRuntime) -> None:
+def test_splits_are_listed_or_the_reason_is_reported(runtime: TestingRuntime) -> None:
     runtime.start()
     attempt = runtime.leader.attempt
     runtime.coordinator.send("tm-0", DiscoverSplits(attempt, "words", ("0",)))
@@ -540,14 +540,14 @@ def test_a_goodbye_is_answered_before_any_channel_breaks(runtime: TestingRuntime
     assert len(runtime.coordinator.received(Register)) == 2  # a stream that ended like this is not opened again
 
 
-def test_without_a_leader_nobody_is_waited_for(runtime: TestingRuntime) -> None:
+def test_without_a_leader_there_is_no_wait(runtime: TestingRuntime) -> None:
     runtime.start()
     runtime.coordinator.die()
     runtime.managers[0].stop()
     assert runtime.coordinator.received(Goodbye) == []
 
 
-def test_a_leader_that_dies_over_a_goodbye_is_not_waited_for_and_no_other_is_told(
+def test_a_leader_that_dies_during_a_goodbye_is_not_waited_for_and_no_other_is_notified(
     runtime: TestingRuntime, new_coordinator: Callable[..., ScriptedCoordinator]
 ) -> None:
     successor = new_coordinator(token=6)

@@ -28,7 +28,7 @@ def test_the_block_manager_deserializes_nothing_that_a_stranger_sends(engine: Sp
     assert b"ClassCastException" not in answer, "the object has been read before it was found to be another"
 
 
-def test_the_secret_of_the_driver_is_known_to_nobody(engine: SparkEngine) -> None:
+def test_the_secret_of_the_driver_is_not_exposed(engine: SparkEngine) -> None:
     assert setting(engine, "spark.authenticate") == "true"
     assert not engine._session.sparkContext.getConf().contains("spark.authenticate.secret")
 
@@ -64,7 +64,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_process_leaves_is_removed_at_the_next_start(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed_at_the_next_start(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(list(tmp_path.glob("lockgate-spark-*"))) == 1

@@ -54,7 +54,7 @@ def test_a_time_far_ahead_makes_nothing_late_and_its_record_is_in_the_result(job
 
 
 @pytest.mark.parametrize("max_ahead_ms", [0, ANY_TIME_AHEAD])
-def test_event_time_goes_on_by_what_is_believed(job: Job, tmp_path: Path, max_ahead_ms: int) -> None:
+def test_event_time_advances_by_the_accepted_times(job: Job, tmp_path: Path, max_ahead_ms: int) -> None:
     poisoned(tmp_path / "in")
     run = job(clicks(tmp_path, Window(TumblingWindow(5000), "at"), parallelism=1, max_ahead_ms=max_ahead_ms))
     run.fix_batch_size("source", 20_000)

@@ -60,7 +60,7 @@ def test_a_chain_is_exact_across_attempts(job: Job, tmp_path: Path, form: str) -
     assert first.records_out in (2000, 3000)
 
 
-def test_rows_of_ones_own_source_are_aggregated(job: Job, tmp_path: Path) -> None:
+def test_rows_of_a_custom_source_are_aggregated(job: Job, tmp_path: Path) -> None:
     run = job(
         graph(
             vertex("read", source(100, 250)),

@@ -71,7 +71,7 @@ def test_words_are_appended_exactly_at_two_three_and_two_subtasks(job: Job, tmp_
     assert (row["n"], row["one"], str(row["at"])) == (len(row["word"]), [row["word"]], "2026-03-14 15:09:26+00:00")
 
 
-def test_a_table_that_the_query_does_not_fit_is_told_before_anything_is_read(job: Job, tmp_path: Path) -> None:
+def test_a_table_that_does_not_fit_the_query_is_reported_before_anything_is_read(job: Job, tmp_path: Path) -> None:
     write_words(tmp_path / "in", files=1)
     DeltaTable.create(tmp_path / "out", Schema([Field("word", "string"), Field("n", "string")]))
     with pytest.raises(UserError, match=r"operator 'all3': the Delta table .* has column 'n' as string, but the rows"):

@@ -362,7 +362,7 @@ def test_deduplication(testing: TestingSpark, cut: Cut, keys: list[str]) -> None
     assert rows_of(found, RECORDS.names) <= whole
 
 
-def test_a_wrong_result_would_be_seen() -> None:
+def test_a_wrong_result_would_be_detected() -> None:
     """The comparison itself: a row that is lost, doubled or changed, or a column of another type, is reported."""
     expected = pa.table({"a": pa.array([1, 2, 2], pa.int64()), "x": [0.0, float("nan"), None]})
     assert_same([expected.slice(1), expected.slice(0, 1)], expected)

@@ -290,7 +290,7 @@ def test_a_shared_key_is_there_once_and_prefixes_tell_the_rest_apart(job: Job, t
     run.close()
 
 
-def test_what_is_late_or_has_no_time_is_counted_and_in_no_pair(job: Job, tmp_path: Path) -> None:
+def test_late_records_and_those_without_a_time_are_counted_and_in_no_pair(job: Job, tmp_path: Path) -> None:
     old = vertex(
         "right",
         GeneratorSource(1, 200),

@@ -87,7 +87,7 @@ def _circling(leader: Leader, unaligned: bool) -> tuple[int, dict[tuple[str, int
     ("mode", "width"),
     [(CheckpointMode.EXACTLY_ONCE, 3), (CheckpointMode.EXACTLY_ONCE, 1), (CheckpointMode.UNALIGNED, 2)],
 )
-def test_what_circled_at_a_snapshot_comes_out_once(
+def test_records_in_a_loop_at_a_snapshot_are_emitted_once(
     coordinator: ScriptedCoordinator, tmp_path: Path, mode: CheckpointMode, width: int
 ) -> None:
     unaligned = mode is CheckpointMode.UNALIGNED

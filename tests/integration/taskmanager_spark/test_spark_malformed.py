@@ -52,7 +52,7 @@ def test_a_line_that_is_no_record_fails_by_default(plan: Callable[..., Plan], fo
     assert made.run([LINES[form][0]]).num_rows == 1
 
 
-def test_whoever_asks_for_pruned_columns_gives_the_count_of_fields_up(engine: SparkEngine, tmp_path: Path) -> None:
+def test_with_pruned_columns_the_number_of_fields_is_not_checked(engine: SparkEngine, tmp_path: Path) -> None:
     line = b"4,z,5,too many\n"
     for pruned in ("true", "false"):
         options = tuple(sorted(csv_options({"columnPruning": pruned} if pruned == "true" else {}).items()))

@@ -33,7 +33,7 @@ def lines(folder: Path, *values: object, name: str = "0.txt") -> Path:
     return folder
 
 
-def shown(folder: Path) -> list[dict[str, Any]]:
+def written_rows(folder: Path) -> list[dict[str, Any]]:
     """The rows that a file sink has committed, file by file."""
     return [json.loads(line) for path in sorted(folder.glob("part-*")) for line in path.read_text().splitlines()]
 
@@ -88,7 +88,7 @@ def test_the_record_that_fails_is_skipped_and_the_rest_keeps_its_order(
     source.select("CAST(value AS INT) AS n", on_error="skip").write_json(tmp_path / "out")
     jobs = counted(monkeypatch)
     run = finished(job, pipeline)
-    assert [row["n"] for row in shown(tmp_path / "out")] == [n for n in range(128) if n not in (0, 41, 127)]
+    assert [row["n"] for row in written_rows(tmp_path / "out")] == [n for n in range(128) if n not in (0, 41, 127)]
     assert failed(run) == {"select-1": 3}
     assert len(jobs) < 3 * 2 * 7 + 10  # by halves, not one by one
 
@@ -102,8 +102,8 @@ def test_a_dead_letter_tells_operator_error_and_record(job: Job, tmp_path: Path)
     renamed.select("name", "CAST(text AS INT) AS n", on_error=BAD).uid("cast").write_json(tmp_path / "out")
     pipeline.dead_letters("bad").write_json(tmp_path / "bad")
     run = finished(job, pipeline)
-    assert shown(tmp_path / "out") == [{"name": "a", "n": 1}, {"name": "c", "n": 3}]
-    (letter,) = shown(tmp_path / "bad")
+    assert written_rows(tmp_path / "out") == [{"name": "a", "n": 1}, {"name": "c", "n": 3}]
+    (letter,) = written_rows(tmp_path / "bad")
     assert letter["operator"] == "cast"
     assert json.loads(letter["record"]) == {"name": "b", "text": "zwei"}
     assert "'zwei' of the type \"STRING\" cannot be cast" in letter["error"]
@@ -119,8 +119,8 @@ def test_of_a_line_that_was_exploded_only_the_word_is_left_out_and_order_stays(j
     numbers.write_json(tmp_path / "out")
     pipeline.dead_letters("bad").write_json(tmp_path / "bad")
     run = finished(job, pipeline)
-    assert [row["n"] for row in shown(tmp_path / "out")] == [1, 2, 3, 4, 5, 6, 7]
-    assert [json.loads(row["record"])["word"] for row in shown(tmp_path / "bad")] == ["x", "y"]
+    assert [row["n"] for row in written_rows(tmp_path / "out")] == [1, 2, 3, 4, 5, 6, 7]
+    assert [json.loads(row["record"])["word"] for row in written_rows(tmp_path / "bad")] == ["x", "y"]
     assert failed(run) == {"select-1": 2}
 
 
@@ -131,8 +131,8 @@ def test_what_cannot_leave_spark_between_two_operators_need_not(job: Job, tmp_pa
     parsed.select("variant_get(v, '$.n', 'int') AS n", on_error=BAD).write_json(tmp_path / "out")
     pipeline.dead_letters("bad").write_json(tmp_path / "bad")
     run = finished(job, pipeline)
-    assert [row["n"] for row in shown(tmp_path / "out")] == [1, 4]
-    assert [json.loads(row["record"])["value"] for row in shown(tmp_path / "bad")] == ["no json", '{"n": "x"}']
+    assert [row["n"] for row in written_rows(tmp_path / "out")] == [1, 4]
+    assert [json.loads(row["record"])["value"] for row in written_rows(tmp_path / "bad")] == ["no json", '{"n": "x"}']
     assert sum(failed(run).values()) == 2
 
 
@@ -215,15 +215,15 @@ def over_rows(raised: str) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("raised", ["value", "other"])
-def test_what_a_python_function_raises_over_a_record(job: Job, tmp_path: Path, raised: str) -> None:
+def test_an_exception_of_a_python_function_over_a_record(job: Job, tmp_path: Path, raised: str) -> None:
     pipeline = Pipeline("python")
     source = pipeline.read_text(lines(tmp_path / "in", "a", "x", "b"))
     source.transform(over_rows(raised), on_error=BAD).write_json(tmp_path / "out")
     pipeline.dead_letters("bad").write_json(tmp_path / "bad")
     finished(job, pipeline)
-    assert [row["value"] for row in shown(tmp_path / "out")] == ["a", "b"]
+    assert [row["value"] for row in written_rows(tmp_path / "out")] == ["a", "b"]
     name = {"value": "ValueError", "other": "RuntimeError"}[raised]
-    (error,) = [row["error"] for row in shown(tmp_path / "bad")]
+    (error,) = [row["error"] for row in written_rows(tmp_path / "bad")]
     assert re.fullmatch(
         rf"the Python function raised {name}: no x \(line \d+ of {Path(__file__).name}, in call\)", error
     )
@@ -237,7 +237,7 @@ def test_what_is_away_is_no_records_fault(job: Job, tmp_path: Path) -> None:
         finished(job, pipeline)
 
 
-def test_event_time_goes_by_the_records_that_are_left(job: Job, tmp_path: Path) -> None:
+def test_event_time_follows_the_remaining_records(job: Job, tmp_path: Path) -> None:
     pipeline = Pipeline("times")
     source = pipeline.read_text(lines(tmp_path / "in", 1000, "x", 2000, 9000, "y"))
     timed = source.event_time("CAST(value AS BIGINT)", out_of_order=0, on_error=BAD)
@@ -249,8 +249,8 @@ def test_event_time_goes_by_the_records_that_are_left(job: Job, tmp_path: Path) 
     run.deliver("read_text-1", poll)
     run.to_end()
     run.checkpoint(1)
-    assert sorted(row["value"] for row in shown(tmp_path / "out")) == ["1000", "2000", "9000"]
-    assert [json.loads(row["record"])["value"] for row in shown(tmp_path / "bad")] == ["x", "y"]
+    assert sorted(row["value"] for row in written_rows(tmp_path / "out")) == ["1000", "2000", "9000"]
+    assert [json.loads(row["record"])["value"] for row in written_rows(tmp_path / "bad")] == ["x", "y"]
 
 
 def test_lines_that_are_no_records_are_still_the_sources(job: Job, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_lines_that_are_no_records_are_still_the_sources(job: Job, tmp_path: Pat
     with pytest.raises(DataError, match="a line does not match"):
         finished(job, pipeline())
     run = finished(job, pipeline(mode="DROPMALFORMED"))
-    assert [row["n"] for row in shown(tmp_path / "out")] == [0, 1]
+    assert [row["n"] for row in written_rows(tmp_path / "out")] == [0, 1]
     assert failed(run) == {"select-1": 1}
     assert sum(counter.records_malformed for program in run.programs.values() for counter in program.counters()) == 1
 
@@ -278,8 +278,8 @@ def test_the_generator_and_received_tables(job: Job, tmp_path: Path) -> None:
     behind.write_json(tmp_path / "out")
     pipeline.dead_letters("bad").write_json(tmp_path / "bad")
     run = finished(job, pipeline)
-    assert [row["sequence"] for row in shown(tmp_path / "out")] == [n for n in range(16) if n not in (7, 9)]
-    assert [json.loads(row["record"])["sequence"] for row in shown(tmp_path / "bad")] == [9]
+    assert [row["sequence"] for row in written_rows(tmp_path / "out")] == [n for n in range(16) if n not in (7, 9)]
+    assert [json.loads(row["record"])["sequence"] for row in written_rows(tmp_path / "bad")] == [9]
     assert failed(run) == {"select-1": 1, "select-2": 1}
 
 
@@ -311,12 +311,12 @@ def test_a_call_that_fails_leaves_the_state_of_its_key_as_it_was(job: Job, tmp_p
     pipeline.dead_letters("bad").write_json(tmp_path / "bad")
     run = finished(job, pipeline)
     found: dict[str, list[int]] = {}
-    for row in shown(tmp_path / "out"):
+    for row in written_rows(tmp_path / "out"):
         found.setdefault(row["key"], []).append(row["total"])
     assert found == {"a": [-1, 1, -1, 3], "c": [-1, 3], "b": [-1, 5]}
     told = {
         (item["key"], item["value"]): row["error"]
-        for row in shown(tmp_path / "bad")
+        for row in written_rows(tmp_path / "bad")
         for item in [json.loads(row["record"])]
     }
     assert sorted(told) == [("a", 13), ("a", 14), ("b", 13), ("d", 13)]
@@ -340,7 +340,7 @@ def test_failures_are_counted_once_across_attempts(job: Job, tmp_path: Path) -> 
     run.start(kept, 1)
     run.to_end()
     run.checkpoint(2)
-    assert sorted(row["n"] for row in shown(tmp_path / "out")) == [n for n in range(80) if n % 20]
-    told = sorted(json.loads(row["record"])["value"] for row in shown(tmp_path / "bad"))
+    assert sorted(row["n"] for row in written_rows(tmp_path / "out")) == [n for n in range(80) if n % 20]
+    told = sorted(json.loads(row["record"])["value"] for row in written_rows(tmp_path / "bad"))
     assert told == sorted(f"x{n}" for n in range(0, 80, 20))
     assert failed(run) == {"select-1": 4}

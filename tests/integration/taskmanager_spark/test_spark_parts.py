@@ -67,7 +67,7 @@ def totals(folder: Path, window: Window | None = None, **outputs: tuple[Aggregat
         "nowhere",
     ],
 )
-def test_what_cannot_be_added_up_is_refused(job: Job, tmp_path: Path, text: str) -> None:
+def test_an_aggregate_that_cannot_be_added_up_is_refused(job: Job, tmp_path: Path, text: str) -> None:
     function = SUM if "(" in text else COUNT
     with pytest.raises(UserError, match="operator 'totals0': aggregate 'x' of ") as refused:
         job(totals(tmp_path, y=(COUNT, ""), x=(function, text)))
@@ -105,7 +105,9 @@ def test_expressions_of_one_record_give_what_spark_gives(
 @pytest.mark.parametrize(
     ("text", "problem"), [("n + 9223372036854775000", "overflow"), ("CAST(k AS INT)", "cannot be cast|malformed")]
 )
-def test_what_fails_on_records_names_itself(job: Job, tmp_path: Path, edges: int, text: str, problem: str) -> None:
+def test_operators_that_fail_on_records_are_named(
+    job: Job, tmp_path: Path, edges: int, text: str, problem: str
+) -> None:
     made = totals(tmp_path, m=(MAX, "n"), small=(SUM, "n"), big=(SUM, text))
     if edges == 2:
         more = vertex("more", sql("SELECT * FROM input"))

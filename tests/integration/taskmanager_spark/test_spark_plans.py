@@ -1,4 +1,4 @@
-"""A plan executed again gives what a plan made anew would give."""
+"""A plan executed again gives what a new plan would give."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_a_cache_of_the_input_is_refused_and_one_of_another_table_is_not(engine:
 
 
 @pytest.mark.parametrize("function", ["input_file_name()", "input_file_block_start()", "input_file_block_length()"])
-def test_the_file_of_a_batch_is_told_to_nobody(engine: SparkEngine, tmp_path: Path, function: str) -> None:
+def test_the_file_of_a_batch_is_not_exposed(engine: SparkEngine, tmp_path: Path, function: str) -> None:
     leaf = SlotLeaf(engine._session.newSession(), LeafSpec(Form.TEXT), str(tmp_path / "slot"))
     with pytest.raises(
         UserError, match=r"operator 'o': input_file_name\(\) and similar functions return an internal file"
@@ -249,7 +249,7 @@ def test_results_that_cannot_leave_are_refused(engine: SparkEngine, tmp_path: Pa
     leaf.close()
 
 
-def test_text_that_is_not_utf8_is_told_by_operator_and_column(leaf: Make) -> None:
+def test_text_that_is_not_utf8_is_reported_with_operator_and_column(leaf: Make) -> None:
     plan = Plan(
         leaf(LeafSpec(Form.TEXT)), lambda frame: frame.selectExpr(f"CAST({_BYTES} AS STRING) AS t"), "operator 'o'"
     )

@@ -272,7 +272,7 @@ def test_it_goes_as_far_as_the_schemas_are_known(
     assert made.plans == []
 
 
-def test_a_plan_that_is_made_anew_for_every_batch_is_no_trouble(
+def test_a_plan_that_is_made_again_for_every_batch_works(
     engine: SparkEngine, job: Callable[..., Run], tmp_path: Path
 ) -> None:
     query = "SELECT sequence, (SELECT max(sequence) FROM input) AS most FROM input"

@@ -52,16 +52,16 @@ class EmitIfGreater(ProcessFunction):
 
 def numbers(folder: Path, files: int = 4, rows: int = 1000) -> dict[str, list[int]]:
     """Files of values, each key in one of them so that its order is that of the file; what is in them."""
-    told: dict[str, list[int]] = defaultdict(list)
+    emitted: dict[str, list[int]] = defaultdict(list)
     folder.mkdir()
     for number in range(files):
         lines = []
         for row in range(rows):
             key, value = f"k{number}-{row % 37}", (row * 7919) % 1009 + row // 4
-            told[key].append(value)
+            emitted[key].append(value)
             lines.append(json.dumps({"key": key, "value": value}))
         (folder / f"{number}.json").write_text("\n".join(lines) + "\n")
-    return told
+    return emitted
 
 
 def graph_of(job: Pipeline, backend: StateBackend | None = None) -> JobGraph:
@@ -70,7 +70,7 @@ def graph_of(job: Pipeline, backend: StateBackend | None = None) -> JobGraph:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_emit_if_greater_is_exact_across_attempts(job: Job, tmp_path: Path, backend: str) -> None:
-    told = numbers(tmp_path / "in")
+    emitted = numbers(tmp_path / "in")
     pipeline = Pipeline("greater", parallelism=2)
     records = pipeline.read_json(tmp_path / "in", schema="key STRING, value BIGINT")
     greater = records.key_by("key").process(EmitIfGreater(), schema="key STRING, value BIGINT")
@@ -96,7 +96,7 @@ def test_emit_if_greater_is_exact_across_attempts(job: Job, tmp_path: Path, back
             row = json.loads(line)
             found[row["key"]].append(row["value"])
     wanted = {}
-    for key, values in told.items():
+    for key, values in emitted.items():
         best: list[int] = []
         for value in values:
             if not best or value > best[-1]:
@@ -145,7 +145,7 @@ class Everything(ProcessFunction):
         self.pair.set({"a": self.number.get(), "b": [word]})
         self.seen.append(word)
         self.counts[word] = self.counts.get(word, 0) + 1
-        yield self.told("record", context)
+        yield self.emitted("record", context)
         if word == "event":
             context.timers.register_event_time(row["at"])
         elif word == "wall":
@@ -158,9 +158,9 @@ class Everything(ProcessFunction):
             self.recent["x"] = True
 
     def on_timer(self, context: Any, timer: Any) -> Any:
-        return self.told(f"{'event' if timer.is_event_time else 'wall'} {timer.time_ms}", context)
+        return self.emitted(f"{'event' if timer.is_event_time else 'wall'} {timer.time_ms}", context)
 
-    def told(self, what: str, context: Any) -> dict[str, Any]:
+    def emitted(self, what: str, context: Any) -> dict[str, Any]:
         return {
             "key": context.key,
             "what": what,
@@ -181,14 +181,14 @@ class Fed:
         add(records).uid("keyed").rebalance().print()
         self.run = job(graph_of(pipeline, BACKENDS[backend]))
         self.source = self.run.graph.vertices[0].id
-        self.told: list[dict[str, Any]] = []
+        self.emitted: list[dict[str, Any]] = []
 
     @property
     def program(self) -> Any:
         return self.run.programs["keyed", 0]
 
     def note(self, batch: Any) -> Fed:
-        self.told += [row for emission in batch.emissions for row in emission.table.to_pylist()]
+        self.emitted += [row for emission in batch.emissions for row in emission.table.to_pylist()]
         return self
 
     def feed(self, *rows: tuple[str, str, int]) -> Fed:
@@ -221,26 +221,26 @@ def test_state_of_all_shapes_and_timers_survive_a_restart(job: Job, backend: str
     fed = Fed(job, backend, everything)
     fed.note(fed.program.tick(1000))
     fed.feed(("x", "event", 50), ("y", "wall", 3000), ("x", "short", 0))
-    told = {row["key"]: row["state"] for row in fed.told}
+    emitted = {row["key"]: row["state"] for row in fed.emitted}
     lists = "['event', 'short'] {'event': 1, 'short': 1}"
-    assert told["x"] == f"2 3.00 2026-01-02 02 {{'a': 2, 'b': ['short']}} {lists} - 0"
+    assert emitted["x"] == f"2 3.00 2026-01-02 02 {{'a': 2, 'b': ['short']}} {lists} - 0"
     fed.restart(1)
     fed.note(fed.program.tick(1500))
     assert 1500 < fed.program.wakes_at() <= 3000
     assert not fed.program.advance(49).emissions[1:], "the prologue only"
-    fed.told.clear()
+    fed.emitted.clear()
     fed.note(fed.program.advance(50)).note(fed.program.tick(2999))
     state = f"2 3.00 2026-01-02 02 {{'a': 2, 'b': ['short']}} {lists} here 1"
-    assert fed.told == [{"key": "x", "what": "event 50", "state": state}]
+    assert fed.emitted == [{"key": "x", "what": "event 50", "state": state}]
     fed.note(fed.program.tick(3000))
-    assert [row["what"] for row in fed.told[1:]] == ["wall 3000"]
+    assert [row["what"] for row in fed.emitted[1:]] == ["wall 3000"]
     assert fed.program.wakes_at() > 3000
     fed.feed(("x", "look", 0))
-    assert fed.told[-1]["state"].endswith(" - 0"), "what is over is not seen any more"
+    assert fed.emitted[-1]["state"].endswith(" - 0"), "what is over is not seen any more"
     fed.feed(("z", "event", 7_000), ("z", "drop", 7_000), ("z", "event", 8_000))
-    fed.told.clear()
+    fed.emitted.clear()
     fed.note(fed.program.finish())
-    assert [row["what"] for row in fed.told] == ["event 8000"], "the end of the input fires what is left"
+    assert [row["what"] for row in fed.emitted] == ["event 8000"], "the end of the input fires what is left"
 
 
 class Greater(ProcessFunction):
@@ -280,8 +280,8 @@ def test_changed_code_finds_the_state_that_has_kept_its_name_and_type(job: Job) 
     later = Fed(job, "memory", of(Greater()), "more")
     later.restore(kept, 1)
     later.feed(("x", "a", 1)).feed(("x", "a", 1))
-    assert [row["what"] for row in later.told] == ["7", "7"]
-    assert [row["state"] for row in later.told] == [
+    assert [row["what"] for row in later.emitted] == ["7", "7"]
+    assert [row["state"] for row in later.emitted] == [
         "1 ['at', 'key', 'more', 'word']",
         "2 ['at', 'key', 'more', 'word']",
     ]
@@ -337,12 +337,12 @@ class Misbehaves(ProcessFunction):
         ("tuple", "but its schema has 3 columns"),
     ],
 )
-def test_what_a_function_does_wrong_is_told_in_a_sentence(job: Job, word: str, sentence: str) -> None:
+def test_a_mistake_of_a_function_is_reported_in_a_sentence(job: Job, word: str, sentence: str) -> None:
     fed = Fed(job, "memory", of(Misbehaves()))
-    with pytest.raises(DataError, match=sentence) as told:
+    with pytest.raises(DataError, match=sentence) as emitted:
         fed.feed(("x", word, 0))
-    assert "keyed" in str(told.value) or "process" in str(told.value)
-    assert "Traceback" not in str(told.value)
+    assert "keyed" in str(emitted.value) or "process" in str(emitted.value)
+    assert "Traceback" not in str(emitted.value)
 
 
 def test_a_type_that_spark_does_not_know_is_refused_before_the_first_record(job: Job) -> None:
@@ -360,22 +360,22 @@ def test_the_first_record_of_each_key_passes_and_again_after_its_time(job: Job, 
     fed = Fed(job, backend, lambda stream: stream.deduplicate(ttl="1 second"))
     fed.note(fed.program.tick(1000))
     fed.feed(("x", "first", 1), ("y", "first", 2), ("x", "second", 3), ("y", "second", 4))
-    assert [(row["key"], row["word"], row["at"]) for row in fed.told] == [("x", "first", 1), ("y", "first", 2)]
+    assert [(row["key"], row["word"], row["at"]) for row in fed.emitted] == [("x", "first", 1), ("y", "first", 2)]
     fed.restart(1)
-    fed.told.clear()
+    fed.emitted.clear()
     fed.note(fed.program.tick(1999)).feed(("x", "third", 5), ("z", "first", 6))
-    assert [row["key"] for row in fed.told] == ["z"]
+    assert [row["key"] for row in fed.emitted] == ["z"]
     fed.note(fed.program.tick(2000)).feed(("x", "fourth", 7), ("z", "second", 8))
-    assert [(row["key"], row["word"]) for row in fed.told] == [("z", "first"), ("x", "fourth")]
-    assert sorted(fed.told[-1]) == ["at", "key", "word"], "records leave as they came"
+    assert [(row["key"], row["word"]) for row in fed.emitted] == [("z", "first"), ("x", "fourth")]
+    assert sorted(fed.emitted[-1]) == ["at", "key", "word"], "records leave as they came"
 
 
-def test_the_first_records_of_an_attempt_go_by_the_time_that_was_told_before_them(job: Job) -> None:
+def test_the_first_records_of_an_attempt_use_the_time_that_was_set_before_them(job: Job) -> None:
     fed = Fed(job, "memory", lambda stream: stream.deduplicate(ttl="1 second"))
     fed.restore(None, 0)
     fed.note(fed.program.tick(1000)).feed(("x", "first", 1))
     fed.note(fed.program.tick(1500)).feed(("x", "second", 2))
-    assert [row["word"] for row in fed.told] == ["first"]
+    assert [row["word"] for row in fed.emitted] == ["first"]
 
 
 class Visited(ProcessFunction):
@@ -401,10 +401,10 @@ def test_a_large_value_is_stored_as_its_difference_and_comes_back(job: Job, back
     def feed(keys: str, at: int, word: str) -> None:
         for key in keys:
             expected[key][at] ^= 1 + len(word)
-        fed.told.clear()
+        fed.emitted.clear()
         fed.feed(*((key, word, at) for key in keys))
         wanted = {key: hashlib.sha256(expected[key]).hexdigest() for key in keys}
-        assert {row["key"]: row["state"] for row in fed.told} == wanted
+        assert {row["key"]: row["state"] for row in fed.emitted} == wanted
 
     feed("abc", 5, "first")
     stored = {1: fed.run.checkpoint(1)["keyed", 0]}

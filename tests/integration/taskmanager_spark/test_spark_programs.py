@@ -394,7 +394,7 @@ def failing(job: Job, made: JobGraph) -> str:
     return message
 
 
-def test_mistakes_are_told_in_one_sentence_at_the_start(job: Job, tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_one_sentence_at_the_start(job: Job, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a\n")
     source = text(tmp_path / "f")
     end = vertex("end", count_by("word"))
@@ -461,7 +461,7 @@ class Sold(Exception):
     """One whose name says nothing of an error."""
 
 
-def test_what_a_python_function_raises_over_records_may_pass_or_not(job: Job, tmp_path: Path) -> None:
+def test_exceptions_of_a_python_function_over_records_are_transient_or_not(job: Job, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\nx\n")
 
     def over_rows(raised: Exception) -> PythonTransform:
@@ -487,7 +487,7 @@ def test_what_a_python_function_raises_over_records_may_pass_or_not(job: Job, tm
         run.close()
 
 
-def test_what_an_rdd_raises_over_records_is_told_as_that_of_a_frame(engine: SparkEngine) -> None:
+def test_an_error_of_an_rdd_over_records_is_reported_like_that_of_a_frame(engine: SparkEngine) -> None:
     """PySpark lets the JVM's exception through as it is there."""
     records = engine._session.sparkContext.parallelize([0], 1)
     message = "operator 'o': the Python function raised ZeroDivisionError"

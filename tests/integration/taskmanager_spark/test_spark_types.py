@@ -83,7 +83,7 @@ def test_time_of_day_does_not_travel(job: Job, tmp_path: Path, engine: SparkEngi
         engine._session.conf.unset("spark.sql.timeType.enabled")
 
 
-def test_what_is_refused_says_what_passes(job: Job, tmp_path: Path) -> None:
+def test_workarounds_named_in_refusals_work(job: Job, tmp_path: Path) -> None:
     query = (
         "SELECT CAST(k COLLATE UTF8_LCASE AS STRING) AS c, CAST(array() AS ARRAY<STRING>) AS l,"
         " to_json(parse_json('{\"x\":1}')) AS j,"

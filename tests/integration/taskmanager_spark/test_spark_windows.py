@@ -358,7 +358,7 @@ def test_records_without_a_time_that_a_timestamp_can_tell_are_in_no_window(
     run.close()
 
 
-def test_what_is_no_time_is_refused_with_a_way_out(job: Job) -> None:
+def test_an_invalid_time_is_refused_with_a_hint(job: Job) -> None:
     source = vertex("source", GeneratorSource(1, 10), EventTime("CAST(sequence AS STRING)", "at", 0, 0), ConsoleSink())
     with pytest.raises(UserError, match=r"'CAST\(sequence AS STRING\)' is of type string.*to_timestamp"):
         job(graph(source))

@@ -101,7 +101,7 @@ SLOT_EVENTS: st.SearchStrategy[SlotEvent] = st.one_of(
 
 
 @given(st.lists(SLOT_EVENTS, max_size=40))
-def test_slots_are_never_promised_twice_and_nobody_waits_who_could_run(script: list[SlotEvent]) -> None:
+def test_slots_are_never_granted_twice_and_no_job_waits_that_could_run(script: list[SlotEvent]) -> None:
     pool = SlotPool()
     waiting: dict[str, SlotsRequested] = {}
     for now, event in enumerate(script):

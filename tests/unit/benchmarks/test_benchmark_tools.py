@@ -53,7 +53,7 @@ def test_medians_and_worst_leave_out_missing_events() -> None:
     assert found["granted_ms"] == {}
 
 
-def test_the_cost_of_checkpoints_is_told_against_the_run_without_of_the_same_round() -> None:
+def test_the_cost_of_checkpoints_is_relative_to_the_run_without_them_in_the_same_round() -> None:
     seconds = {abs_.NONE: (10.0, 20.0, 10.0), abs_.SETTINGS[1]: (12.5, 20.0, 11.0)}
     runs = {setting: [JobRun(item, 3) for item in own] for setting, own in seconds.items()}
     assert abs_.costs(runs) == {abs_.SETTINGS[1]: pytest.approx(1 / 11)}

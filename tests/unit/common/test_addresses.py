@@ -37,7 +37,7 @@ def test_every_address_of_a_machine_is_nothing_to_advertise(bind: str) -> None:
         ("h:1", ":1", "advertise: ':1' is not host:port"),
     ],
 )
-def test_what_is_no_address_is_named(bind: str, advertise: str, problem: str) -> None:
+def test_an_invalid_address_is_named(bind: str, advertise: str, problem: str) -> None:
     assert address_problem(bind, advertise) == problem
 
 
@@ -47,7 +47,7 @@ def test_addresses_of_zookeeper(hosts: str) -> None:
 
 
 @pytest.mark.parametrize("hosts", ["zk:99999", "zk:0", "zk:x", "zk:", ",", "zk1:1,", "zk1:1 zk2:2", "/root", "::1"])
-def test_what_is_no_address_of_zookeeper_is_told(hosts: str) -> None:
+def test_an_invalid_zookeeper_address_is_reported(hosts: str) -> None:
     assert zookeeper_problem(hosts) == "it must be host:port[,host:port...] with ports from 1 to 65535"
 
 

@@ -36,7 +36,7 @@ def read_file(data: bytes) -> pa.Table:
     return pa.Table.from_batches(batches, opened.schema)
 
 
-def test_what_lockgate_writes_is_read() -> None:
+def test_files_written_by_lockgate_are_read() -> None:
     assert arrow_input.read_stream(stream(TABLE), 1000).equals(TABLE)
     assert arrow_input.read_stream(stream(TABLE.slice(0, 0)), 0).num_rows == 0
     assert read_file(file(TABLE)).equals(TABLE)
@@ -91,7 +91,7 @@ def test_half_of_it_is_refused(length: int) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"ARROW1\0\0" + b"\xff" * 100 + b"ARROW1"])
-def test_what_is_no_arrow_data_is_refused(data: bytes) -> None:
+def test_invalid_arrow_data_is_refused(data: bytes) -> None:
     with pytest.raises(pa.ArrowInvalid):
         arrow_input.read_stream(data)
     with pytest.raises(pa.ArrowInvalid):

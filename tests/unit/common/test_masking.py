@@ -59,7 +59,7 @@ def test_the_rest_stays_as_it_is(text: str) -> None:
     assert masked(text) == text
 
 
-def test_what_is_not_secret_in_a_url_is_still_told() -> None:
+def test_public_parts_of_a_url_are_still_shown() -> None:
     assert (
         masked(f"postgresql://shop:{SECRET}@db:5432/shop?sslmode=x") == "postgresql://shop:***@db:5432/shop?sslmode=x"
     )

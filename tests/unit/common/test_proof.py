@@ -10,7 +10,7 @@ SERVER = Peer("127.0.0.1:7070", "ab12")
 METHOD = "/lockgate.v1.ControlService/Connect"
 
 
-def shown(introduction: Introduction) -> str:
+def authorization(introduction: Introduction) -> str:
     ((key, value),) = introduction.metadata
     assert key == "authorization"
     assert SECRET not in value
@@ -19,7 +19,7 @@ def shown(introduction: Introduction) -> str:
 
 def test_both_sides_know_the_secret() -> None:
     introduction = Introduction(SECRET, SERVER, METHOD)
-    answer = answer_to(SECRET, SERVER, METHOD, shown(introduction))
+    answer = answer_to(SECRET, SERVER, METHOD, authorization(introduction))
     assert answer
     introduction.check(answer)
 
@@ -35,26 +35,26 @@ def test_both_sides_know_the_secret() -> None:
     ],
     ids=["another secret", "no secret", "another address", "another process", "another method"],
 )
-def test_a_call_that_is_not_for_this_one_is_not_let_in(secret: str, server: Peer, method: str) -> None:
-    assert answer_to(secret, server, method, shown(Introduction(SECRET, SERVER, METHOD))) is None
+def test_a_call_for_another_process_is_not_admitted(secret: str, server: Peer, method: str) -> None:
+    assert answer_to(secret, server, method, authorization(Introduction(SECRET, SERVER, METHOD))) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "Bearer x", "Lockgate ", "Lockgate nonce", "Lockgate .", "Lockgate nonce.00", "Lockgate \u00e4.\u00e4"]
 )
-def test_what_is_no_proof_is_not_let_in(text: str) -> None:
+def test_an_invalid_proof_is_not_admitted(text: str) -> None:
     assert answer_to(SECRET, SERVER, METHOD, text) is None
 
 
 def test_the_answer_to_an_earlier_call_proves_nothing() -> None:
-    answer = answer_to(SECRET, SERVER, METHOD, shown(Introduction(SECRET, SERVER, METHOD)))
+    answer = answer_to(SECRET, SERVER, METHOD, authorization(Introduction(SECRET, SERVER, METHOD)))
     with pytest.raises(UnprovenPeer, match=r"127\.0\.0\.1:7070 does not prove"):
         Introduction(SECRET, SERVER, METHOD).check(answer)
 
 
 def test_the_callers_own_proof_is_no_answer() -> None:
     introduction = Introduction(SECRET, SERVER, METHOD)
-    reflected = shown(introduction).rpartition(".")[2]
+    reflected = authorization(introduction).rpartition(".")[2]
     for answer in ((), None, (("lockgate-proof", reflected),), (("lockgate-proof", ""),)):
         with pytest.raises(UnprovenPeer):
             introduction.check(answer)

@@ -41,7 +41,7 @@ def test_a_message_is_kept_until_it_is_acknowledged() -> None:
     assert session.unacknowledged() == ((3, "c"), (4, "d"))
 
 
-def test_what_has_no_number_is_always_handled_and_acknowledges_nothing() -> None:
+def test_messages_without_a_number_are_always_handled_and_acknowledge_nothing() -> None:
     session = Session[str]()
     assert [session.receive(number, 0) for number in (0, 5, 0, 5, 4, 6)] == [True, True, True, False, False, True]
     assert session.handled == 6

@@ -14,7 +14,7 @@ WAIT_S = 120.0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_one_is_told_although_another_thread_was_interrupted_and_the_main_one_is_blocked(
+def test_a_signal_is_handled_although_another_thread_was_interrupted_and_the_main_one_is_blocked(
     number: signal.Signals,
 ) -> None:
     told: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -32,7 +32,7 @@ def test_one_is_told_although_another_thread_was_interrupted_and_the_main_one_is
         other.join()
 
 
-def test_afterwards_the_former_handlers_are_back_and_nothing_is_told() -> None:
+def test_afterwards_the_former_handlers_are_back_and_no_call_is_made() -> None:
     told: queue.SimpleQueue[int] = queue.SimpleQueue()
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with stop_signals(told.put):

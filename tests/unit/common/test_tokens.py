@@ -81,7 +81,7 @@ def test_the_file_is_read_again_when_it_changes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"tokens": [{"name": "x"}]}'])
-def test_a_file_that_cannot_be_read_lets_nobody_in(path: Path, content: str) -> None:
+def test_an_unreadable_file_admits_no_caller(path: Path, content: str) -> None:
     book, token = TokenBook(path, SECRET), issue(path, SECRET, "me", ("read",), 0)
     assert book.principal(token) is not None
     path.write_text(content)
@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_read_lets_nobody_in(path: Path, content: str) -> 
         read_entries(path)
 
 
-def test_a_file_that_others_can_read_lets_nobody_in(path: Path) -> None:
+def test_a_file_that_others_can_read_admits_no_caller(path: Path) -> None:
     book, token = TokenBook(path, SECRET), issue(path, SECRET, "me", ("read",), 0)
     path.chmod(0o644)
     assert book.principal(token) is None
@@ -107,7 +107,7 @@ def test_names_are_used_once_and_roles_are_known(path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "lockgate", "lockgate.a.b", "lockgate.a.zz.b", f"other.a.{'0' * 64}.b", "a.b.c.d"]
 )
-def test_what_is_no_token(text: str) -> None:
+def test_invalid_tokens(text: str) -> None:
     assert parse_token(text) is None
 
 
@@ -126,7 +126,7 @@ def test_a_token_survives_being_written(path: Path) -> None:
         ("admin", {"read", "submit", "code", "operate", "admin"}),
     ],
 )
-def test_what_a_role_includes(role: str, may: set[str]) -> None:
+def test_roles_include_others(role: str, may: set[str]) -> None:
     principal = Principal("me", roles_named([role]))
     assert {wanted.value for wanted in Role if principal.may(wanted)} == may
     assert all(OWNER.may(wanted) for wanted in Role)

@@ -33,7 +33,7 @@ def owned_by(monkeypatch: pytest.MonkeyPatch, owner: int, group: int = OTHER, me
     monkeypatch.setattr(trusted_files.os, "geteuid", lambda: me)
 
 
-def test_a_file_of_ones_own_is_read(path: Path) -> None:
+def test_an_own_file_is_read(path: Path) -> None:
     assert read_trusted(path) == read_trusted(path, is_secret=True) == "content"
 
 
@@ -61,7 +61,7 @@ def test_the_owner(
 
 
 @pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
-def test_what_others_can_change_is_not_believed(path: Path, mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_others_can_change_are_not_trusted(path: Path, mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
     owned_by(monkeypatch, 1000)
     path.chmod(mode)
     with pytest.raises(UntrustedFile, match="chmod go-w"):

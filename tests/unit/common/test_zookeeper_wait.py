@@ -11,7 +11,7 @@ def test_it_goes_on_as_soon_as_there_is_an_answer() -> None:
     assert wait_for_zookeeper(lambda _: next(answers), "zk:1", 60_000, lambda: False)
 
 
-def test_who_is_asked_to_stop_waits_no_longer() -> None:
+def test_a_process_asked_to_stop_waits_no_longer() -> None:
     assert not wait_for_zookeeper(lambda _: False, "zk:1", 60_000, lambda: True)
 
 

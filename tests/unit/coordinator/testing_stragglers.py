@@ -35,7 +35,7 @@ class TestingStragglers:
     spares: Sequence[Spare] = (spare("spare"),)
     may_move: Callable[[], bool] = lambda: True
     now: int = 1_000_000
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     moved: list[tuple[int, Relocation]] = field(default_factory=list)
     option: StragglerReplacement = OPTION
 
@@ -87,7 +87,7 @@ class TestingStragglers:
     def _look(self) -> None:
         found = self.watch.look(self.spares, self.now)
         if isinstance(found, MoveRejected):
-            self.said.append(found.text)
+            self.messages.append(found.text)
         elif found is not None and self.may_move():
             self._move(found)
 

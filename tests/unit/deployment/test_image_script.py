@@ -50,7 +50,7 @@ def test_what_was_pulled_or_made_lately_is_left_alone(age_s: int | None) -> None
     assert ensured(LABEL=label) == ([], "")
 
 
-def test_an_old_one_of_ones_own_is_made_anew() -> None:
+def test_an_old_own_one_is_created_again() -> None:
     told, _ = ensured(LABEL=str(int(time.time()) - 8 * DAY_S))
     assert told[0] == "debian:bookworm-slim was built here 8 days ago: rebuilding it ..."
     assert told[-1] == "made"

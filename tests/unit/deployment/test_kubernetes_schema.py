@@ -81,7 +81,7 @@ def test_a_slip_of_the_pen_is_noticed(name: str, place: tuple[Any, ...], key: st
         validate(wrong, VERSIONS[-1])
 
 
-def test_a_key_that_stands_twice_is_noticed() -> None:
+def test_a_duplicate_key_is_noticed() -> None:
     with pytest.raises(yaml.YAMLError, match="repeated keys"):
         parse("metadata: {name: a, name: b}")
 
@@ -98,7 +98,7 @@ def test_the_kustomizations_name_every_file_and_have_only_fields_that_exist() ->
     assert all(set(item) <= {"name", "newName", "newTag", "digest"} for item in image["images"])
 
 
-def test_no_key_and_no_secret_stands_in_a_manifest() -> None:
+def test_no_manifest_contains_a_key_or_secret() -> None:
     assert not [name for name in documents() if name.startswith("Secret/")]
     for path in Path(FOLDER).rglob("*.*"):
         assert "PRIVATE KEY" not in path.read_text(encoding="utf-8")

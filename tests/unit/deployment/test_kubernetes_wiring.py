@@ -159,7 +159,7 @@ def test_one_image_everywhere_which_one_file_can_replace() -> None:
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_an_image_of_ones_own_reaches_every_container_the_clients_too(tmp_path: Path) -> None:
+def test_a_custom_image_is_used_by_every_container_including_the_clients(tmp_path: Path) -> None:
     folder = tmp_path / "kubernetes"
     shutil.copytree(FOLDER, folder)
     file = folder / "image" / "kustomization.yaml"
@@ -203,7 +203,7 @@ def _admitted(policy: Document) -> dict[str, set[str]]:
     return admitted
 
 
-def test_the_network_lets_in_who_has_to_connect_and_nobody_else() -> None:
+def test_the_network_policy_admits_only_the_required_peers() -> None:
     servers = {"coordinator", "taskmanager"}
     wanted: dict[str, dict[str, set[str]]] = {
         "zookeeper": {"client": servers, "peer": {"zookeeper"}, "election": {"zookeeper"}},

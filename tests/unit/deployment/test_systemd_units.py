@@ -148,7 +148,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("damage", BROKEN)
-def test_systemd_would_have_said_so(role: str, damage: str, complaints: Verify) -> None:
+def test_systemd_would_have_reported_it(role: str, damage: str, complaints: Verify) -> None:
     good, bad, told = BROKEN[damage]
     text = _file(role).read_text(encoding="utf-8")
     assert good in text

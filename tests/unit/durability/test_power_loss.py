@@ -99,13 +99,13 @@ def attempt(disk: ForgetfulDisk, file_format: m.FileFormat, number: int) -> Sink
     return sink
 
 
-def shown(disk: ForgetfulDisk, file_format: m.FileFormat) -> list[dict[str, object]]:
+def visible_rows(disk: ForgetfulDisk, file_format: m.FileFormat) -> list[dict[str, object]]:
     files = sorted((disk.root / "out").glob("part-*"))
     return [row for file in files for row in READERS[file_format](file).to_pylist()]
 
 
 @pytest.mark.parametrize("file_format", READERS)
-def test_rows_that_a_file_sink_has_staged_are_shown_by_the_next_attempt(
+def test_rows_staged_by_a_file_sink_are_committed_by_the_next_attempt(
     disk: ForgetfulDisk, file_format: m.FileFormat, tmp_path: Path
 ) -> None:
     backend = make_backend(None, (tmp_path / "state").as_uri(), "p")
@@ -117,11 +117,11 @@ def test_rows_that_a_file_sink_has_staged_are_shown_by_the_next_attempt(
     disk.crash()
     after = attempt(disk, file_format, 2)
     after.restore((transaction,))
-    assert shown(disk, file_format) == ROWS.to_pylist()
+    assert visible_rows(disk, file_format) == ROWS.to_pylist()
     disk.crash()
-    assert shown(disk, file_format) == ROWS.to_pylist(), "and are there after the next loss of power, too"
+    assert visible_rows(disk, file_format) == ROWS.to_pylist(), "and are there after the next loss of power, too"
     attempt(disk, file_format, 3).restore((transaction,))
-    assert shown(disk, file_format) == ROWS.to_pylist()
+    assert visible_rows(disk, file_format) == ROWS.to_pylist()
 
 
 @pytest.mark.parametrize("file_format", READERS)
@@ -136,4 +136,4 @@ def test_rows_that_a_file_sink_has_committed_stay(
     pending.persist(backend.writer(7))
     sink.commit(7)
     disk.crash()
-    assert shown(disk, file_format) == ROWS.to_pylist()
+    assert visible_rows(disk, file_format) == ROWS.to_pylist()

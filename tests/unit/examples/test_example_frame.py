@@ -71,7 +71,7 @@ def test_the_exit_code_is_the_verdict(
 
 
 @pytest.mark.usefixtures("nothing_runs")
-def test_one_wrong_example_among_right_ones_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_wrong_example_among_right_ones_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"good": _example(), "bad": _example("it is wrong")}
     monkeypatch.setattr(catalogue, "find", found.__getitem__)
     assert command.main(["bad", "good"]) == 1

@@ -69,7 +69,7 @@ def test_a_job_that_lacks_a_record_of_its_submission_is_not_whole(place: Place, 
     assert caught.value.path == path
 
 
-def test_a_record_that_somebody_has_deleted_is_not_written_as_if_it_were_there(place: Place) -> None:
+def test_a_deleted_record_is_not_written_as_if_it_existed(place: Place) -> None:
     place.records.submit(place.grant, JOB)
     paths = Paths("c")
     place.store.commit(place.grant, [Delete(paths.attempt("k")), Delete(paths.checkpoint_id("k"))])
@@ -79,7 +79,7 @@ def test_a_record_that_somebody_has_deleted_is_not_written_as_if_it_were_there(p
         place.records.write_checkpoint_id(place.grant, "k", 1)
 
 
-def test_what_does_not_exist_reads_as_nothing(place: Place) -> None:
+def test_a_missing_node_reads_as_nothing(place: Place) -> None:
     records = place.records
     assert (records.job("no"), records.attempt("no"), records.result("no")) == (None, None, None)
     assert (records.checkpoint_id("no"), records.checkpoints("no"), records.jobs(), records.results()) == (

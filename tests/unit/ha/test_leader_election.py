@@ -218,7 +218,7 @@ def test_a_live_leader_that_advertises_the_same_address_is_left_in_peace(joined:
     assert joined(msg.Viewed(1, answered, 1)) == [msg.Challenge(1, 7)]
 
 
-def test_who_lost_its_term_gives_way_to_another_one_of_the_same_address(leading: Driver) -> None:
+def test_a_coordinator_that_lost_its_term_yields_to_another_one_at_the_same_address(leading: Driver) -> None:
     twin = msg.Contender("c-twin-0000000009", LeaderRecord(coordinator_id="twin", address="me:1", session="9"))
     again = msg.Contender("c-me-0000000010", MINE.record)
     leading(msg.StepDown("a write was refused", 8), msg.Joined(1, again.name))
@@ -370,7 +370,7 @@ def test_expired_session_revokes_and_contends_in_a_new_one(leading: Driver) -> N
     assert leading(msg.Connected(2, "6")) == [msg.Join(2, rejoin=False)]
 
 
-def test_suspension_while_verifying_is_not_told_twice(leading: Driver) -> None:
+def test_suspension_while_verifying_is_not_reported_twice(leading: Driver) -> None:
     leading(msg.Disconnected(1), msg.Connected(1, "5"))
     assert leading(msg.Disconnected(1)) == []
     assert leading.phase is Phase.PAUSED
@@ -442,7 +442,7 @@ def test_a_leader_that_takes_connections_and_answers_none_is_replaced(standby: D
     assert effects[0].why == "the leader accepts connections but does not answer"  # type: ignore[union-attr]
 
 
-def test_who_leads_is_not_talked_out_of_it(leading: Driver) -> None:
+def test_a_leader_is_not_deposed_by_a_false_report(leading: Driver) -> None:
     leading(msg.Viewed(1, my_view(), 1))
     assert leading(msg.Unanswering(8, 1)) == []
     assert leading.phase is Phase.LEADING
@@ -496,7 +496,7 @@ def test_a_token_that_was_given_up_is_never_taken_up_again(leading: Driver) -> N
     assert effects[-1] == msg.Claim(1, MINE.name, 8, 9, True)
 
 
-def test_what_was_said_of_an_earlier_grant_does_not_end_a_later_one(leading: Driver) -> None:
+def test_a_report_about_an_earlier_grant_does_not_end_a_later_one(leading: Driver) -> None:
     assert leading(msg.StepDown("fenced, long ago", token=7)) == []
     assert leading.phase is Phase.LEADING
     assert leading(msg.StepDown("fenced", token=8))[0] == msg.Revoked("fenced")
@@ -512,7 +512,7 @@ def test_step_down_while_suspended_is_made_good_after_reconnecting(leading: Driv
     assert leading(msg.Connected(1, "5")) == [msg.Join(1, rejoin=False)]
 
 
-def test_who_lost_leadership_lets_others_go_first_longer_each_time(leading: Driver) -> None:
+def test_a_coordinator_that_lost_leadership_yields_longer_each_time(leading: Driver) -> None:
     waits = []
     for token in (8, 9, 10):
         leading(msg.StepDown("fenced"), msg.Joined(1, MINE.name))
@@ -525,7 +525,7 @@ def test_who_lost_leadership_lets_others_go_first_longer_each_time(leading: Driv
     assert waits == [TIMING.penalty_ms, 2 * TIMING.penalty_ms, 4 * TIMING.penalty_ms]
 
 
-def test_nobody_else_in_line_means_no_penalty(leading: Driver) -> None:
+def test_a_single_contender_gets_no_penalty(leading: Driver) -> None:
     leading(msg.StepDown("fenced"), msg.Joined(1, MINE.name))
     assert isinstance(leading(msg.Viewed(1, view(None, epoch=8, line=(MINE,)), 1))[-1], msg.Claim)
 

@@ -158,7 +158,7 @@ def test_conversion_to_the_processes(tmp_path: Path) -> None:
     manager.check()
 
 
-def test_a_coordinator_without_storage_is_told_what_to_give() -> None:
+def test_a_coordinator_without_storage_reports_what_to_configure() -> None:
     with pytest.raises(SettingsError, match="give --storage DIRECTORY"):
         load_settings(environment={}).coordinator_settings()
 

@@ -125,7 +125,7 @@ def test_a_story_of_nothing_proves_nothing() -> None:
         ([(1, job(1), completed(1, 1)), (1, job(1, "another"), completed(1, 1))], "created twice"),
     ],
 )
-def test_a_story_that_breaks_an_invariant_is_told(
+def test_a_history_that_violates_an_invariant_is_reported(
     looks: list[tuple[int, JobRecord, CompletedCheckpoint]], told: str
 ) -> None:
     story = Story()
@@ -135,7 +135,7 @@ def test_a_story_that_breaks_an_invariant_is_told(
         story.check()
 
 
-def test_a_submission_under_a_token_that_was_already_replaced_is_told() -> None:
+def test_a_submission_under_a_replaced_token_is_reported() -> None:
     story = Story()
     story.look(2, [])
     story.look(2, [(job(1), [completed(1, 2)])])

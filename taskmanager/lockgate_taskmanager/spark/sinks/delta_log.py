@@ -64,7 +64,7 @@ class Entry:
 
 
 class DeltaLog:
-    """The table at one URI. Reads it anew at every call, because there may be other writers."""
+    """The table at one URI. Reads it again at every call, because there may be other writers."""
 
     def __init__(self, uri: str, options: Mapping[str, str], where: str) -> None:
         """options: of the object store, from the author; where: the operator's name in messages. Raises UserError."""

@@ -19,7 +19,7 @@ def joined_intervals(keys: Array, first: Array, ends: Array) -> tuple[Array, Arr
     keys, first, ends = keys[order], first[order], ends[order]
     values, ranks = np.unique(ends, return_inverse=True)
     _, key_ranks = np.unique(keys, return_inverse=True)
-    # A running maximum that starts anew with each key: the rank of the key weighs more than any rank of an end.
+    # A running maximum that restarts with each key: the rank of the key weighs more than any rank of an end.
     reached = values[np.maximum.accumulate(key_ranks * len(values) + ranks) % max(1, len(values))]
     is_new = np.ones(len(keys), np.bool_)
     is_new[1:] = (keys[1:] != keys[:-1]) | (first[1:] > reached[:-1])

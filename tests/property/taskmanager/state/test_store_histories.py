@@ -87,7 +87,7 @@ def test_every_kept_checkpoint_restores_what_it_was_taken_of(
 
 
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if "incremental" in name])
-def test_what_an_aborted_checkpoint_held_is_in_the_next_one(backend: str) -> None:
+def test_the_content_of_an_aborted_checkpoint_is_in_the_next_one(backend: str) -> None:
     world = StoreWorld(BACKENDS[backend])
     try:
         world.merge(BASE)

@@ -22,7 +22,7 @@ arrivals = st.lists(
 def test_channels_agree_with_a_model(plan: list[tuple[int, str | tuple[int, bool]]]) -> None:
     combined = ChannelWatermarks(3)
     times, idle, ended = [MIN_WATERMARK] * 3, [False] * 3, [False] * 3
-    told, high = Watermark(MIN_WATERMARK), MIN_WATERMARK
+    combined, high = Watermark(MIN_WATERMARK), MIN_WATERMARK
     for channel, what in plan:
         if ended[channel]:
             continue
@@ -36,8 +36,8 @@ def test_channels_agree_with_a_model(plan: list[tuple[int, str | tuple[int, bool
         resting = [times[number] for number in range(3) if not ended[number]]
         high = max(high, min(awake) if awake else max(resting, default=MAX_WATERMARK))
         now = Watermark(high, bool(resting) and not awake)
-        assert news == (None if now == told else now)
-        told = now
+        assert news == (None if now == combined else now)
+        combined = now
 
 
 reads = st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9), st.booleans(), st.integers(0, 30)), max_size=25)
@@ -96,8 +96,8 @@ def test_event_time_goes_on_however_few_splits_there_are_and_waits_until_all_are
                     read_up_to[text.split] = 999 + now
         for index, subtask in enumerate(subtasks):
             news = subtask.news(now, tuple)
-            told = None if news is None else behind.arrived(index, news)
-            heard = heard if told is None else told.event_time_ms
+            combined = None if news is None else behind.arrived(index, news)
+            heard = heard if combined is None else combined.event_time_ms
         assert heard == (MIN_WATERMARK if waiting else min(read_up_to.values()))
     assert heard >= 1000 + len(turns)
 
@@ -109,7 +109,7 @@ class Scanned:
         self.bound, self.idle_after_ms = bound + 1, idle_after_ms
         self.marks: dict[str, int] = {}
         self.read_ms: dict[str, int] = {}
-        self.told = Watermark(MIN_WATERMARK)
+        self.combined = Watermark(MIN_WATERMARK)
 
     def news(self, now_ms: int, backlog: tuple[str, ...]) -> Watermark | None:
         quiet = {
@@ -120,9 +120,9 @@ class Scanned:
         active = self.read_ms.keys() - (quiet - set(backlog))
         times = {key: mark - self.bound for key, mark in self.marks.items()}
         found = [times.get(key, MIN_WATERMARK) for key in active] or [max(times.values(), default=MIN_WATERMARK)]
-        told = Watermark(max(min(found), self.told.event_time_ms), idle=not active and bool(self.read_ms))
-        news = None if told == self.told else told
-        self.told = told
+        combined = Watermark(max(min(found), self.combined.event_time_ms), idle=not active and bool(self.read_ms))
+        news = None if combined == self.combined else combined
+        self.combined = combined
         return news
 
 
@@ -139,7 +139,7 @@ turns = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(turns, st.integers(0, 3), st.sampled_from([0, 3]))
-def test_idle_splits_are_passed_over_and_nothing_is_told_otherwise(
+def test_idle_splits_are_ignored_and_nothing_else_is_reported(
     plan: list[tuple[str, int, int | None, set[int]]], bound: int, idle_after_ms: int
 ) -> None:
     known, model, now = SplitWatermarks(bound, idle_after_ms), Scanned(bound, idle_after_ms), 0

@@ -163,7 +163,7 @@ def test_a_decline_after_every_ack_is_ignored() -> None:
 # the id
 
 
-def test_an_id_that_could_not_be_written_is_skipped_and_counts_as_nobodys_failure() -> None:
+def test_an_id_that_could_not_be_written_is_skipped_and_counts_as_no_failure() -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.give(Tick(), 1_000)
     checkpoints.give(CheckpointIdPersistFailed(1, "not connected"))
@@ -221,7 +221,7 @@ def test_each_acknowledgement_is_answered_and_counted() -> None:
     }
 
 
-def test_who_waits_in_vain_for_an_acknowledgement_reads_that_others_came() -> None:
+def test_a_missing_acknowledgement_is_reported_with_the_ignored_ones() -> None:
     checkpoints = TestingCheckpoints()
     number = checkpoints.trigger()
     checkpoints.acknowledge(number, without=("count", 1))

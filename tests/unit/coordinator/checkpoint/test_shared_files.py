@@ -57,7 +57,7 @@ def test_a_file_goes_with_the_last_snapshot_that_refers_to_it() -> None:
     assert files.remove(4) == ("c", "d")
 
 
-def test_nothing_goes_while_a_snapshot_is_kept_that_nobody_has_read() -> None:
+def test_nothing_is_deleted_while_an_unread_snapshot_is_kept() -> None:
     files = SharedFiles()
     files.add(1, None)
     files.add(2, frozenset({"a"}))
@@ -82,7 +82,7 @@ def test_subsumed_checkpoints_say_which_files_are_free() -> None:
     assert completed.take_subsumed() == (Subsumed(record(2), names),)
 
 
-def test_what_a_checkpoint_under_way_may_build_on_stays() -> None:
+def test_the_possible_bases_of_a_pending_checkpoint_are_kept() -> None:
     completed = CompletedCheckpoints(1, (), None)
     completed.add(record(1), metadata(1, shared(1)))
     completed.add(record(3), metadata(3, shared(3)))

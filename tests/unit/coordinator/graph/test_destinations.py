@@ -85,7 +85,7 @@ def test_other_places_are_not(first: Any, other: Any) -> None:
     assert not clash(first, other)
 
 
-def test_whoever_does_not_ask_for_it_is_refused_also_where_the_other_does() -> None:
+def test_sharing_must_be_allowed_by_the_new_job_itself() -> None:
     assert clash(files("/out"), files("/out", shared=True))
 
 

@@ -159,7 +159,7 @@ WRONG: dict[str, tuple[Callable[[JobGraph], JobGraph], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_with_a_loop_is_told_in_a_sentence(name: str) -> None:
+def test_problems_of_a_loop_are_reported_in_a_sentence(name: str) -> None:
     change, sentence = WRONG[name]
     assert sentence in validate(change(_loop()))
 

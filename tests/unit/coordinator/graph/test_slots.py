@@ -64,7 +64,7 @@ def test_a_job_that_has_run_gets_its_slot_back_before_one_that_has_not() -> None
     assert back[1:] == [SlotsShort("waits", 1, 1, 1)]
 
 
-def test_while_a_job_that_has_run_waits_for_its_task_manager_nobody_new_gets_the_slots_it_may_need() -> None:
+def test_no_new_job_gets_the_slots_for_which_a_job_that_has_run_waits() -> None:
     cluster = SlotPool()
     cluster.handle(SlotsRequested("new", 1, 2), 0)
     cluster.handle(SlotsRequested("ran", 1, 1, preferred=("b",), grace_ms=500), 0)
@@ -79,21 +79,21 @@ def test_the_grace_period_waits_for_preferred_task_managers() -> None:
     assert places(cluster.handle(TaskManagerAdded("b", "b:1", 2), 120)) == {"j": ["a", "b"]}
 
 
-def test_after_the_grace_period_whoever_is_there_is_taken() -> None:
+def test_after_the_grace_period_any_free_task_manager_is_used() -> None:
     cluster = pool(a=2)
     cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "b"), grace_ms=500), 100)
     assert not places(cluster.handle(TimePassed(), 599))
     assert places(cluster.handle(TimePassed(), 600)) == {"j": ["a", "a"]}
 
 
-def test_a_shortage_is_told_with_numbers_and_again_only_when_they_change() -> None:
+def test_a_shortage_is_reported_with_numbers_and_again_only_when_they_change() -> None:
     cluster = pool(a=1)
     assert cluster.handle(SlotsRequested("j", 1, 3), 0) == [SlotsShort("j", 1, 1, 1)]
     assert cluster.handle(TimePassed(), 1) == []
     assert cluster.handle(TaskManagerAdded("b", "b:1", 1), 2) == [SlotsShort("j", 1, 2, 2)]
 
 
-def test_a_job_that_is_too_large_holds_nobody_up() -> None:
+def test_a_job_that_is_too_large_blocks_no_other() -> None:
     cluster = pool(a=2)
     cluster.handle(SlotsRequested("large", 1, 9), 0)
     assert places(cluster.handle(SlotsRequested("small", 1, 2), 0)) == {"small": ["a", "a"]}
@@ -106,7 +106,7 @@ def test_waiting_jobs_are_served_in_order_of_arrival() -> None:
     assert places(cluster.handle(TaskManagerAdded("a", "a:1", 1), 0)) == {"first": ["a"]}
 
 
-def test_released_slots_go_to_whoever_waits() -> None:
+def test_released_slots_go_to_waiting_jobs() -> None:
     cluster = pool(a=1)
     cluster.handle(SlotsRequested("j", 1, 1), 0)
     cluster.handle(SlotsRequested("k", 1, 1), 0)
@@ -164,7 +164,7 @@ def test_an_avoided_task_manager_comes_last_but_keeps_what_prefers_it() -> None:
     assert places(cluster.handle(SlotsRequested("k", 1, 1, avoided=("a",)), 0)) == {"k": ["a"]}
 
 
-def test_spare_slots_are_those_that_nobody_waits_for() -> None:
+def test_spare_slots_are_those_for_which_no_job_waits() -> None:
     cluster = pool(a=2, b=2)
     cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "a")), 0)
     assert [(spare.task_manager_id, spare.free_slots) for spare in cluster.spares("j")] == [("b", 2)]

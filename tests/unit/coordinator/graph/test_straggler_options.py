@@ -37,6 +37,6 @@ def test_it_is_off_unless_asked_for_and_what_is_left_out_is_filled_in() -> None:
         (StragglerReplacement(pause_ms=-1), "pause_ms is -1"),
     ],
 )
-def test_what_cannot_be_asked_for(option: StragglerReplacement, expected: str) -> None:
+def test_invalid_options_are_refused(option: StragglerReplacement, expected: str) -> None:
     (problem,) = asked(option)
     assert expected in problem

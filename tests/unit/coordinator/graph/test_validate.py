@@ -134,7 +134,7 @@ def test_an_empty_graph() -> None:
     assert "empty" in only_problem(JobGraph())
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     graph = one(Operator(id="source", kind=FileSource()), Operator(id="x"), parallelism=0)
     problems = "\n".join(validate(graph))
     for expected in ("no path", "no format", "no kind", "parallelism 0", "no sink"):
@@ -509,7 +509,7 @@ def test_defaults_are_written_out() -> None:
         (FailureRateRestart(failures=5), FailureRateRestart(5, 60_000, 1_000)),
     ],
 )
-def test_what_a_restart_strategy_leaves_out_is_filled_in(given: Any, full: Any) -> None:
+def test_missing_fields_of_a_restart_strategy_are_filled_in(given: Any, full: Any) -> None:
     graph = normalize(word_count(restart=RestartStrategy(strategy=given)))
     assert graph.restart == RestartStrategy(strategy=full)
     assert not validate(graph)

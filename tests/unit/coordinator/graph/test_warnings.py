@@ -78,7 +78,7 @@ def test_two_vertices_of_one_subtask_each_are_two_channels() -> None:
     assert len(warnings(JobGraph("union", (*graph.vertices, read), both, LOOSE))) == 1
 
 
-def test_whoever_reads_a_socket_is_told_that_lines_may_be_lost() -> None:
+def test_a_job_that_reads_a_socket_is_warned_that_lines_may_be_lost() -> None:
     graph = tiny()
     (vertex,) = graph.vertices
     read = replace(vertex.operators[0], id="lines", kind=SocketSource("h", 9))
@@ -102,7 +102,7 @@ def test_a_function_that_several_subtasks_call_with_one_id_is_named() -> None:
     assert text.startswith("'calls' calls its function in each of 3 subtasks: the same checkpoint id comes 3 times")
 
 
-def test_whoever_sets_timers_behind_a_loop_is_told_that_event_time_does_not_come_through_it() -> None:
+def test_a_job_with_timers_behind_a_loop_is_warned_that_event_time_does_not_pass_it() -> None:
     kinds = {"source": GeneratorSource(), "head": SqlTransform("SELECT * FROM input"), "watch": KeyedProcess(("k",))}
     kinds["tail"] = kinds["head"]
     kinds["after"] = kinds["watch"]
@@ -129,7 +129,7 @@ def test_differences_of_a_job_without_process_functions_are_none() -> None:
     assert warnings(replace(graph, vertices=vertices, state_backend=asked)) == ()
 
 
-def test_with_rocksdb_nothing_stays_in_memory_that_the_author_had_to_be_told_of() -> None:
+def test_with_rocksdb_no_state_stays_in_memory_to_warn_of() -> None:
     graph = replace(word_count(), state_backend=StateBackend(RocksdbBackend()))
     assert warnings(graph) == ()
     *others, vertex = graph.vertices
@@ -160,7 +160,7 @@ COUNT = Aggregate("n", AggregateFunction.COUNT)
 SUM, MAX = (Aggregate("t", AggregateFunction[name], "n") for name in ("SUM", "MAX"))
 
 
-def test_whoever_adds_up_values_that_others_replace_is_told() -> None:
+def test_a_job_that_adds_up_a_changelog_is_warned_of() -> None:
     (text,) = warnings(two_aggregates(KeyedAggregate(("k", "l"), (COUNT,)), KeyedAggregate(("k",), (SUM,))))
     assert text.startswith("'last-1' adds up what 'first-1' puts out, which is the new value of a key each time")
     late = Window(TumblingWindow(1000), "at", 5000)

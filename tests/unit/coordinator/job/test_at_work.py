@@ -26,7 +26,7 @@ def test_a_checkpoint_that_times_out_says_what_is_still_at_work() -> None:
     assert driver.master.status().error.endswith(TOLD)
 
 
-def test_what_has_returned_is_not_told() -> None:
+def test_calls_that_have_returned_are_not_reported() -> None:
     known = AtWork()
     known.update((SLOW,), lambda _: True)
     assert known.sentence(lambda _: "tm-b") == TOLD

@@ -75,7 +75,7 @@ def test_a_broken_channel_waits_until_the_loss_of_the_task_manager_can_be_known(
     assert driver.one(effects.RequestSlots).preferred == ("tm-a", "")
 
 
-def test_a_lost_task_manager_is_not_told_to_cancel() -> None:
+def test_a_lost_task_manager_gets_no_cancel() -> None:
     driver = Driver().run()
     driver.give(events.TaskManagerLost("tm-b", "its connection broke"))
     assert [name for name, _ in driver.sent(CancelAttempt)] == ["tm-a"]
@@ -211,7 +211,7 @@ def test_unreadable_state_fails_the_job_and_keeps_every_checkpoint() -> None:
 # checkpoints and failure
 
 
-def test_a_failure_aborts_the_pending_checkpoint_without_telling_the_dead_attempt() -> None:
+def test_a_failure_aborts_the_pending_checkpoint_without_notifying_the_failed_attempt() -> None:
     driver = Driver().run()
     number = driver.trigger()
     driver.fail()
@@ -220,7 +220,7 @@ def test_a_failure_aborts_the_pending_checkpoint_without_telling_the_dead_attemp
     assert driver.emitted(JobEventKind.CHECKPOINT_ABORTED)
 
 
-def test_acks_of_the_dead_attempt_complete_nothing() -> None:
+def test_acks_of_the_failed_attempt_complete_nothing() -> None:
     driver = Driver().run()
     number = driver.trigger()
     driver.fail()

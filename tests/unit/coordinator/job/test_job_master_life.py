@@ -94,7 +94,7 @@ def test_an_answer_for_another_attempt_deploys_nothing() -> None:
     assert not driver.give(events.AttemptPersisted(2))
 
 
-def test_what_is_not_deployed_is_not_said_to_be_starting() -> None:
+def test_subtasks_that_are_not_deployed_are_not_reported_as_starting() -> None:
     driver = Driver()
     driver.offer(driver.recover().request)
     assert driver.master.status().message == "its attempt record is being written"
@@ -151,7 +151,7 @@ def test_the_checkpoint_id_is_durable_before_it_is_used() -> None:
     assert not driver.sent(TriggerCheckpoint)
 
 
-def test_a_checkpoint_is_persisted_before_anyone_is_told() -> None:
+def test_a_checkpoint_is_persisted_before_it_is_announced() -> None:
     driver = Driver().run()
     persist = driver.collect()
     assert not driver.sent(NotifyCheckpointComplete)
@@ -221,7 +221,7 @@ def test_a_source_that_cannot_be_listed_fails_the_job() -> None:
     assert driver.result().error == "source read: /in is not there"
 
 
-def test_the_first_record_is_told_once_per_attempt() -> None:
+def test_the_first_record_is_reported_once_per_attempt() -> None:
     driver = Driver().run()
     for _ in range(2):
         driver.give(events.FirstRecordSeen(FirstRecord(subtask=subtask("count", 0), unix_us=77)))
@@ -245,7 +245,7 @@ def test_counters_are_summed_over_subtasks_and_restored_with_the_state() -> None
     assert (views["counts"].records_in, views["counts"].records_out, views["counts"].vertex_id) == (20, 6, "count")
 
 
-def test_the_first_records_too_far_ahead_of_the_clock_are_told_once() -> None:
+def test_the_first_records_too_far_ahead_of_the_clock_are_reported_once() -> None:
     driver = Driver().run()
     for ahead in (0, 3, 8):
         counters = (OperatorCounters(operator_id="source", records_in=10, records_ahead=ahead),)

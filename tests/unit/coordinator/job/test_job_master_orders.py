@@ -136,7 +136,7 @@ def test_a_snapshot_at_the_new_parallelism_says_so() -> None:
         ((), 9, "No vertex is named"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_stopped(
+def test_an_impossible_rescale_is_refused_before_anything_is_stopped(
     wanted: tuple[VertexParallelism, ...], slots: int, words: str
 ) -> None:
     driver = Driver().run()
@@ -147,7 +147,7 @@ def test_what_cannot_be_is_refused_before_anything_is_stopped(
     assert driver.state is JobState.RUNNING
 
 
-def test_what_is_so_already_is_answered_at_once() -> None:
+def test_a_condition_that_already_holds_is_answered_at_once() -> None:
     driver = Driver().run()
     ask(driver, (VertexParallelism("count", 2),))
     answer = driver.one(effects.AnswerRescale)
@@ -440,7 +440,7 @@ def test_a_users_savepoint_that_is_under_way_does_not_end_a_stop() -> None:
 
 
 @pytest.mark.parametrize("drain", [False, True])
-def test_who_waits_for_a_savepoint_behind_the_one_of_a_stop_gets_that(drain: bool) -> None:
+def test_clients_waiting_for_a_savepoint_behind_a_stop_get_that_one(drain: bool) -> None:
     driver = Driver().run()
     stop(driver, drain=drain)
     written(driver)
@@ -487,7 +487,7 @@ def test_a_stop_comes_after_every_savepoint_that_has_begun_before_it() -> None:
     assert written(driver).stop == StopOrder(False, number)
 
 
-def test_an_attempt_that_dies_after_a_users_savepoint_is_followed_by_one_that_shows_it_and_ends() -> None:
+def test_an_attempt_that_fails_after_a_users_savepoint_is_followed_by_one_that_commits_it_and_ends() -> None:
     driver = Driver().run()
     stop(driver)
     orders = driver.one(effects.PersistOrders).orders
@@ -503,7 +503,7 @@ def test_an_attempt_that_dies_after_a_users_savepoint_is_followed_by_one_that_sh
     assert driver.result().stopped_with == number
 
 
-def test_an_attempt_that_dies_before_it_has_shown_the_stops_savepoint_is_followed_by_one_that_shows_it() -> None:
+def test_an_attempt_that_fails_before_committing_the_stops_savepoint_is_followed_by_one_that_commits_it() -> None:
     driver = Driver().run()
     stop(driver)
     written(driver)
@@ -567,7 +567,7 @@ def test_a_savepoint_that_was_disposed_of_is_not_listed_and_the_newest_never_goe
     assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints()] == [newest.checkpoint_id]
 
 
-def test_a_savepoint_that_is_being_deleted_is_in_no_result_and_answers_nobody() -> None:
+def test_a_savepoint_that_is_being_deleted_is_in_no_result_and_answers_no_request() -> None:
     driver = Driver().run()
     for name in ("mine", "other"):
         driver.give(events.SavepointRequested(name))

@@ -110,7 +110,7 @@ def _renamed() -> JobGraph:
     return replace(graph, vertices=(replace(read, operators=(replace(read.operators[0], id="other"),)), count))
 
 
-def test_a_snapshot_with_state_that_nobody_takes_fails_the_job_with_a_sentence_and_deletes_nothing() -> None:
+def test_a_snapshot_with_unmatched_state_fails_the_job_with_a_message_and_deletes_nothing() -> None:
     checkpoint, metadata = snapshot()
     driver = Driver(_renamed())
     driver.give(events.Recovered(AttemptRecord(attempt=1), (checkpoint,), metadata, 2))

@@ -51,7 +51,7 @@ def waiting() -> Driver:
     return driver
 
 
-def test_a_cancelled_job_stops_when_every_sink_has_shown_the_newest_checkpoint() -> None:
+def test_a_cancelled_job_stops_when_every_sink_has_committed_the_newest_checkpoint() -> None:
     driver = waiting()
     assert driver.state is JobState.CANCELING
     assert not driver.sent(CancelAttempt)
@@ -64,7 +64,7 @@ def test_a_cancelled_job_stops_when_every_sink_has_shown_the_newest_checkpoint()
     assert (result.outcome, result.error) == ("CANCELED", "")
 
 
-def test_a_checkpoint_that_is_being_written_at_the_cancel_is_announced_and_shown() -> None:
+def test_a_checkpoint_that_is_being_written_at_the_cancel_is_announced_and_committed() -> None:
     driver = Driver().run()
     persist = driver.collect()
     driver.give(events.CancelRequested())
@@ -86,7 +86,7 @@ def test_a_checkpoint_that_could_not_be_written_holds_nothing_up() -> None:
     assert not driver.sent(NotifyCheckpointComplete)
 
 
-def test_no_checkpoint_begins_while_the_last_one_is_shown() -> None:
+def test_no_checkpoint_begins_while_the_last_one_is_committed() -> None:
     driver = waiting()
     driver.tick(COMMIT_TIMEOUT_MS - 1)
     assert not driver.of(effects.PersistCheckpointId)
@@ -114,7 +114,7 @@ def test_a_checkpoint_in_doubt_is_not_waited_for_for_ever() -> None:
     assert "A checkpoint was being written when the job ended" in driver.one(effects.PersistResult).result.error
 
 
-def test_who_has_failed_is_not_waited_for_and_the_others_are() -> None:
+def test_the_failed_sink_is_not_waited_for_and_the_others_are() -> None:
     driver = Driver().run()
     driver.complete()
     driver.fail(FailureCause.USER_ERROR, "no such column")
@@ -126,7 +126,7 @@ def test_who_has_failed_is_not_waited_for_and_the_others_are() -> None:
 
 
 @pytest.mark.parametrize("how", ["lost", "failed", "gone"])
-def test_who_cannot_show_it_any_more_is_not_waited_for(how: str) -> None:
+def test_sinks_that_cannot_commit_any_more_are_not_waited_for(how: str) -> None:
     driver = waiting()
     if how == "lost":
         driver.give(events.TaskManagerLost("tm-b", "its stream broke"))
@@ -173,7 +173,7 @@ def test_of_what_is_only_printed_nothing_is_missing() -> None:
     between.complete()
     between.fail()
     between.give(events.CancelRequested())
-    assert "shown" not in between.one(effects.PersistResult).result.error
+    assert "committed" not in between.one(effects.PersistResult).result.error
 
 
 def test_a_job_cancelled_while_it_is_restored_shows_what_it_is_restored_from() -> None:
@@ -210,7 +210,7 @@ def restored(*, is_shown: bool) -> Driver:
     return driver
 
 
-def test_a_job_that_cannot_commit_what_it_restores_says_so_and_waits_for_nobody() -> None:
+def test_a_job_that_cannot_commit_its_restored_output_reports_that_and_does_not_wait() -> None:
     driver = restored(is_shown=False)
     driver.fail(error="the database is down")
     assert driver.sent(CancelAttempt)
@@ -229,7 +229,7 @@ def test_a_sink_that_was_restored_is_not_named() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["FAILED", "CANCELED"])
-def test_what_an_attempt_before_has_shown_is_not_missed(outcome: str) -> None:
+def test_a_checkpoint_committed_by_an_earlier_attempt_is_not_reported(outcome: str) -> None:
     driver = restored(is_shown=True)
     if outcome == "FAILED":
         driver.fail(error="no slot of the database is free")
@@ -241,7 +241,7 @@ def test_what_an_attempt_before_has_shown_is_not_missed(outcome: str) -> None:
     assert (result.outcome, PART in result.error) == (outcome, False)
 
 
-def test_what_an_attempt_before_has_restored_everywhere_is_not_missed() -> None:
+def test_a_checkpoint_restored_everywhere_by_an_earlier_attempt_is_not_reported() -> None:
     driver = Driver().run()
     driver.complete()
     driver.fail()
@@ -255,7 +255,7 @@ def test_what_an_attempt_before_has_restored_everywhere_is_not_missed() -> None:
 
 @pytest.mark.parametrize("state", [JobState.RESTARTING, JobState.WAITING_FOR_SLOTS, JobState.DEPLOYING])
 @pytest.mark.parametrize("is_shown", [False, True])
-def test_a_cancel_between_two_attempts_says_what_was_never_shown(state: JobState, is_shown: bool) -> None:
+def test_a_cancel_between_two_attempts_reports_what_was_never_committed(state: JobState, is_shown: bool) -> None:
     driver = Driver().run()
     driver.complete()
     if is_shown:
@@ -324,7 +324,7 @@ def test_a_job_that_cannot_start_from_the_savepoint_of_another_says_nothing_of_w
     driver.tick(COMMIT_TIMEOUT_MS)
     error = driver.result().error
     assert "unfit state" in error
-    assert "shown" not in error
+    assert "committed" not in error
 
 
 def test_nor_does_one_that_is_cancelled_between_its_attempts() -> None:

@@ -20,7 +20,7 @@ def test_time_decides_where_no_cause_does() -> None:
     assert _ids([_line("a-1", unix_us=1), _line("a-2", unix_us=5)], [_line("b-1", unix_us=3)]) == ["a-1", "b-1", "a-2"]
 
 
-def test_a_cause_stands_above_its_effect_though_its_clock_is_ahead() -> None:
+def test_a_cause_precedes_its_effect_though_its_clock_is_ahead() -> None:
     leader = [_line("c1-1", unix_us=1_000), _line("c1-2", "tm-1", unix_us=1_002)]
     task_manager = [_line("tm-1", "c1-1", unix_us=7), _line("tm-2", "data", unix_us=8)]
     assert _ids(leader, task_manager) == ["c1-1", "tm-1", "tm-2", "c1-2"]
@@ -49,7 +49,7 @@ def histories(draw: st.DrawFn) -> list[list[StoryLine]]:
 
 
 @given(histories())
-def test_every_history_is_told_in_an_order_in_which_it_can_have_happened(parts: list[list[StoryLine]]) -> None:
+def test_every_story_is_in_an_order_in_which_it_can_have_happened(parts: list[list[StoryLine]]) -> None:
     told = merged(parts)
     place = {line.id: at for at, line in enumerate(told)}
     assert len(place) == sum(map(len, parts))

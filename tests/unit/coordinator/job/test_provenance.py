@@ -29,7 +29,7 @@ from tests.unit.coordinator.jobs import SUBTASKS, ack, attempt, source_state, su
 PLACES = {("read", 0): "tm-a", ("read", 1): "tm-b", ("count", 0): "tm-a", ("count", 1): "tm-b"}
 
 
-def said(driver: Driver, who: str, report: events.Report) -> list[effects.Effect]:
+def give_report(driver: Driver, who: str, report: events.Report) -> list[effects.Effect]:
     return driver.give(events.TaskManagerReport(who, report))
 
 
@@ -46,19 +46,19 @@ def acknowledged(checkpoint_id: int, vertex: str, index: int) -> events.Acknowle
 @pytest.mark.parametrize("cause", [FailureCause.USER_ERROR, FailureCause.FAULT, FailureCause.STATE_UNREADABLE])
 def test_a_failure_that_another_task_manager_reports_ends_nothing(stranger: str, cause: FailureCause) -> None:
     driver = Driver().run()
-    said(driver, stranger, report(SubtaskPhase.SUBTASK_FAILED, "count", 0, cause))
-    said(driver, stranger, report(SubtaskPhase.SUBTASK_CANCELED, "count", 0, cause))
+    give_report(driver, stranger, report(SubtaskPhase.SUBTASK_FAILED, "count", 0, cause))
+    give_report(driver, stranger, report(SubtaskPhase.SUBTASK_CANCELED, "count", 0, cause))
     assert driver.state is JobState.RUNNING
     assert not driver.emitted(JobEventKind.ATTEMPT_FAILED)
-    said(driver, "tm-a", report(SubtaskPhase.SUBTASK_FAILED, "count", 0, FailureCause.FAULT))
+    give_report(driver, "tm-a", report(SubtaskPhase.SUBTASK_FAILED, "count", 0, FailureCause.FAULT))
     assert driver.state is JobState.RESTARTING
 
 
 def test_the_end_of_an_attempt_counts_only_where_it_runs() -> None:
     driver = Driver().run()
-    said(driver, "tm-c", events.Gone("tm-c", AttemptGone(attempt())))
+    give_report(driver, "tm-c", events.Gone("tm-c", AttemptGone(attempt())))
     assert driver.state is JobState.RUNNING
-    said(driver, "tm-b", events.Gone("tm-b", AttemptGone(attempt())))
+    give_report(driver, "tm-b", events.Gone("tm-b", AttemptGone(attempt())))
     assert driver.state is JobState.RESTARTING
 
 
@@ -68,11 +68,11 @@ def test_a_checkpoint_is_completed_only_by_those_who_run_its_subtasks() -> None:
     for key in SUBTASKS:
         other = "tm-a" if PLACES[key] == "tm-b" else "tm-b"
         for stranger in (other, "tm-c"):
-            assert not [item for item in said(driver, stranger, acknowledged(number, *key)) if _persists(item)]
+            assert not [item for item in give_report(driver, stranger, acknowledged(number, *key)) if _persists(item)]
     for key in SUBTASKS[:-1]:
-        said(driver, PLACES[key], acknowledged(number, *key))
+        give_report(driver, PLACES[key], acknowledged(number, *key))
     assert not driver.of(effects.PersistCheckpoint)
-    said(driver, PLACES[SUBTASKS[-1]], acknowledged(number, *SUBTASKS[-1]))
+    give_report(driver, PLACES[SUBTASKS[-1]], acknowledged(number, *SUBTASKS[-1]))
     assert driver.one(effects.PersistCheckpoint)
 
 
@@ -84,37 +84,37 @@ def test_an_acknowledgement_with_the_state_of_another_subtask_is_no_acknowledgem
         if key == ("count", 1):
             assert subject.acknowledge.state is not None
             mixed = replace(subject.acknowledge, state=replace(subject.acknowledge.state, subtask=0))
-            said(driver, "tm-b", events.Acknowledged(mixed))
+            give_report(driver, "tm-b", events.Acknowledged(mixed))
             assert not driver.of(effects.PersistCheckpoint)
-        said(driver, PLACES[key], subject)
+        give_report(driver, PLACES[key], subject)
     assert driver.one(effects.PersistCheckpoint)
 
 
-def test_nobody_declines_a_checkpoint_for_others() -> None:
+def test_a_task_manager_cannot_decline_a_checkpoint_for_others() -> None:
     driver = Driver(word_count(checkpoints=CheckpointOptions(tolerable_failures=0))).run()
     number = driver.trigger()
     decline = events.Declined(DeclineCheckpoint(subtask("count", 0), number, "no room"))
-    said(driver, "tm-b", decline)
+    give_report(driver, "tm-b", decline)
     assert not driver.emitted(JobEventKind.CHECKPOINT_ABORTED)
-    said(driver, "tm-a", decline)
+    give_report(driver, "tm-a", decline)
     assert driver.emitted(JobEventKind.CHECKPOINT_ABORTED)
 
 
-def test_nobody_commits_for_others() -> None:
+def test_a_task_manager_cannot_commit_for_others() -> None:
     """The result of a bounded job is written when every sink has shown the last checkpoint, and not before."""
     driver = Driver().run()
     for key in SUBTASKS:
-        said(driver, PLACES[key], report(SubtaskPhase.SUBTASK_EXHAUSTED, *key))
+        give_report(driver, PLACES[key], report(SubtaskPhase.SUBTASK_EXHAUSTED, *key))
     number = driver.one(effects.PersistCheckpointId).checkpoint_id
     driver.give(events.CheckpointIdPersisted(number))
     for key in SUBTASKS:
-        said(driver, PLACES[key], acknowledged(number, *key))
+        give_report(driver, PLACES[key], acknowledged(number, *key))
     driver.persisted(driver.one(effects.PersistCheckpoint))
     for key in SUBTASKS:
-        said(driver, "tm-c", events.Committed(CheckpointCommitted(subtask(*key), number)))
+        give_report(driver, "tm-c", events.Committed(CheckpointCommitted(subtask(*key), number)))
     assert not driver.of(effects.PersistResult)
     for key in SUBTASKS:
-        said(driver, PLACES[key], events.Committed(CheckpointCommitted(subtask(*key), number)))
+        give_report(driver, PLACES[key], events.Committed(CheckpointCommitted(subtask(*key), number)))
     assert driver.one(effects.PersistResult)
 
 
@@ -122,10 +122,10 @@ def test_only_those_who_run_a_subtask_say_that_it_runs() -> None:
     driver = Driver()
     driver.deploy(driver.recover().request)
     for key in SUBTASKS:
-        said(driver, "tm-c", report(SubtaskPhase.SUBTASK_RUNNING, *key))
+        give_report(driver, "tm-c", report(SubtaskPhase.SUBTASK_RUNNING, *key))
     assert driver.state is JobState.DEPLOYING
     for key in SUBTASKS:
-        said(driver, PLACES[key], report(SubtaskPhase.SUBTASK_RUNNING, *key))
+        give_report(driver, PLACES[key], report(SubtaskPhase.SUBTASK_RUNNING, *key))
     assert driver.state is JobState.RUNNING
 
 
@@ -134,17 +134,17 @@ def test_splits_first_records_and_counters_of_others_are_left_out() -> None:
     driver.deploy(driver.recover().request)
     driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
     splits = (SplitState("file-0", 0, 9),)
-    assert not said(driver, "tm-b", events.SplitsFound(SplitsDiscovered(attempt(), "read", splits, True)))
+    assert not give_report(driver, "tm-b", events.SplitsFound(SplitsDiscovered(attempt(), "read", splits, True)))
     error = SplitsDiscovered(attempt(), "read", (), True, "no such folder", FailureCause.USER_ERROR)
-    said(driver, "tm-b", events.SplitsFound(error))
+    give_report(driver, "tm-b", events.SplitsFound(error))
     assert driver.state is JobState.RUNNING
-    assert said(driver, "tm-a", events.SplitsFound(SplitsDiscovered(attempt(), "read", splits, True)))
+    assert give_report(driver, "tm-a", events.SplitsFound(SplitsDiscovered(attempt(), "read", splits, True)))
 
-    said(driver, "tm-b", events.FirstRecordSeen(FirstRecord(subtask("count", 0), 5)))
+    give_report(driver, "tm-b", events.FirstRecordSeen(FirstRecord(subtask("count", 0), 5)))
     assert driver.emitted(JobEventKind.FIRST_RECORD) == []
 
     counted = tuple(SubtaskCounters(subtask(*key), (OperatorCounters("counts", 10, 1),)) for key in SUBTASKS)
-    said(driver, "tm-a", events.CountersReported(counted))
+    give_report(driver, "tm-a", events.CountersReported(counted))
     totals = {operator.operator_id: operator.records_in for operator in driver.master.status().operators}
     assert totals["counts"] == 2 * 10  # read-0 and count-0, which are there
 
@@ -153,10 +153,10 @@ def test_of_an_attempt_that_is_torn_down_nothing_counts_but_its_end() -> None:
     driver = Driver().run()
     driver.give(events.CancelRequested())
     for key in SUBTASKS:
-        said(driver, PLACES[key], report(SubtaskPhase.SUBTASK_FAILED, *key))
+        give_report(driver, PLACES[key], report(SubtaskPhase.SUBTASK_FAILED, *key))
     for name in ("tm-a", "tm-b"):
         assert not driver.of(effects.PersistResult)
-        said(driver, name, events.Gone(name, AttemptGone(attempt())))
+        give_report(driver, name, events.Gone(name, AttemptGone(attempt())))
     assert driver.one(effects.PersistResult).result.outcome == "CANCELED"
 
 

@@ -71,7 +71,7 @@ def test_the_same_records_that_are_refused_again_and_again_end_the_job(cause: Fa
 
 
 @pytest.mark.parametrize("cause", PASSING)
-def test_what_may_pass_is_tried_for_as_long_as_the_strategy_allows(cause: FailureCause) -> None:
+def test_transient_failures_are_retried_as_long_as_the_strategy_allows(cause: FailureCause) -> None:
     driver = Driver().run()
     for _ in range(5 * ENOUGH):
         reported(driver, cause)
@@ -143,7 +143,7 @@ def test_a_new_leader_counts_on_from_the_record_of_the_last_attempt() -> None:
     assert (result.outcome, result.failure.times) == ("FAILED", ENOUGH)
 
 
-def test_what_is_stored_of_failures_is_small_and_the_newest() -> None:
+def test_stored_failures_are_small_and_the_newest() -> None:
     known = Recurrence()
     ranges = (SplitRange("x" * 5_000, 0, 9), *(SplitRange(f"{number}", 0, 9) for number in range(50)))
     for number in range(STORED + 3):
@@ -158,7 +158,7 @@ def test_what_is_stored_of_failures_is_small_and_the_newest() -> None:
     assert successor.noted(failed(error=f"0 {'long ' * 1_000}another", ranges=ranges), 9) == 1
 
 
-def test_the_place_is_told_as_far_as_it_is_known() -> None:
+def test_the_place_is_reported_as_far_as_it_is_known() -> None:
     ranges = tuple(SplitRange(name, 0, 9) for name in "abcd")
     assert place_text(None) == ""
     assert place_text(FailurePlace("", "", ranges[:1])) == "a from offset 0 to 9"

@@ -222,7 +222,7 @@ def test_records_in_flight_that_went_by_other_keys_are_refused() -> None:
     assert "subtasks in turn, and do by key (word) now" in text
 
 
-def test_records_in_flight_over_an_edge_that_is_no_more_are_refused() -> None:
+def test_records_in_flight_over_a_removed_edge_are_refused() -> None:
     flying = _with_flight(("count", 1), ("read", 0))
     (text,) = in_flight_misfits(normalize(word_count()), flying)
     assert "from count-1 to read-0, which no edge joins" in text

@@ -98,7 +98,7 @@ def test_an_empty_folder_completes_every_subtask() -> None:
     assert assigned(machine.found(found(), 1)) == {0: ([], True), 1: ([], True)}
 
 
-def test_nobody_is_told_that_there_is_no_split_for_it_while_nobody_has_one() -> None:
+def test_subtasks_are_not_notified_of_missing_splits_while_no_subtask_has_one() -> None:
     machine = assigner(CONTINUOUS)
     machine.deployed(0)
     run_all(machine)
@@ -116,7 +116,7 @@ def test_an_answer_that_comes_twice_is_ignored() -> None:
     assert not machine.found(found(split("a", 4)), 2)
 
 
-def test_what_is_known_is_said_once_an_attempt() -> None:
+def test_known_splits_are_sent_once_an_attempt() -> None:
     restored = {0: source_state("read", 0, (split("a", -1),), complete=False)}
     machine = assigner(CONTINUOUS, restored=restored)
     first = machine.deployed(0)
@@ -244,7 +244,7 @@ def test_a_continuous_source_keeps_what_it_knew() -> None:
     assert assigned(machine.found(found(split("a", 100), split("b", 5), complete=False), 1)) == {1: (["b"], False)}
 
 
-def test_a_subtask_without_splits_hears_so_once_and_again_after_a_restart() -> None:
+def test_a_subtask_without_splits_is_notified_once_and_again_after_a_restart() -> None:
     machine = assigner(CONTINUOUS, parallelism=3)
     machine.deployed(0)
     assert not machine.running(2), "the splits are not known yet"

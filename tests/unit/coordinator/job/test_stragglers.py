@@ -54,7 +54,7 @@ def test_who_is_left_alone(why: str, stragglers: dict[str, Any]) -> None:
     found = TestingStragglers(**{"places": ["a", "b", "c"], **stragglers})
     found.pass_ms(WINDOW_MS * 5)
     assert not found.moved, why
-    assert not found.said, why
+    assert not found.messages, why
 
 
 def test_all_slow_slots_of_a_task_manager_are_moved_at_once_if_there_is_room() -> None:
@@ -64,12 +64,12 @@ def test_all_slow_slots_of_a_task_manager_are_moved_at_once_if_there_is_room() -
     assert stragglers.moved[0][1].text.startswith("subtasks 1 and 2 of 'count' take 4.0 times as long")
 
 
-def test_where_there_is_no_slot_elsewhere_that_is_said_once() -> None:
+def test_a_missing_slot_elsewhere_is_reported_once() -> None:
     for spares in ((), (spare("b", 2),), (spare("x", 0),)):
         stragglers = TestingStragglers(["a", "b", "c"], speed={"b": 4.0}, spares=spares)
         stragglers.pass_ms(WINDOW_MS * 5)
         assert not stragglers.moved
-        assert stragglers.said == [
+        assert stragglers.messages == [
             "subtask 1 of 'count' takes 4.0 times as long per record as its siblings on b (b:1), and stays: there is "
             "no free slot for it elsewhere"
         ]
@@ -79,7 +79,7 @@ def test_a_subtask_that_is_slow_wherever_it_runs_is_moved_once_and_then_stays() 
     stragglers = TestingStragglers(["a", "b", "c"], cost={1: 5.0}, spares=[spare("x"), spare("y"), spare("z")])
     stragglers.pass_ms(OPTION.pause_ms * 30)
     assert len(stragglers.moved) == 1
-    assert stragglers.said == [
+    assert stragglers.messages == [
         "subtask 1 of 'count' takes 5.0 times as long per record as its siblings on x as it did on b: what it has to "
         "do is slow, and not the place, so it stays"
     ]
@@ -100,7 +100,7 @@ def test_between_moves_there_is_a_pause_that_doubles_and_no_place_is_used_again_
     assert "b" not in stragglers.watch.avoided(times[0] + AVOID_MS)
 
 
-def test_a_task_manager_that_was_started_anew_is_not_avoided_any_more() -> None:
+def test_a_restarted_task_manager_is_no_longer_avoided() -> None:
     stragglers = TestingStragglers(["a", "b", "c"], speed={"b": 4.0})
     stragglers.pass_ms(WINDOW_MS * 2)
     assert stragglers.watch.avoided(stragglers.now) == ("b",)
@@ -123,7 +123,7 @@ def test_a_new_leader_waits_and_knows_who_is_on_trial_and_what_to_keep_away_from
     assert stragglers.watch.avoided(stragglers.now) == ("b",)
     stragglers.pass_ms(OPTION.pause_ms * 5)
     assert len(stragglers.moved) == 1
-    assert "so it stays" in stragglers.said[0]
+    assert "so it stays" in stragglers.messages[0]
 
 
 def test_a_slot_that_was_placed_elsewhere_by_a_failure_is_on_trial_no_more() -> None:
@@ -147,10 +147,10 @@ def test_a_move_that_is_impossible_is_not_tried_again() -> None:
     assert stragglers.watch.look(stragglers.spares, stragglers.now) is None
 
 
-def test_at_another_parallelism_nobody_is_on_trial_and_nobody_is_given_up() -> None:
+def test_at_another_parallelism_no_slot_is_on_trial_or_given_up() -> None:
     stragglers = TestingStragglers(["a", "b", "c"], cost={1: 5.0}, spares=[spare("x"), spare("y")])
     stragglers.pass_ms(OPTION.pause_ms * 3)
-    assert len(stragglers.said) == 1
+    assert len(stragglers.messages) == 1
     stragglers.places = [*stragglers.places, "d"]
     stragglers.start()
     stragglers.pass_ms(WINDOW_MS * 2)

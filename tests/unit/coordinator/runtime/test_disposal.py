@@ -32,7 +32,7 @@ from lockgate_proto.messages import (
 RESULT = JobResult(job_key="job", run_id="run")
 
 
-def test_nothing_is_said_of_checkpoints_that_are_not_read_yet() -> None:
+def test_checkpoints_that_are_not_read_yet_are_not_listed() -> None:
     tools: Any = SimpleNamespace(actor=None)
     runner = JobRunner(JobRecord(job_key="job"), tools)
     term: Any = SimpleNamespace(jobs={"job": runner}, suspended=False, recovering=False)

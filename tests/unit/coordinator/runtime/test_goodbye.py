@@ -55,7 +55,7 @@ def test_a_job_that_is_never_restarted_goes_on_elsewhere_at_once() -> None:
     assert (status.attempt, status.restarts, status.error) == (2, 1, "")
 
 
-def test_it_is_told_as_what_it_is() -> None:
+def test_a_planned_leave_is_reported_as_such() -> None:
     driver = job(NoRestart())
     driver.give(left())
     assert driver.emitted(JobEventKind.TASK_MANAGER_LEFT) == ["task manager tm-b has left: it left as planned"]
@@ -82,7 +82,7 @@ def test_a_crash_is_still_a_failure_of_the_job() -> None:
     assert driver.result().outcome == "FAILED"
 
 
-def test_heard_twice_or_of_one_that_runs_nothing_of_the_job_it_changes_nothing() -> None:
+def test_repeated_or_from_a_task_manager_without_subtasks_it_changes_nothing() -> None:
     driver = job(NoRestart())
     driver.give(left("tm-z"))
     assert driver.state is JobState.RUNNING
@@ -95,7 +95,7 @@ def test_heard_twice_or_of_one_that_runs_nothing_of_the_job_it_changes_nothing()
     assert driver.state is JobState.DEPLOYING
 
 
-def test_said_while_the_attempt_is_being_written_nothing_is_deployed_to_it() -> None:
+def test_a_goodbye_while_the_attempt_is_being_written_prevents_its_deployment() -> None:
     driver = Driver(word_count(restart=RestartStrategy(strategy=NoRestart())))
     driver.offer(driver.recover().request)
     driver.give(left())
@@ -115,12 +115,12 @@ def test_a_job_that_is_being_cancelled_does_not_wait_for_it() -> None:
 # -- whose word counts ------------------------------------------------------------------------------------------------
 
 
-class Heard:
+class RecordingListener:
     """A listener that keeps who went, and how."""
 
     def __init__(self) -> None:
         self.gone: list[tuple[str, int, bool]] = []
-        self.said: list[tuple[str, object]] = []
+        self.messages: list[tuple[str, object]] = []
 
     def task_manager_added(self, task_manager: TaskManager) -> None: ...
 
@@ -129,26 +129,26 @@ class Heard:
         self.gone.append((task_manager.task_manager_id, task_manager.pid, planned))
 
     def task_manager_reported(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
-        self.said.append((task_manager.task_manager_id, message.body))
+        self.messages.append((task_manager.task_manager_id, message.body))
 
 
 class Registry:
     """One term's registry, whose actor and probes never get to anything: only what is said counts."""
 
     def __init__(self) -> None:
-        self.heard = Heard()
+        self.listener = RecordingListener()
         self.registry = TaskManagers(
             TOKEN,
             CoordinatorSettings(zookeeper="unused", storage="unused"),
             Actor("never started"),
             KeyedWorkers("never used"),
-            self.heard,
+            self.listener,
         )
 
     def connect(self, pid: int = 1) -> TaskManagerLink:
         link = TaskManagerLink("test")
-        said = Register(f"host:{pid}", 2, pid, incarnation=f"process {pid}")
-        self.registry.register(Registration("tm-a", said, link))
+        messages = Register(f"host:{pid}", 2, pid, incarnation=f"process {pid}")
+        self.registry.register(Registration("tm-a", messages, link))
         return link
 
     def say(self, link: TaskManagerLink, body: object, token: int = TOKEN) -> None:
@@ -160,32 +160,32 @@ def term() -> Registry:
     return Registry()
 
 
-def test_who_says_goodbye_is_gone_at_once_and_its_stream_ends_well(term: Registry) -> None:
+def test_a_task_manager_that_says_goodbye_is_removed_at_once_and_its_stream_ends_with_ok(term: Registry) -> None:
     link = term.connect()
     term.say(link, Goodbye())
-    assert term.heard.gone == [("tm-a", 1, True)]
+    assert term.listener.gone == [("tm-a", 1, True)]
     assert not term.registry.knows("tm-a")
     assert link.end is not None
     assert link.end[0] is grpc.StatusCode.OK
 
 
-def test_what_comes_after_it_is_not_heard(term: Registry) -> None:
+def test_messages_after_it_are_ignored(term: Registry) -> None:
     link = term.connect()
     term.say(link, Goodbye())
     term.say(link, Heartbeat(1))
     term.say(link, Goodbye())
     term.registry.broken(link, "tm-a")
-    assert (term.heard.said, len(term.heard.gone)) == ([], 1)
+    assert (term.listener.messages, len(term.listener.gone)) == ([], 1)
 
 
 def test_late_when_the_stream_has_ended_it_still_counts(term: Registry) -> None:
     link = term.connect()
     link.close(grpc.StatusCode.CANCELLED, "the stream has ended")
     term.say(link, Goodbye())
-    assert term.heard.gone == [("tm-a", 1, True)]
+    assert term.listener.gone == [("tm-a", 1, True)]
 
 
-def test_of_an_earlier_stream_or_process_it_concerns_nobody(term: Registry) -> None:
+def test_a_goodbye_of_an_earlier_stream_or_process_is_ignored(term: Registry) -> None:
     earlier = term.connect()
     term.connect()  # the same process again
     term.say(earlier, Goodbye())
@@ -194,12 +194,12 @@ def test_of_an_earlier_stream_or_process_it_concerns_nobody(term: Registry) -> N
     former = term.connect()
     former.close(grpc.StatusCode.CANCELLED, "the stream has ended")
     later = term.connect(pid=2)
-    term.heard.gone.clear()
+    term.listener.gone.clear()
     term.say(former, Goodbye())
-    assert (term.heard.gone, later.end) == ([], None)
+    assert (term.listener.gone, later.end) == ([], None)
 
 
 def test_under_the_token_of_a_former_leader_it_is_a_sign_of_life_and_no_more(term: Registry) -> None:
     link = term.connect()
     term.say(link, Goodbye(), TOKEN - 1)
-    assert (term.heard.gone, link.end) == ([], None)
+    assert (term.listener.gone, link.end) == ([], None)

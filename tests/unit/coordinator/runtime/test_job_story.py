@@ -79,14 +79,14 @@ def test_timers_and_counters_from_which_nothing_follows_are_not_kept() -> None:
     assert story.lines()[0] == ()
 
 
-def test_a_change_of_state_is_told_with_the_state_before() -> None:
+def test_a_change_of_state_is_reported_with_the_state_before() -> None:
     story = _story()
     story.handled(ev.SlotsOffered(1, ()), "", [_state(m.JobState.DEPLOYING)])
     story.handled(ev.Tick(), "", [_state(m.JobState.RUNNING), _state(m.JobState.FINISHING)])
     assert [line.change for line in story.lines()[0]] == ["DEPLOYING", "DEPLOYING -> RUNNING -> FINISHING"]
 
 
-def test_an_event_that_the_machine_cannot_handle_is_told_with_its_error() -> None:
+def test_an_event_that_the_machine_cannot_handle_is_in_the_story_with_its_error() -> None:
     story = _story()
     event_id = story.failed(ev.ResultPersisted(), "c3-7", RuntimeError("a mistake"))
     line = story.lines()[0][0]
@@ -94,7 +94,7 @@ def test_an_event_that_the_machine_cannot_handle_is_told_with_its_error() -> Non
     assert line.effects == ("internal error: RuntimeError: a mistake",)
 
 
-def test_after_the_end_the_last_events_are_kept_and_that_is_said() -> None:
+def test_after_the_end_the_last_events_are_kept_with_a_remark() -> None:
     story = _story()
     for number in range(200):
         story.handled(ev.CheckpointIdPersisted(number), "c3-0", [do.PersistCheckpointId(number)])
@@ -121,7 +121,7 @@ def test_the_same_message_to_many_is_one_effect_and_states_and_timers_are_none()
     )
 
 
-def test_what_a_task_manager_says_is_told_in_words() -> None:
+def test_reports_of_task_managers_are_described_in_the_story() -> None:
     subtask = m.SubtaskId(ATTEMPT, "count", 2)
     reports = [
         ev.Reported(m.SubtaskReport(subtask, m.SubtaskPhase.SUBTASK_FAILED, error="no such file")),

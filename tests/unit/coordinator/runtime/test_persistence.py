@@ -68,7 +68,7 @@ def test_a_write_that_was_certainly_not_done_is_called_failed(leader: TestingLea
     assert leader.records.attempt("job").attempt == 0  # type: ignore[union-attr]
 
 
-def test_what_is_unknown_at_the_end_of_the_term_is_neither_done_nor_failed(leader: TestingLeader) -> None:
+def test_an_outcome_unknown_at_the_end_of_the_term_is_neither_done_nor_failed(leader: TestingLeader) -> None:
     leader.answers = [UNKNOWN]
     leader.over.set()
     with pytest.raises(Stopped):

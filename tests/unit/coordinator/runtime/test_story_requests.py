@@ -40,7 +40,7 @@ class FakeTerm:
         return self.requests.ask("job", "run", names, OWN, ("It began late.",))
 
 
-def test_it_is_complete_when_everybody_has_answered() -> None:
+def test_it_is_complete_when_all_have_answered() -> None:
     term = FakeTerm()
     answer = term.ask("tm-1", "tm-0", "gone")
     assert [name for name, _ in term.sent] == ["tm-0", "tm-1"]

@@ -59,7 +59,7 @@ def test_a_start_for_a_job_that_had_none_is_refused(submissions: Submissions) ->
     assert "without a snapshot to start from" in str(error)
 
 
-def test_two_that_write_one_place_are_told_while_the_first_is_still_being_written(submissions: Submissions) -> None:
+def test_a_second_job_for_one_place_is_refused_while_the_first_is_still_being_written(submissions: Submissions) -> None:
     place = (Destination("out", "folder /out", "the folder /out", False),)
     submissions.submit(_asked(), b"", writes=place)
     second = JobRecord("other", "run", graph_checksum="sha256:2")

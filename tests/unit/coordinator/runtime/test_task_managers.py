@@ -16,11 +16,11 @@ TOKEN = 5
 RUNS = m.AttemptId("job", "run", 1)
 
 
-class Heard:
+class RecordingListener:
     """A listener that keeps what it was told."""
 
     def __init__(self) -> None:
-        self.said: list[object] = []
+        self.messages: list[object] = []
         self.lost: list[tuple[str, str, bool]] = []
 
     def task_manager_added(self, task_manager: TaskManager) -> None: ...
@@ -29,23 +29,23 @@ class Heard:
         self.lost.append((task_manager.task_manager_id, reason, planned))
 
     def task_manager_reported(self, _task_manager: TaskManager, message: m.TaskManagerMessage) -> None:
-        self.said.append(message.body)
+        self.messages.append(message.body)
 
 
 class TestingRegistry:
     """One term's registry with one task manager; its actor and probes never get to anything."""
 
     def __init__(self) -> None:
-        self.heard = Heard()
+        self.listener = RecordingListener()
         settings = CoordinatorSettings(zookeeper="unused", storage="unused")
         actor, probes = Actor("never started"), KeyedWorkers("never used")
-        self.registry = TaskManagers(TOKEN, settings, actor, probes, self.heard)
+        self.registry = TaskManagers(TOKEN, settings, actor, probes, self.listener)
 
     def connect(self, *running: m.AttemptId, acknowledged: int = 0, incarnation: str = "the first") -> TaskManagerLink:
         """A process with the same address and pid each time."""
         link = TaskManagerLink("test")
-        said = m.Register("host:1", 2, 1, running, incarnation)
-        self.registry.register(Registration("tm", said, link, acknowledged))
+        messages = m.Register("host:1", 2, 1, running, incarnation)
+        self.registry.register(Registration("tm", messages, link, acknowledged))
         return link
 
     def say(self, link: TaskManagerLink, body: object, token: int = TOKEN, sequence: int = 0) -> None:
@@ -70,19 +70,19 @@ def read(link: TaskManagerLink) -> list[tuple[int, object]]:
         m.AcknowledgeCheckpoint(m.SubtaskId(RUNS, "count", 0), 3),
     ],
 )
-def test_what_was_said_to_a_former_leader_is_a_sign_of_life_and_no_more(testing: TestingRegistry, body: object) -> None:
+def test_a_message_to_a_former_leader_is_only_a_sign_of_life(testing: TestingRegistry, body: object) -> None:
     link = testing.connect(RUNS)
     (task_manager,) = testing.registry.all()
     task_manager.last_seen_ms = 0
     testing.say(link, body, TOKEN - 1)
-    assert testing.heard.said == []
+    assert testing.listener.messages == []
     assert task_manager.last_seen_ms > 0
     assert task_manager.running == {RUNS}
     testing.say(link, body)
-    assert testing.heard.said == [body]
+    assert testing.listener.messages == [body]
 
 
-def test_what_is_not_acknowledged_is_sent_again_with_its_number_on_the_next_stream(testing: TestingRegistry) -> None:
+def test_unacknowledged_messages_are_resent_with_their_numbers_on_the_next_stream(testing: TestingRegistry) -> None:
     link = testing.connect()
     deploy, cancel, late = m.Deploy(attempt=RUNS), m.CancelAttempt(RUNS), m.DrainSources(RUNS)
     testing.registry.send("tm", deploy)
@@ -95,14 +95,14 @@ def test_what_is_not_acknowledged_is_sent_again_with_its_number_on_the_next_stre
     assert read(testing.connect(RUNS, acknowledged=3))[1:] == []
 
 
-def test_what_is_acknowledged_in_passing_is_not_sent_again(testing: TestingRegistry) -> None:
+def test_messages_acknowledged_in_passing_are_not_resent(testing: TestingRegistry) -> None:
     link = testing.connect()
     testing.registry.send("tm", m.Deploy(attempt=RUNS))
     testing.registry.received(link, m.TaskManagerMessage(TOKEN, "tm", m.Heartbeat(1), acknowledged=1))
     assert read(testing.connect(RUNS))[1:] == []
 
 
-def test_what_a_task_manager_sends_again_is_handled_once(testing: TestingRegistry) -> None:
+def test_repeated_messages_of_a_task_manager_are_handled_once(testing: TestingRegistry) -> None:
     ran, gone = m.SubtaskReport(m.SubtaskId(RUNS, "count", 0), m.SubtaskPhase.SUBTASK_RUNNING), m.AttemptGone(RUNS)
     link = testing.connect(RUNS)
     testing.say(link, ran, sequence=1)
@@ -110,7 +110,7 @@ def test_what_a_task_manager_sends_again_is_handled_once(testing: TestingRegistr
     testing.say(link, gone, sequence=2)  # of the stream before: it comes over the new one
     testing.say(again, ran, sequence=1)
     testing.say(again, gone, sequence=2)
-    assert testing.heard.said == [ran, gone]
+    assert testing.listener.messages == [ran, gone]
     greeting = again.take()
     assert greeting is not None
     assert greeting.acknowledged == 1
@@ -123,13 +123,13 @@ def test_a_new_process_is_known_by_its_incarnation_alone(testing: TestingRegistr
     testing.registry.send("tm", m.Deploy(attempt=RUNS))
     for lost in (1, 2)[: 1 if incarnation else 2]:
         link = testing.connect(incarnation=incarnation)
-        assert testing.heard.lost == [("tm", "it was restarted as process 1", False)] * lost
+        assert testing.listener.lost == [("tm", "it was restarted as process 1", False)] * lost
         assert read(link)[1:] == []
     testing.say(link, m.AttemptGone(RUNS), sequence=1)
-    assert len(testing.heard.said) == 2
+    assert len(testing.listener.messages) == 2
 
 
-def test_a_process_that_was_lost_and_comes_back_hears_numbers_beyond_those_it_knows(testing: TestingRegistry) -> None:
+def test_a_lost_process_that_returns_gets_numbers_above_those_it_has_seen(testing: TestingRegistry) -> None:
     cancel = m.CancelAttempt(RUNS)
     testing.registry.send("tm", cancel)
     link = testing.connect(RUNS, acknowledged=41)

@@ -104,7 +104,7 @@ def test_signals_to_a_dead_process_do_nothing(start: Starter) -> None:
     child.close()
 
 
-def test_what_cannot_be_started_is_a_cluster_error(tmp_path: Path) -> None:
+def test_a_process_that_cannot_be_started_is_a_cluster_error(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="cannot start coordinator-0"):
         ChildProcess("coordinator-0", ["/nowhere/python"], tmp_path / "c.log", {}, lambda _: None)
 

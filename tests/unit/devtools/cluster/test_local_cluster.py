@@ -224,7 +224,7 @@ def test_stopping_twice_is_fine_and_killing_a_dead_process_is_an_error(make: Mak
         cluster.kill("coordinator", 0)
 
 
-def test_nobody_leads_where_nobody_answers(make: Make) -> None:
+def test_there_is_no_leader_where_no_process_answers(make: Make) -> None:
     with make(coordinators=1, taskmanagers=0) as cluster:
         assert cluster.leader(timeout_s=0.3) is None
         assert cluster.leader_number(timeout_s=0.3) is None

@@ -72,7 +72,7 @@ def test_a_connection_to_the_port_is_not_the_port(first: Process) -> None:
         assert not listens_at(os.getpid(), first.address)
 
 
-def test_one_that_is_gone_is_nobody(first: Process) -> None:
+def test_an_ended_process_is_not_found(first: Process) -> None:
     first.end()
     assert not listens_at(first.pid, first.address)
 
@@ -83,7 +83,7 @@ def test_what_listens_for_both_families_counts() -> None:
         assert listens_at(os.getpid(), f"127.0.0.1:{both.getsockname()[1]}")
 
 
-class Says:
+class Announcing:
     """A client of a cluster that says where its processes are."""
 
     def __init__(self, leader: tuple[str, int], standby: tuple[str, int], manager: tuple[str, int]) -> None:
@@ -98,7 +98,7 @@ class Says:
 
 
 def arena(leader: tuple[str, int], other: Process) -> ProcessArena:
-    made: Any = Says(leader, (other.address, other.pid), (other.address, other.pid))
+    made: Any = Announcing(leader, (other.address, other.pid), (other.address, other.pid))
     return ProcessArena(made, None, Path("unused"))
 
 
@@ -122,7 +122,7 @@ def test_a_cluster_of_this_machine_is_taken_and_its_leader_killed(first: Process
     assert (standby.pid, standby.address) == (other.pid, other.address)
 
 
-def test_whoever_has_the_pid_by_then_is_spared(first: Process, other: Process) -> None:
+def test_a_process_that_has_got_the_pid_meanwhile_is_spared(first: Process, other: Process) -> None:
     place = arena((first.address, first.pid), other)
     with pytest.raises(DrillError, match="is no longer leader c-1; nothing was killed"):
         place.kill(Victim(other.pid, "leader c-1", address=first.address))

@@ -83,7 +83,7 @@ def test_the_kills_fall_anywhere_between_two_checkpoints() -> None:
     assert max(pauses) > 0.4
 
 
-def test_a_cluster_that_does_not_become_whole_is_a_problem_and_nothing_is_killed() -> None:
+def test_a_cluster_that_does_not_become_complete_is_a_problem_and_nothing_is_killed() -> None:
     stage = Stage(is_whole=False)
     account = one_kill(stage)
     assert stage.story == ["whole?"]

@@ -27,7 +27,7 @@ REPORT = Report(5, (Kill(Target.LEADER, 4711, 2.5),), RecordCheck(300, 0, 0), 9,
         ({"every_s": float("inf")}, "--every must be 0 to 86400 seconds"),
     ],
 )
-def test_what_cannot_work_is_said_before_anything_is_killed(
+def test_an_impossible_drill_is_refused_before_anything_is_killed(
     changes: dict[str, Any],
     words: str,
     tmp_path: Path,

@@ -38,7 +38,7 @@ def test_order_and_repetition_of_events_do_not_matter() -> None:
     assert assemble(Target.LEADER, 4711, BEFORE, events) == assemble(Target.LEADER, 4711, BEFORE, TAKEOVER)
 
 
-def test_what_the_dead_leader_did_is_not_the_takeovers() -> None:
+def test_the_work_of_the_failed_leader_does_not_count_as_takeover() -> None:
     old = (
         _event(JobEventKind.CHECKPOINT_COMPLETED, -5.0, token=7, attempt=3, checkpoint=10),
         # in flight at the kill: stamped after it, but by the old leader

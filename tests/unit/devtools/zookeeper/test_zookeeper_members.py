@@ -18,7 +18,7 @@ def test_a_member_may_have_ports_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("ensemble", ["", "zk1,,zk2", "zk1:2888", "zk1:a:b", ":2888:3888", "zk1:1:2:3"])
-def test_what_names_no_server_is_refused(ensemble: str) -> None:
+def test_a_master_without_a_server_is_refused(ensemble: str) -> None:
     with pytest.raises(ZooKeeperStartError, match="give HOST or HOST:PEER_PORT:ELECTION_PORT"):
         parse_members(ensemble)
 

@@ -112,7 +112,7 @@ def test_an_ensemble_has_one_or_three_servers(tmp_path: Path) -> None:
         ZooKeeperEnsemble(tmp_path, 2)
 
 
-def test_nobody_at_the_address_says_what_to_do() -> None:
+def test_an_unreachable_address_is_reported_with_what_to_do() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         with pytest.raises(StoreUnavailable, match=r"ZooKeeper does not answer at .*lockgate zookeeper"):

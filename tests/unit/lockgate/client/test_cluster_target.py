@@ -104,7 +104,7 @@ def test_zookeeper_alone_is_enough(tmp_path: Path) -> None:
         ("broken", "cannot read broken/cluster.json"),
     ],
 )
-def test_what_cannot_be_a_cluster_is_said_in_one_sentence(named: str, words: str) -> None:
+def test_an_invalid_cluster_is_reported_in_one_sentence(named: str, words: str) -> None:
     Path("empty").mkdir()
     Path("broken").mkdir()
     Path("broken/cluster.json").write_text("[]")

@@ -51,7 +51,7 @@ def test_a_job_without_anything_yet_can_be_shown() -> None:
     assert views.job_json(empty)["last_checkpoint"] is None
 
 
-def test_records_far_ahead_of_the_clock_are_told_where_there_are_some() -> None:
+def test_records_far_ahead_of_the_clock_are_reported_if_there_are_any() -> None:
     assert "ahead of the clock" not in views.job_text(STATUS)
     timed = m.OperatorStatus("event_time-1", "event_time", records_ahead=1234)
     status = replace(STATUS, operators=(*STATUS.operators, timed))
@@ -74,19 +74,19 @@ def test_a_mode_that_is_not_the_default_is_shown() -> None:
     assert views.job_json(exact)["checkpoints"]["mode"] == "exactly_once"
 
 
-def test_what_was_in_flight_is_shown() -> None:
+def test_records_in_flight_are_shown() -> None:
     last = m.CompletedCheckpoint(7, "p", size_bytes=3 << 20, unaligned=True, channel_state_bytes=1 << 20)
     assert "3.0 MiB, 1.0 MiB of it in flight" in views.checkpoint_line(replace(STATUS, last_checkpoint=last))
     assert "checkpoint, unaligned" in views.checkpoints_text([replace(last, kind=m.CheckpointKind.CHECKPOINT)])
 
 
-def test_what_a_checkpoint_builds_on_is_shown() -> None:
+def test_the_base_of_a_checkpoint_is_shown() -> None:
     full = m.CompletedCheckpoint(7, "p", kind=m.CheckpointKind.CHECKPOINT, written_bytes=5)
     increment = replace(full, incremental=True)
     diff = replace(increment, diff_values=4, diff_saved_bytes=900)
-    shown = [views.checkpoint_json(item) for item in (full, increment, diff)]
-    assert [item and item["state"] for item in shown] == ["full", "incremental", "diff"]
-    assert [item and (item["diff_values"], item["diff_saved_bytes"]) for item in shown] == [(0, 0), (0, 0), (4, 900)]
+    stored = [views.checkpoint_json(item) for item in (full, increment, diff)]
+    assert [item and item["state"] for item in stored] == ["full", "incremental", "diff"]
+    assert [item and (item["diff_values"], item["diff_saved_bytes"]) for item in stored] == [(0, 0), (0, 0), (4, 900)]
     assert " diff " in views.checkpoints_text([diff])
 
 

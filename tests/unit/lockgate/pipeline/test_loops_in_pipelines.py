@@ -114,7 +114,7 @@ def _with_body(loop: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_told_at_the_authors_line(name: str) -> None:
+def test_mistakes_are_reported_with_the_authors_line(name: str) -> None:
     mistake, sentence = MISTAKES[name]
     with pytest.raises(PipelineError, match=re.escape(sentence).replace(r"\.\*", ".*")) as raised:
         mistake(Job("wrong"))

@@ -107,7 +107,7 @@ def test_mistakes(mistake: Callable[[Job], Any], message: str) -> None:
 def test_failed_records_are_shown() -> None:
     operators = (m.OperatorStatus("a", "cast", "v", 1_300, 90, records_failed=1_210), m.OperatorStatus("b", "sink"))
     status = m.JobStatus(job_key="x", operators=operators)
-    told = job_text(status)
-    assert "1,210 records failed in cast and were skipped, or went to its dead letters" in told
-    assert "failed in sink" not in told
+    text = job_text(status)
+    assert "1,210 records failed in cast and were skipped, or went to its dead letters" in text
+    assert "failed in sink" not in text
     assert [operator["records_failed"] for operator in job_json(status)["operators"]] == [1_210, 0]  # type: ignore[union-attr,index,call-overload]

@@ -172,7 +172,7 @@ def test_a_state_backend_reaches_the_graph(state: Any, backend: m.StateBackend) 
     assert job.graph().state_backend == backend
 
 
-def test_differences_reach_the_graph_and_what_cannot_be_is_told() -> None:
+def test_differences_reach_the_graph_and_invalid_ones_are_reported() -> None:
     job = Job("j", state="memory", full_snapshot_every=10, binary_diff=True)
     job.generate(10).print()
     assert job.graph().state_backend == m.StateBackend(m.MemoryBackend(), 10, binary_diff=True)
@@ -186,7 +186,7 @@ def test_differences_reach_the_graph_and_what_cannot_be_is_told() -> None:
         Job("j", state="rocksdb", binary_diff=True)
 
 
-def test_the_checkpoint_mode_reaches_the_graph_and_the_default_stays_unsaid() -> None:
+def test_the_checkpoint_mode_reaches_the_graph_and_the_default_is_left_out() -> None:
     def options(job: Job) -> m.CheckpointOptions | None:
         job.generate(10).print()
         return job.graph().checkpoints
@@ -392,7 +392,7 @@ MISTAKES: list[tuple[Mistake, str]] = [
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("mistake", "words"), MISTAKES, ids=[words for _, words in MISTAKES])
-def test_a_mistake_is_told_at_once_with_the_line_it_is_on(mistake: Mistake, words: str) -> None:
+def test_a_mistake_is_reported_at_once_with_its_line(mistake: Mistake, words: str) -> None:
     with pytest.raises(PipelineError) as caught:
         mistake(Job("j"))
     assert words in str(caught.value)
@@ -413,7 +413,7 @@ def test_a_job_that_has_changed_since_it_was_submitted_is_refused(monkeypatch: p
 
 
 @pytest.mark.spark
-def test_foreach_batch_runs_in_one_subtask_unless_told_otherwise() -> None:
+def test_foreach_batch_runs_in_one_subtask_by_default() -> None:
     job = Job("calls", parallelism=3)
     counts = job.generate(3).key_by("partition").aggregate(n=count())
     counts.foreach_batch(lambda df, checkpoint_id: None).uid("all")
@@ -426,7 +426,7 @@ def test_foreach_batch_runs_in_one_subtask_unless_told_otherwise() -> None:
 
 
 @pytest.mark.spark
-def test_a_schema_of_pyspark_types_is_told_with_whatever_names_it_has() -> None:
+def test_a_schema_of_pyspark_types_is_converted_whatever_its_names() -> None:
     from pyspark.sql.types import ArrayType, DecimalType, IntegerType, MapType, StringType, StructField, StructType
 
     inner = StructType([StructField("order id", IntegerType()), StructField("a`b", ArrayType(StringType()))])

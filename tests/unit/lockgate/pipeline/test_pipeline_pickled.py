@@ -35,7 +35,7 @@ def test_foreach_batch_gets_two_arguments() -> None:
     assert pickle.loads(kind.function)("df", 7) == ("df", 7)
 
 
-def test_what_cannot_travel_is_told_with_the_reason() -> None:
+def test_an_object_that_cannot_be_pickled_is_reported_with_the_reason() -> None:
     lock = threading.Lock()
     with pytest.raises(PipelineError, match=r"cannot send .*lambda.* to the task managers: .*lock"):
         Job("j").generate(1).map(lambda df: (lock, df))

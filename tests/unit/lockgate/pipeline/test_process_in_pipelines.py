@@ -92,7 +92,7 @@ def declaring(state: Any) -> ProcessFunction:
         (lambda stream: stream.select("user").deduplicate(), r"deduplicate\(\) needs a key"),
     ],
 )
-def test_mistakes_are_told_at_the_authors_line(mistake: Callable[[Any], Any], message: str) -> None:
+def test_mistakes_are_reported_with_the_authors_line(mistake: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         mistake(records())
 

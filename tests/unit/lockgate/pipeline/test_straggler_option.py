@@ -17,7 +17,7 @@ def option(value: Any) -> m.StragglerReplacement | None:
     return job.graph().straggler_replacement
 
 
-def test_the_option_reaches_the_graph_and_the_default_stays_unsaid() -> None:
+def test_the_option_reaches_the_graph_and_the_default_is_left_out() -> None:
     assert option(False) is None
     assert option(True) == stragglers() == m.StragglerReplacement()
     assert option(stragglers(factor=2, window_ms=5_000)) == m.StragglerReplacement(2.0, 5_000, 0)
@@ -34,7 +34,7 @@ def test_the_option_reaches_the_graph_and_the_default_stays_unsaid() -> None:
         (lambda: stragglers(pause_ms=0), r"stragglers\(\): pause_ms must be a whole number from 1000"),
     ],
 )
-def test_mistakes_are_told_at_once(make: Any, message: str) -> None:
+def test_mistakes_are_reported_at_once(make: Any, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         make()
 

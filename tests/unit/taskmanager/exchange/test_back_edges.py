@@ -33,7 +33,7 @@ def test_a_back_edge_is_never_full() -> None:
     assert gate.has_room(BACK)
 
 
-def test_what_circles_comes_before_what_is_new() -> None:
+def test_records_in_a_loop_come_before_new_ones() -> None:
     gate = _gate()
     gate.put(OUTSIDE, _table(1))
     gate.put(BACK, _table(2))
@@ -53,7 +53,7 @@ def test_a_barrier_comes_through_while_records_circle_without_end() -> None:
     assert Barrier(1) in seen
 
 
-def test_what_is_too_much_for_memory_lies_on_disk_and_comes_out_in_order(tmp_path: Path) -> None:
+def test_records_beyond_the_memory_limit_are_on_disk_and_come_out_in_order(tmp_path: Path) -> None:
     queue = ElementQueue(2 * size_of(_table(0)), str(tmp_path))
     stored = [queue.append(_table(value), size_of(_table(value))) for value in range(5)]
     assert [isinstance(spilled, Spilled) for spilled in stored] == [False, False, True, True, True]

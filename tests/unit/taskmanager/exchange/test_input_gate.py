@@ -113,8 +113,8 @@ def test_wake_before_the_poll_is_not_lost() -> None:
 
 def test_close_ends_everything_and_tells_the_senders() -> None:
     gate = _gate(1, max_elements=1)
-    told = threading.Event()
-    assert gate.connect(0, told.set)
+    reported = threading.Event()
+    assert gate.connect(0, reported.set)
     gate.hold(0)
     gate.put(0, _table(1))
     with futures.ThreadPoolExecutor(2) as pool:
@@ -123,14 +123,14 @@ def test_close_ends_everything_and_tells_the_senders() -> None:
         gate.close()
         assert polled.result(SOON_S) == []
         assert isinstance(blocked.exception(SOON_S), ChannelClosed)
-    assert told.is_set()
+    assert reported.is_set()
     with pytest.raises(ChannelClosed):
         gate.put(0, _table(3))
     with pytest.raises(ChannelClosed):
         gate.connect(0)
 
 
-def test_what_is_recorded_on_a_closed_gate_is_given_up_at_once() -> None:
+def test_a_recording_on_a_closed_gate_is_given_up_at_once() -> None:
     gate = _gate()
     gate.close()
     gate.close()
@@ -154,14 +154,14 @@ def test_a_channel_takes_one_sender() -> None:
     assert not gate.connect(0)
 
 
-def test_a_lost_channel_is_told_while_open_and_not_after_close() -> None:
-    told: list[str] = []
-    gate = InputGate([ChannelId("up", 0)], told.append)
+def test_a_lost_channel_is_reported_while_open_and_not_after_close() -> None:
+    reported: list[str] = []
+    gate = InputGate([ChannelId("up", 0)], reported.append)
     gate.lost(0, "reset")
-    assert told == ["the channel from up[0] broke: reset"]
+    assert reported == ["the channel from up[0] broke: reset"]
     gate.close()
     gate.lost(0, "reset")
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_channels_are_found_by_their_upstream_subtask() -> None:

@@ -41,7 +41,7 @@ def test_calls_run_in_order_and_answer() -> None:
     assert threads.submit(int, "7").result(60) == 7, "its threads had nothing left to do and ended"
 
 
-def test_no_more_run_at_a_time_than_was_said_and_no_fewer() -> None:
+def test_exactly_as_many_run_at_a_time_as_configured() -> None:
     threads, both, go = BackgroundThreads(2, "t"), threading.Barrier(3), threading.Event()
 
     def call() -> None:

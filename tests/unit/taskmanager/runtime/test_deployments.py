@@ -65,7 +65,7 @@ class TestingTaskManager:
 
     def __init__(self) -> None:
         self.programs: list[IdleSource] = []
-        self.said: list[object] = []
+        self.reports: list[object] = []
         self._changed = threading.Condition()
         self._opened = 0
         peers, self.stories = PeerChannels(Credentials()), Stories("tm", "test")
@@ -96,7 +96,7 @@ class TestingTaskManager:
     def gone(self) -> list[int]:
         """Attempts that the leader was told to be gone, as often as it was told."""
         with self._changed:
-            bodies = list(self.said)
+            bodies = list(self.reports)
         return [body.attempt.attempt for body in bodies if isinstance(body, AttemptGone) and body.attempt is not None]
 
     def wait_open(self, count: int) -> None:
@@ -108,7 +108,7 @@ class TestingTaskManager:
         """Until so many attempts were told to be gone."""
         with self._changed:
             assert self._changed.wait_for(
-                lambda: sum(isinstance(attempt_gone, AttemptGone) for attempt_gone in self.said) >= count, WAIT_S
+                lambda: sum(isinstance(attempt_gone, AttemptGone) for attempt_gone in self.reports) >= count, WAIT_S
             )
 
     def _note_open(self) -> None:
@@ -118,7 +118,7 @@ class TestingTaskManager:
 
     def _hear(self, body: object) -> None:
         with self._changed:
-            self.said.append(body)
+            self.reports.append(body)
             self._changed.notify_all()
 
 

@@ -67,7 +67,7 @@ def test_what_was_recorded_is_stored_by_channel_and_put_back_before_what_came_si
     assert [value for value in taken if value[0] == 1] == [(1, [3, 4])]
 
 
-def test_what_waited_to_be_sent_is_sent_first_after_a_restore(tmp_path: Path) -> None:
+def test_queued_output_is_sent_first_after_a_restore(tmp_path: Path) -> None:
     (state, _) = _recorded(tmp_path)
     out = ChannelState(ChannelSide.OUTPUT_CHANNEL, "sink", 0, state.handle, 2, 1)
     target = InputGate([ChannelId("count", 1)])
@@ -77,7 +77,7 @@ def test_what_waited_to_be_sent_is_sent_first_after_a_restore(tmp_path: Path) ->
     assert [_values(target.poll(0)) for _ in range(2)] == [[(0, [1])], [(0, Watermark(9))]]
 
 
-def test_a_channel_that_is_no_more_is_told_by_name(tmp_path: Path) -> None:
+def test_a_channel_that_no_longer_exists_is_named(tmp_path: Path) -> None:
     states = _recorded(tmp_path)
     with pytest.raises(StateUnreadable, match=r"between count\[1\] and words\[0\].*no such channel.*savepoint"):
         _flight(tmp_path, InputGate([])).restore(SubtaskState("count", 1, channels=states), OutputSet({}, {}))
@@ -129,12 +129,12 @@ def test_a_full_channel_takes_what_is_on_its_way_while_its_barrier_is_awaited() 
     assert recording.recording.is_complete
 
 
-def test_an_unaligned_barrier_is_told_the_moment_it_is_queued() -> None:
-    told: list[Barrier] = []
-    gate = InputGate(UP, max_elements=1, on_barrier=told.append)
+def test_an_unaligned_barrier_is_reported_as_soon_as_it_is_queued() -> None:
+    reported: list[Barrier] = []
+    gate = InputGate(UP, max_elements=1, on_barrier=reported.append)
     gate.put(0, _table(1))
     gate.put(0, URGENT)  # does not wait for room
-    assert told == [URGENT]
+    assert reported == [URGENT]
 
 
 def test_an_elastic_output_never_blocks_and_says_when_there_is_room_again() -> None:

@@ -76,7 +76,7 @@ def test_the_upload_waits_until_the_barrier_has_come_back(tmp_path: Path) -> Non
         assert [state.rows for state in upload.result(60)] == [1]
 
 
-def test_what_circles_on_disk_is_in_the_log_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_a_loop_on_disk_are_in_the_log_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "MEMORY_BYTES", 0)
     head, flight = _bench(tmp_path)
     head.put(1, _table(1, 2))

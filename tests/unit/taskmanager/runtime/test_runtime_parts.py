@@ -242,14 +242,14 @@ class _Snapshot:
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left"), SnapshotTooLarge("too large"), KeyError("oops")])
 def test_an_upload_ends_in_done_or_failed(error: Exception) -> None:
-    told: list[UploadDone | UploadFailed] = []
+    reported: list[UploadDone | UploadFailed] = []
     with futures.ThreadPoolExecutor(1) as pool:
-        uploads = SnapshotUploads(pool, told.append)
+        uploads = SnapshotUploads(pool, reported.append)
         uploads.keep(1, _Snapshot())
         uploads.start(1)
         uploads.keep(2, _Snapshot(error))
         uploads.start(2)
-    done, failed = told
+    done, failed = reported
     assert isinstance(done, UploadDone)
     assert isinstance(failed, UploadFailed)
     assert (done.checkpoint_id, failed.checkpoint_id) == (1, 2)
@@ -259,8 +259,8 @@ def test_an_upload_ends_in_done_or_failed(error: Exception) -> None:
 def test_a_dropped_upload_that_has_not_begun_never_does() -> None:
     gate, second = threading.Event(), _Snapshot()
     with futures.ThreadPoolExecutor(1) as pool:
-        told: list[UploadDone | UploadFailed] = []
-        uploads = SnapshotUploads(pool, told.append)
+        reported: list[UploadDone | UploadFailed] = []
+        uploads = SnapshotUploads(pool, reported.append)
         uploads.keep(1, _Snapshot(gate=gate))
         uploads.start(1)
         uploads.keep(2, second)
@@ -268,7 +268,7 @@ def test_a_dropped_upload_that_has_not_begun_never_does() -> None:
         uploads.drop(2)
         gate.set()
         assert uploads.close(60)
-    assert [upload_done.checkpoint_id for upload_done in told] == [1]
+    assert [upload_done.checkpoint_id for upload_done in reported] == [1]
     assert not second.is_persisted
     assert second.is_released
 
@@ -288,10 +288,10 @@ def test_a_frozen_state_that_is_not_wanted_is_let_go_of() -> None:
 def test_close_tells_when_an_upload_is_still_going_on() -> None:
     gate = threading.Event()
     with futures.ThreadPoolExecutor(1) as pool:
-        told = threading.Event()
-        uploads = SnapshotUploads(pool, lambda _: told.set())
+        reported = threading.Event()
+        uploads = SnapshotUploads(pool, lambda _: reported.set())
         uploads.keep(1, _Snapshot(gate=gate))
         uploads.start(1)
         is_clean = uploads.close(0.05)
         gate.set()
-        assert not is_clean or told.is_set()
+        assert not is_clean or reported.is_set()

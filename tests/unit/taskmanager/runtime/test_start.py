@@ -50,7 +50,7 @@ def test_what_cannot_be_undone_in_time_is_left(monkeypatch: pytest.MonkeyPatch) 
     assert leave.left.wait(WAIT_S)
 
 
-def test_afterwards_whoever_serves_gets_the_signals() -> None:
+def test_afterwards_the_serving_process_gets_the_signals() -> None:
     asked: SimpleQueue[int] = SimpleQueue()
     leave = Exit()
     stop = Start(asked, leave).over()

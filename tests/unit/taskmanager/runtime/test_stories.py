@@ -64,7 +64,7 @@ def test_an_element_from_which_nothing_follows_leaves_no_line() -> None:
     assert subtask.log.lines() == ()
 
 
-def test_a_change_of_state_is_told() -> None:
+def test_a_change_of_state_is_in_the_story() -> None:
     subtask = Subtask()
     failed = on.Failed(FailureCause.PEER_LOST, "the channel broke")
     subtask.handled(failed, do.Close(), after=LifeCycle.FAILING)

@@ -35,9 +35,9 @@ class _Slow:
 def test_an_upload_that_ends_after_its_checkpoint_was_given_up_leaves_no_file(
     tmp_path: Path, is_acknowledged: bool
 ) -> None:
-    told: list[object] = []
+    reported: list[object] = []
     with futures.ThreadPoolExecutor(1) as pool:
-        uploads = SnapshotUploads(pool, told.append, lambda n: remove_checkpoint(str(tmp_path), n))
+        uploads = SnapshotUploads(pool, reported.append, lambda n: remove_checkpoint(str(tmp_path), n))
         first, other = _Slow(tmp_path, 1), _Slow(tmp_path, 2)
         for number, snapshot in ((1, first), (2, other)):
             uploads.keep(number, snapshot)
@@ -74,7 +74,7 @@ def test_an_upload_that_outlives_its_subtask_leaves_no_file(tmp_path: Path, is_a
 
 def test_an_upload_that_has_failed_is_not_cleaned_up_on_the_thread_that_ends_the_subtask() -> None:
     threads: list[str] = []
-    told: list[object] = []
+    reported: list[object] = []
 
     class Failing:
         def persist(self) -> SubtaskState:
@@ -84,11 +84,11 @@ def test_an_upload_that_has_failed_is_not_cleaned_up_on_the_thread_that_ends_the
             pass
 
     with futures.ThreadPoolExecutor(1, "upload") as pool:
-        uploads = SnapshotUploads(pool, told.append, lambda _: threads.append(threading.current_thread().name))
+        uploads = SnapshotUploads(pool, reported.append, lambda _: threads.append(threading.current_thread().name))
         uploads.keep(7, Failing())
         uploads.start(7)
         pool.submit(int).result(60)  # behind the upload
-        assert told
+        assert reported
         assert uploads.close(60)
     assert threads == ["upload_0"], "the storage may hang, and the subtask has to end"
 

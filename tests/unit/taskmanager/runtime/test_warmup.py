@@ -204,7 +204,7 @@ def test_a_job_that_is_itself_deployed_is_left_to_its_attempt(
     assert warmed(factory, "later") == WHOLE
 
 
-def test_what_ends_meanwhile_stops_nothing(factory: FakeProgramFactory, running: list[AttemptId], new: New) -> None:
+def test_jobs_that_end_meanwhile_stop_nothing(factory: FakeProgramFactory, running: list[AttemptId], new: New) -> None:
     running.append(OTHER)
     factory.on_call = lambda _key, call: running.clear() if call.startswith("warm_up") else None
     new(advice("job"))

@@ -75,7 +75,7 @@ def test_a_job_is_stopped_before_any_further_call(tmp_path: Path, leave: int) ->
 
 
 @pytest.mark.parametrize("call", ["build count-0", "open read-0", "process count-0", "warm_up count-0"])
-def test_whatever_fails_the_programs_are_closed(tmp_path: Path, call: str) -> None:
+def test_programs_are_closed_whatever_fails(tmp_path: Path, call: str) -> None:
     factory = FakeProgramFactory()
     factory.failing["job", call] = ValueError("no such column")
     with pytest.raises(ValueError, match="no such column"):

@@ -110,7 +110,7 @@ def test_without_failures_it_does_what_the_other_does() -> None:
     assert [{name: row[name] for name in plain[0]} for row in outcome(CarefulRunner, GOOD)] == plain
 
 
-def test_what_fails_is_as_if_it_had_never_been_there() -> None:
+def test_a_failed_record_has_no_effect() -> None:
     careful, clean = outcome(CarefulRunner, POISONED), outcome(Runner, GOOD)
     assert states(careful) == states(clean)
     assert set(states(clean)) == {0, 1}
@@ -122,7 +122,7 @@ def test_state_from_before_is_kept_where_every_record_fails() -> None:
     assert states(outcome(CarefulRunner, batch((0, "a", -2), (0, "a", -3), payload=before))) == {}  # nothing changed
 
 
-def test_failures_are_told_by_number_with_their_words() -> None:
+def test_failures_are_reported_by_number_with_their_messages() -> None:
     found = [(row[NUMBER], row[ERROR]) for row in outcome(CarefulRunner, POISONED) if row[NUMBER] is not None]
     assert [number for number, _ in found] == [1, 2, 4, 6]
     line = inspect.getsourcelines(Everything.process)[1] + inspect.getsource(Everything.process).split("\n").index(

@@ -15,5 +15,5 @@ from lockgate_taskmanager.spark.chain import named
         (Operator("sql-2"), "operator 'sql-2'"),
     ],
 )
-def test_two_operators_of_one_name_are_told_apart(operator: Operator, name: str) -> None:
+def test_two_operators_of_one_name_are_distinguished(operator: Operator, name: str) -> None:
     assert named(operator) == name

@@ -145,7 +145,7 @@ def given(value: Any) -> Callable[..., Any]:
         ),
     ],
 )
-def test_what_goes_wrong_is_a_sentence(method: str, answer: Any, kind: type[Exception], sentence: str) -> None:
+def test_errors_are_one_sentence(method: str, answer: Any, kind: type[Exception], sentence: str) -> None:
     source = reader(Squares(5), SplitState("a", 0, 5))
     setattr(source._connector, method, answer)
     with pytest.raises(kind) as caught:
@@ -171,7 +171,7 @@ def test_splits_that_are_none_are_refused() -> None:
         discover(PythonSource(cloudpickle.dumps(wrong)), (), WHERE)
 
 
-def test_what_a_foreign_client_has_pickled_must_have_the_methods() -> None:
+def test_an_object_pickled_by_a_foreign_client_must_have_the_methods() -> None:
     with pytest.raises(UserError, match=r"its source is a dict, which has no method splits\(\)"):
         CustomReader(PythonSource(cloudpickle.dumps({})), SCHEMA, WHERE)
     with pytest.raises(UserError, match="its sink cannot be loaded on the task manager"):

@@ -110,7 +110,7 @@ def test_a_hiccup_is_forgiven_however_many_there_are(
     assert lost.empty()
 
 
-def test_an_end_of_ones_own_is_no_loss(client: Client, watch: ServerWatch) -> None:
+def test_a_planned_end_is_not_a_loss(client: Client, watch: ServerWatch) -> None:
     lost: SimpleQueue[str] = SimpleQueue()
     client.hangs = True  # and is closed in the middle of a question
     watch.start(lost.put)
@@ -123,7 +123,7 @@ def test_an_end_of_ones_own_is_no_loss(client: Client, watch: ServerWatch) -> No
     assert lost.empty()
 
 
-def test_sessions_are_kept_while_somebody_has_them(watch: ServerWatch) -> None:
+def test_sessions_are_kept_while_they_are_in_use(watch: ServerWatch) -> None:
     kept, broken, dropped = Client(), Client(), Client()
     broken.error = Unavailable("no")
     sessions: list[Any] = [Session(kept), Session(broken), Session(dropped)]
@@ -147,7 +147,7 @@ class Session:
         self.is_stopped = True
 
 
-def test_nobody_waits_for_a_good_bye() -> None:
+def test_no_process_waits_for_a_goodbye() -> None:
     client = SimpleNamespace(policies=["patient"])
     client.set_retry_policies = lambda policies: setattr(client, "policies", policies)
     session = Session(client)

@@ -36,13 +36,13 @@ def test_what_ends_with_its_input_ends_in_its_own_time(start: Start, caplog: pyt
 
 
 @pytest.mark.timeout(30)
-def test_what_hangs_is_killed(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hanging_process_is_killed(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     process = start("sleep", "600")
     assert sessions.end(process, 0.1) == -signal.SIGKILL
     assert caplog.messages == ["the JVM did not exit within 0.1 s; killing it"]
 
 
-def test_ten_seconds_are_given_unless_it_is_said_otherwise(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_grace_is_ten_seconds(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     process = start("cat")
     limits: list[float | None] = []
     wait = process.wait

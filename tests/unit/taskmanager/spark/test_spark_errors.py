@@ -81,7 +81,7 @@ def test_a_task_that_fails_on_its_data_is_a_fault_of_the_data(kind: str, message
     assert cause_of(error) == FailureCause.DATA_ERROR
 
 
-def test_code_of_the_authors_that_raises_what_may_pass_is_told_apart() -> None:
+def test_transient_errors_of_user_code_are_distinguished() -> None:
     for raised_there in ("TimeoutError: no answer", "requests.exceptions.ConnectionError: away", "my.Odd"):
         error = raised(stage_failure("org.apache.spark.api.python.PythonException", f"{TRACEBACK}\n{raised_there}"))
         assert isinstance(error, UserCodeFailed), raised_there
@@ -148,7 +148,7 @@ def test_a_data_error_knows_the_query_and_the_part_of_it() -> None:
         ("scala.MatchError", "VariantType (of class X)"),
     ],
 )
-def test_a_mistake_of_sparks_own_is_told_from_its_surroundings(kind: str, message: str) -> None:
+def test_an_error_of_spark_is_distinguished_from_its_environment(kind: str, message: str) -> None:
     error = raised(stage_failure(kind, message))
     assert isinstance(error, EngineDefect)
     assert cause_of(error) == FailureCause.INTERNAL_ERROR
@@ -252,7 +252,7 @@ def test_other_errors_of_a_connect_server_are_what_they_were() -> None:
         assert not lost_session(error)
 
 
-def test_grpcs_errors_are_told_by_their_details() -> None:
+def test_grpc_errors_are_reported_with_their_details() -> None:
     text = (
         "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAUTHENTICATED\n"
         '\tdetails = "Invalid authentication token"\n\tdebug_error_string = "UNAUTHENTICATED: {grpc_status:16}"\n>'

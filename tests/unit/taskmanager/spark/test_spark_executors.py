@@ -98,7 +98,7 @@ def test_nothing_is_waited_for_where_there_is_one_or_they_come_with_jobs(session
         (False, [], True, "was ended from outside, by spark://m:7077"),
     ],
 )
-def test_what_can_run_nothing_any_more_is_lost(
+def test_a_process_that_can_run_nothing_any_more_is_lost(
     is_dynamic: bool, jobs: list[int], is_stopped: bool, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     session: Any = Cluster(is_dynamic=is_dynamic)
@@ -109,7 +109,7 @@ def test_what_can_run_nothing_any_more_is_lost(
     assert words in caplog.text
 
 
-def test_jobs_that_wait_and_go_on_are_told_of_and_nothing_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_that_wait_and_continue_are_reported_and_nothing_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     session: Any = Cluster(wait_ms=600_000)
     session.jobs = [7]
@@ -127,7 +127,7 @@ def test_jobs_that_wait_and_go_on_are_told_of_and_nothing_is_lost(caplog: pytest
     assert not lost.is_set()
 
 
-def test_with_dynamic_allocation_nobody_is_missed_while_no_job_runs() -> None:
+def test_with_dynamic_allocation_no_executor_is_missed_while_no_job_runs() -> None:
     session: Any = Cluster(wait_ms=5, is_dynamic=True)
     looks, lost = threading.Semaphore(0), threading.Event()
     session.getActiveJobIds = lambda: looks.release() or []

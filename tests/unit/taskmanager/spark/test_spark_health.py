@@ -131,7 +131,7 @@ def test_jobs_that_run_are_proof_enough(session: Session, monkeypatch: pytest.Mo
     assert not session.asked.acquire(blocking=False)
 
 
-def test_an_end_of_ones_own_is_no_loss(session: Session, health: Health, lost: SimpleQueue[str]) -> None:
+def test_a_planned_end_is_not_a_loss(session: Session, health: Health, lost: SimpleQueue[str]) -> None:
     health.close()
     session.stopped = True
     for thread in threading.enumerate():

@@ -103,7 +103,7 @@ def test_programs_that_share_a_thread_take_turns() -> None:
     assert session.sparkContext.text is None
 
 
-def test_another_thread_is_named_anew() -> None:
+def test_another_thread_is_named_again() -> None:
     session: Any = Classic()
     jobs = Jobs(session, "tag", "one")
     jobs.adopt_thread()
@@ -129,7 +129,7 @@ def test_a_connect_session_has_the_description_among_its_settings() -> None:
     assert (session.tags, session.calls) == (set(), 2)
 
 
-def test_a_server_that_is_gone_is_told_by_the_query_and_not_by_its_name() -> None:
+def test_a_lost_server_is_recognised_by_the_query_and_not_by_its_name() -> None:
     session: Any = Connect()
     session.is_lost = True
     jobs = Jobs(session, "tag", "one")

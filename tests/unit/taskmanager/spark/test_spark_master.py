@@ -25,7 +25,7 @@ def test_addresses(master: str, expected: tuple[tuple[str, int], ...]) -> None:
 
 
 @pytest.mark.parametrize("master", ["spark://a:70777", "spark://a:b", "spark://:7077", "sc://a:0", "spark://a,"])
-def test_what_is_no_address_is_named(master: str) -> None:
+def test_an_invalid_address_is_named(master: str) -> None:
     with pytest.raises(EngineError, match="is not HOST:PORT"):
         addresses(master)
 
@@ -61,7 +61,7 @@ def test_a_master_that_does_not_answer_is_one_sentence_before_java_starts(
         (Driver("t", "[::]", "[2001:db8::1]"), "[2001:db8::1]", "[::]"),
     ],
 )
-def test_executors_are_told_the_advertised_host_or_the_one_that_reached_the_master(
+def test_executors_get_the_advertised_host_or_the_one_that_reached_the_master(
     driver: Driver, host: str, bind: str
 ) -> None:
     assert driver.settings("10.0.0.7") == {"spark.driver.host": host, "spark.driver.bindAddress": bind}

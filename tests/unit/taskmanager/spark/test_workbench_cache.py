@@ -88,7 +88,7 @@ def test_another_subtask_of_the_vertex_gets_an_idle_one() -> None:
     assert len(shop.made) == 1
 
 
-def test_nobody_gets_the_same_one_twice() -> None:
+def test_no_two_callers_get_the_same_one() -> None:
     shop = Shop()
     workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
     shop.cache.check_in(VERTEX, 0, workbench)

@@ -22,7 +22,7 @@ def test_the_parents_of_new_folders_are_synced_from_the_top(tmp_path: Path, monk
     assert filesystem.read_all(target).to_pybytes() == b"y"
 
 
-def test_a_full_disk_is_told_by_the_file_that_did_not_fit(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_file_that_did_not_fit(tmp_path: Path) -> None:
     def pieces() -> Iterator[bytes]:
         yield b"x"
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -22,7 +22,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     return make_backend(StateBackend(backend=choice), str(tmp_path), "a1-v-0")
 
 
-def test_what_is_stored_is_loaded(backend: Backend) -> None:
+def test_stored_state_is_loaded(backend: Backend) -> None:
     handle = backend.writer(3).store("op", pa.py_buffer(b"state"))
     assert load(handle).to_pybytes() == b"state"
     assert handle.size_bytes == 5

@@ -120,7 +120,7 @@ def sums(*rows: tuple[str | None, int, int | None]) -> pa.Table:
     return partial(TYPES, list(rows))
 
 
-def shown(store: KeyedStore, *keys: tuple[str | None, int]) -> dict[str | None, tuple[int, int | None]]:
+def counted(store: KeyedStore, *keys: tuple[str | None, int]) -> dict[str | None, tuple[int, int | None]]:
     """The values of keys, by way of a merge that adds one record without a value to each."""
     changed = store.merge(sums(*((key, hash_, None) for key, hash_ in keys))).changed
     return {row["k"]: (row["n"] - 1, row["total"]) for row in changed.to_pylist()}
@@ -171,7 +171,7 @@ def test_no_key_columns_at_all(backend: TestingBackend) -> None:
     assert backend.restored(operator, kept).merge(rows).changed.to_pylist() == [{"n": 4, "total": 6}]
 
 
-def test_keys_of_one_hash_are_told_apart_and_a_key_may_come_twice_in_a_batch(backend: TestingBackend) -> None:
+def test_keys_of_one_hash_are_distinguished_and_a_key_may_come_twice_in_a_batch(backend: TestingBackend) -> None:
     store = backend.fresh(SUMS, sums().schema)
     merged = store.merge(sums(("a", 7, 1), ("b", 7, 10), ("a", 7, 2), (None, 7, 100)))
     assert merged.records == 4
@@ -180,7 +180,7 @@ def test_keys_of_one_hash_are_told_apart_and_a_key_may_come_twice_in_a_batch(bac
     }  # fmt: skip
     assert merged.changed.num_rows == 3
     again = backend.restored(SUMS, backend.stored(store))
-    assert shown(again, ("a", 7), ("b", 7), (None, 7), ("c", 7)) == {
+    assert counted(again, ("a", 7), ("b", 7), (None, 7), ("c", 7)) == {
         "a": (2, 3), "b": (1, 10), None: (1, 100), "c": (0, None),
     }  # fmt: skip
 
@@ -199,7 +199,7 @@ def test_an_empty_batch_changes_nothing(backend: TestingBackend) -> None:
     merged = store.merge(sums())
     assert (merged.records, merged.changed.num_rows, merged.changed.schema) == (0, 0, store.schema)
     again = backend.restored(SUMS, backend.stored(store, 1, SnapshotOrder()))
-    assert shown(again, ("a", 1)) == {"a": (0, None)}
+    assert counted(again, ("a", 1)) == {"a": (0, None)}
 
 
 def test_a_sum_that_leaves_its_range_is_a_fault_of_the_data(backend: TestingBackend) -> None:
@@ -217,7 +217,7 @@ def test_a_snapshot_is_not_touched_by_what_comes_after_it(backend: TestingBacken
     writer = make_backend(backend.choice, str(backend.folder / "storage"), "a1-v-0").writer(1)
     state = frozen.persist(1, writer)
     frozen.release()
-    assert shown(backend.restored(SUMS, state), ("a", 1), ("b", 2), ("c", 3)) == {
+    assert counted(backend.restored(SUMS, state), ("a", 1), ("b", 2), ("c", 3)) == {
         "a": (1, 1),
         "b": (1, 1),
         "c": (0, None),
@@ -235,11 +235,11 @@ def test_a_snapshot_can_be_divided_and_put_together(backend: TestingBackend) -> 
     states = []
     for part, (half, store) in enumerate(zip(halves, stores, strict=True)):
         mine = [row for row in rows if row[1] % GROUPS in half]
-        assert shown(store, *((key, hash_) for key, hash_, _ in mine)) == {key: (1, value) for key, _, value in mine}
+        assert counted(store, *((key, hash_) for key, hash_, _ in mine)) == {key: (1, value) for key, _, value in mine}
         store.merge(sums(*mine))
         states.append(backend.stored(store, 2, SnapshotOrder(1), part))
     again = backend.restored(SUMS, *states)
-    assert shown(again, *((key, hash_) for key, hash_, _ in rows)) == {key: (3, 2 * value) for key, _, value in rows}
+    assert counted(again, *((key, hash_) for key, hash_, _ in rows)) == {key: (3, 2 * value) for key, _, value in rows}
 
 
 def test_another_operators_state_is_refused(backend: TestingBackend) -> None:
@@ -263,7 +263,7 @@ def test_every_backend_reads_every_backends_savepoints(
     assert (state.kind, state.increments, state.files) == (StateKind.KEYED_STATE, (), ())
     other = home if source == target else backends(target)
     again = other.restored(SUMS, state)
-    assert shown(again, *((key, hash_) for key, hash_, _ in rows)) == {key: (1, value) for key, _, value in rows}
+    assert counted(again, *((key, hash_) for key, hash_, _ in rows)) == {key: (1, value) for key, _, value in rows}
 
 
 # RocksDB alone
@@ -287,7 +287,7 @@ def test_a_checkpoint_stores_only_the_tables_that_its_base_has_not(rocks: Testin
     again.merge(sums(("k2", 2, 1)))
     third = rocks.stored(again, 3, SnapshotOrder(2))
     assert set(second.files) < set(third.files), "a restored database goes on where it was"
-    assert shown(rocks.restored(SUMS, third), ("k1", 1), ("k2", 2), ("k3", 3)) == {
+    assert counted(rocks.restored(SUMS, third), ("k1", 1), ("k2", 2), ("k3", 3)) == {
         "k1": (2, 2),
         "k2": (2, 2),
         "k3": (1, 1),
@@ -336,7 +336,7 @@ def test_nothing_is_left_of_a_closed_store_and_of_a_killed_process(rocks: Testin
     assert folder.exists(), "its process lives"
 
 
-def test_a_missing_package_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_package_is_reported_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UserError, match=r"pip install 'lockgate\[rocksdb\]'"):
         StoreFactory(BACKENDS["rocksdb"], ScratchFolder(tmp_path, "state-"))
@@ -365,24 +365,24 @@ def test_merging_goes_on_while_a_snapshot_is_stored_on_another_thread(backend: T
         frozen.release()
         if backend.choice.backend is None or not isinstance(backend.choice.backend, MemoryBackend):
             again = backend.restored(SUMS, states[-1])
-            assert set(shown(again, *keys).values()) == {(turn, turn)}
+            assert set(counted(again, *keys).values()) == {(turn, turn)}
             again.close()
-    assert set(shown(store, *keys).values()) == {(6, 6)}
+    assert set(counted(store, *keys).values()) == {(6, 6)}
 
 
-def test_what_is_held_back_until_the_copy_is_made_is_read_and_in_the_next_snapshot(rocks: TestingBackend) -> None:
+def test_writes_buffered_until_the_copy_is_made_are_read_and_in_the_next_snapshot(rocks: TestingBackend) -> None:
     store = rocks.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 1)))
     first = store.snapshot(SnapshotOrder())
     store.merge(sums(("a", 1, 10), ("b", 2, 10)))  # the copy is not made yet
-    assert shown(store, ("a", 1), ("b", 2)) == {"a": (2, 11), "b": (1, 10)}
+    assert counted(store, ("a", 1), ("b", 2)) == {"a": (2, 11), "b": (1, 10)}
     second = store.snapshot(SnapshotOrder())  # makes it
     store.merge(sums(("b", 2, 100)))
     writer = make_backend(rocks.choice, str(rocks.folder / "storage"), "a1-v-0").writer
     states = [frozen.persist(number, writer(number)) for number, frozen in ((2, second), (1, first))]
-    assert shown(rocks.restored(SUMS, states[1]), ("a", 1), ("b", 2)) == {"a": (1, 1), "b": (0, None)}
-    assert shown(rocks.restored(SUMS, states[0]), ("a", 1), ("b", 2)) == {"a": (3, 11), "b": (2, 10)}
-    assert shown(store, ("a", 1), ("b", 2)) == {"a": (3, 11), "b": (3, 110)}
+    assert counted(rocks.restored(SUMS, states[1]), ("a", 1), ("b", 2)) == {"a": (1, 1), "b": (0, None)}
+    assert counted(rocks.restored(SUMS, states[0]), ("a", 1), ("b", 2)) == {"a": (3, 11), "b": (2, 10)}
+    assert counted(store, ("a", 1), ("b", 2)) == {"a": (3, 11), "b": (3, 110)}
 
 
 def test_a_snapshot_that_is_given_up_before_its_copy_is_made_holds_nothing_back(rocks: TestingBackend) -> None:
@@ -395,4 +395,4 @@ def test_a_snapshot_that_is_given_up_before_its_copy_is_made_holds_nothing_back(
         frozen.persist(1, make_backend(rocks.choice, str(rocks.folder / "storage"), "a1-v-0").writer(1))
     store.merge(sums(("b", 2, 5)))
     kept = rocks.stored(store, 2, SnapshotOrder())
-    assert shown(rocks.restored(SUMS, kept), ("a", 1), ("b", 2)) == {"a": (2, 2), "b": (1, 5)}
+    assert counted(rocks.restored(SUMS, kept), ("a", 1), ("b", 2)) == {"a": (2, 2), "b": (1, 5)}

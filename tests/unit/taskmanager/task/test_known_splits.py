@@ -50,7 +50,7 @@ def test_a_request_that_comes_twice_is_answered_alike() -> None:
     assert names(listing.answer(request(2), folder.look)) == ["b"]
 
 
-def test_a_look_that_failed_has_told_nothing() -> None:
+def test_a_failed_listing_changes_nothing() -> None:
     folder, listing = Folder("a"), SplitListing(names_of)
     listing.answer(request(1), folder.look)
     folder.names += ["b"]

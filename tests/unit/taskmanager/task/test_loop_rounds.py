@@ -35,7 +35,7 @@ def test_a_loop_is_over_after_three_quiet_rounds_of_its_only_head() -> None:
     assert head.probed(BACK, probe) == [SendProbe(LoopProbe(4, 3)), LoopTerminated()]
 
 
-def test_a_record_over_the_back_edge_makes_the_count_begin_anew() -> None:
+def test_a_record_over_the_back_edge_restarts_the_count() -> None:
     head = _head()
     probe = _sent(head.probed(BACK, _sent(head.ended(OUTSIDE))))
     head.records(BACK)
@@ -49,7 +49,7 @@ def test_records_before_the_first_probe_and_from_outside_count_for_nothing() -> 
     assert _sent(head.probed(BACK, _sent(head.ended(OUTSIDE)))).quiet_rounds == 1
 
 
-def test_a_head_is_as_quiet_as_the_least_quiet_one_that_it_hears_of() -> None:
+def test_a_head_is_as_quiet_as_the_least_quiet_one_that_reports_to_it() -> None:
     head = LoopRounds({0}, (), {1, 2}, 1)
     head.ended(0)
     assert head.probed(1, LoopProbe(1, 0)) == []

@@ -276,7 +276,7 @@ def test_acknowledged_checkpoints_without_an_end_are_forgotten_in_time() -> None
     assert do.Commit(REMEMBERED + 1) in machine.handle(on.CompleteReceived(ME, REMEMBERED + 1), 0)
 
 
-def test_the_first_rows_at_a_sink_are_told_once() -> None:
+def test_the_first_rows_at_a_sink_are_reported_once() -> None:
     machine = _source()
     assert machine.handle(on.SinkReached(77), 0) == [do.ReportFirstRecord(77)]
     assert machine.handle(on.SinkReached(78), 0) == []

@@ -30,7 +30,7 @@ def test_a_watermark_never_falls() -> None:
     assert combined.arrived(0, Watermark(51)) == Watermark(51)
 
 
-def test_an_idle_channel_holds_nobody_back_until_its_next_watermark() -> None:
+def test_an_idle_channel_delays_no_watermark_until_its_next_one() -> None:
     combined = ChannelWatermarks(2)
     combined.arrived(0, Watermark(50))
     assert combined.arrived(1, Watermark(MIN_WATERMARK, idle=True)) == Watermark(50)
@@ -39,7 +39,7 @@ def test_an_idle_channel_holds_nobody_back_until_its_next_watermark() -> None:
     assert combined.arrived(1, Watermark(60)) == Watermark(60)
 
 
-def test_all_idle_is_as_far_as_the_furthest_whoever_was_last() -> None:
+def test_when_all_are_idle_the_furthest_decides_whatever_the_order() -> None:
     for order in ((0, 1), (1, 0)):
         combined = ChannelWatermarks(2)
         combined.arrived(0, Watermark(50))
@@ -48,7 +48,7 @@ def test_all_idle_is_as_far_as_the_furthest_whoever_was_last() -> None:
         assert news[-1] == Watermark(50, idle=True)
 
 
-def test_an_ended_channel_holds_nobody_back_and_the_last_end_is_the_end_of_time() -> None:
+def test_an_ended_channel_delays_no_watermark_and_the_last_end_is_the_end_of_time() -> None:
     combined = ChannelWatermarks(2)
     combined.arrived(0, Watermark(50))
     assert combined.ended(1) == Watermark(50)
@@ -126,7 +126,7 @@ def test_a_subtask_without_splits_is_idle_from_the_moment_they_were_dealt(idle_a
     assert known.news(2 * 10**9, nothing) == Watermark(49)
 
 
-def test_as_long_as_nobody_has_splits_a_subtask_waits_as_long_as_was_asked_for() -> None:
+def test_while_no_subtask_has_splits_each_waits_for_idle_after() -> None:
     for idle_after_ms in (0, 1000):
         known = SplitWatermarks(0, idle_after_ms)
         assert known.news(0, nothing) is None

@@ -370,7 +370,7 @@ def test_a_firing_that_fails_between_two_keys_visits_each_once(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_rescale_takes_nobody_back_in_event_time(backend: str) -> None:
+def test_a_rescale_takes_no_key_back_in_event_time(backend: str) -> None:
     """Keys of a subtask that was further on see its watermark until the one that holds them now has passed it."""
     with tempfile.TemporaryDirectory(prefix="lockgate-process-rescale-") as name:
         choice = BACKENDS[backend]

@@ -27,7 +27,7 @@ steps = st.lists(
 
 @given(steps)
 @settings(max_examples=300, deadline=None)
-def test_what_was_frozen_stays_as_it_was(story: list[tuple[str, object]]) -> None:
+def test_frozen_values_do_not_change(story: list[tuple[str, object]]) -> None:
     live = LiveColumns(KINDS, ROWS)
     taken: list[tuple[FrozenColumns, Freeze, list[list[object]]]] = []
     for number, (step, what) in enumerate(story):

@@ -90,6 +90,6 @@ def test_fields_that_are_never_null_stay_what_they_are() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.dictionary(pa.int8(), pa.string()), pa.list_(pa.string_view())])
-def test_what_cannot_be_kept_is_told(kind: pa.DataType) -> None:
+def test_a_type_that_cannot_be_stored_is_reported(kind: pa.DataType) -> None:
     with pytest.raises(UserError, match="cannot be kept in rocksdb; cast them, or use another state backend"):
         flat_types(kind)

@@ -62,7 +62,7 @@ def test_equal_rows_and_no_others_are_equal_bytes(columns: list[pa.Array]) -> No
             assert (row == other) == (values[i] == values[j])
 
 
-def test_what_lies_under_a_null_does_not_count() -> None:
+def test_values_under_a_null_do_not_count() -> None:
     noisy = pa.Array.from_buffers(pa.int64(), 2, [pa.py_buffer(b"\x02"), pa.array([7, 8]).buffers()[1]])
     assert row_codec.encode([noisy]) == row_codec.encode([pa.array([None, 8], pa.int64())])
 
@@ -75,7 +75,7 @@ def test_bytes_of_other_types_are_refused() -> None:
         row_codec.decode(rows, [pa.int32()])
 
 
-def test_a_type_without_a_form_is_told() -> None:
+def test_a_type_that_cannot_be_encoded_is_reported() -> None:
     row_codec.check_types(list(VALUES))
     with pytest.raises(UserError, match=r"dictionary.*cannot be kept in rocksdb"):
         row_codec.check_types([pa.dictionary(pa.int32(), pa.string())])

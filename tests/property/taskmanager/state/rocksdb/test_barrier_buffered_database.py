@@ -56,7 +56,7 @@ def _check(database: BarrierBufferedDatabase, model: dict[bytes, bytes], gone: b
 
 @settings(max_examples=60, deadline=None)
 @given(_STEPS, st.integers(0, 12), st.integers(1, 4))
-def test_what_is_held_back_is_read_and_a_copy_is_what_was_there_at_its_barrier(
+def test_buffered_writes_are_read_and_a_copy_shows_its_barrier(
     steps: list[object], held_rows: int, rows_a_write: int
 ) -> None:
     model: dict[bytes, bytes] = {}

@@ -154,7 +154,7 @@ steps = st.one_of(
 @pytest.mark.parametrize("backend", BACKENDS)
 @settings(max_examples=40, deadline=None)
 @given(st.lists(steps, max_size=25), st.sampled_from([1, 2, row_store.KEYS_AT_ONCE]))
-def test_rows_are_what_was_put_and_due_when_they_said(
+def test_rows_are_returned_as_put_and_due_at_their_time(
     backend: str, plan: list[tuple[Any, ...]], keys_at_once: int
 ) -> None:
     world = RowWorld(BACKENDS[backend], 2)

@@ -59,6 +59,6 @@ def test_failures_do_come_in_the_middle() -> None:
         with split_up(True), opened(where, windows.operator(kind, 0), windows.SCHEMA) as home:
             fleet = Fleet(home, 1, [1, 0])
             fleet.merge([(key, 3, 1) for key in KEYS], lambda mine: windows.partial(mine, 10, 0))
-            shown = [item[0][0] for item in windows.shown(fleet.advance(0, 20))]
-            assert sorted(shown, key=str) == sorted(KEYS, key=str)
+            fired = [item[0][0] for item in windows.as_pairs(fleet.advance(0, 20))]
+            assert sorted(fired, key=str) == sorted(KEYS, key=str)
             assert fleet.failures == 1

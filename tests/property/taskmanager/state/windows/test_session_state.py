@@ -47,7 +47,7 @@ def partial(records: list[Record], gap: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def shown(table: pa.Table) -> list[tuple[str | None, Session]]:
+def as_pairs(table: pa.Table) -> list[tuple[str | None, Session]]:
     def ms(moment: datetime.datetime) -> int:
         return round((moment - EPOCH).total_seconds() * 1000)
 
@@ -84,7 +84,7 @@ class Naive:
     def end(self, session: list[tuple[int, int]]) -> int:
         return max(time for time, _ in session) + self.gap
 
-    def told(self, key: str | None, session: list[tuple[int, int]]) -> tuple[str | None, Session]:
+    def result_of(self, key: str | None, session: list[tuple[int, int]]) -> tuple[str | None, Session]:
         values = [value for _, value in session]
         return key, (min(time for time, _ in session), self.end(session), len(values), sum(values))
 
@@ -108,7 +108,7 @@ class Naive:
                     continue
                 self.sessions[key].append(members)
                 if is_new and self.end(members) - 1 <= self.watermark:
-                    changed.append(self.told(key, members))
+                    changed.append(self.result_of(key, members))
         return sorted(changed, key=repr)
 
     def advance(self, watermark: int) -> list[tuple[str | None, Session]]:
@@ -116,7 +116,7 @@ class Naive:
         fired = []
         for key, sessions in self.sessions.items():
             fired += [
-                self.told(key, session) for session in sessions if before < self.end(session) - 1 <= self.watermark
+                self.result_of(key, session) for session in sessions if before < self.end(session) - 1 <= self.watermark
             ]
             sessions[:] = [session for session in sessions if self.is_kept(session)]
         return sorted(fired, key=repr)
@@ -203,11 +203,11 @@ def compare(where: str, gap: int, lateness: int, plan: list[Any]) -> None:
                 state = again(home, state, 3 if step == "rescale" else 1)
             elif isinstance(step, Later):
                 watermark = min(watermark + step.ms, MAX_WATERMARK)
-                assert shown(fired(state, watermark)) == naive.advance(watermark)
+                assert as_pairs(fired(state, watermark)) == naive.advance(watermark)
             else:
                 merged = state.merge(partial(step, gap))
                 dropped += merged.dropped
-                assert shown(merged.changed) == naive.add(step)
+                assert as_pairs(merged.changed) == naive.add(step)
                 assert merged.records == len(step)
         assert dropped == naive.dropped
         assert home.held(state) == 0, "at the end nothing is left"
@@ -219,10 +219,10 @@ def test_a_record_between_two_sessions_makes_one_of_them() -> None:
     for time, sessions in ((0, 1), (40, 2), (20, 3), (10, 2), (30, 1)):
         state.merge(partial([("a", time, 2)], 10))
         assert len(state) == sessions
-    assert shown(state.advance(60)) == [("a", (0, 50, 5, 10))]
+    assert as_pairs(state.advance(60)) == [("a", (0, 50, 5, 10))]
 
 
-def test_what_is_gone_gives_its_place_back() -> None:
+def test_removed_rows_give_their_place_back() -> None:
     aggregate = operator(10, 0)
     state = SessionState(StoreSpec("windows", aggregate, 16, range(16)), SCHEMA)
     for number in range(60):

@@ -43,7 +43,7 @@ session_plans = (sessions.gaps, sessions.latenesses, parallelisms, steps)
 
 @settings(max_examples=200, deadline=None)
 @given(*window_plans)
-def test_windows_fire_once_whoever_holds_their_key_next(
+def test_windows_fire_once_after_a_change_of_their_subtask(
     kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
     compare_windows("memory", kind, lateness, parallelism, plan)
@@ -51,7 +51,7 @@ def test_windows_fire_once_whoever_holds_their_key_next(
 
 @settings(max_examples=40, deadline=None)
 @given(*window_plans)
-def test_windows_in_rocksdb_fire_once_whoever_holds_their_key_next(
+def test_windows_in_rocksdb_fire_once_after_a_change_of_their_subtask(
     kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
     compare_windows("rocksdb", kind, lateness, parallelism, plan)
@@ -59,7 +59,7 @@ def test_windows_in_rocksdb_fire_once_whoever_holds_their_key_next(
 
 @settings(max_examples=200, deadline=None)
 @given(*session_plans)
-def test_sessions_fire_once_whoever_holds_their_key_next(
+def test_sessions_fire_once_after_a_change_of_their_subtask(
     gap: int, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
     compare_sessions("memory", gap, lateness, parallelism, plan)
@@ -67,7 +67,7 @@ def test_sessions_fire_once_whoever_holds_their_key_next(
 
 @settings(max_examples=40, deadline=None)
 @given(*session_plans)
-def test_sessions_in_rocksdb_fire_once_whoever_holds_their_key_next(
+def test_sessions_in_rocksdb_fire_once_after_a_change_of_their_subtask(
     gap: int, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
     compare_sessions("rocksdb", gap, lateness, parallelism, plan)
@@ -92,19 +92,19 @@ def compare_windows(
             if isinstance(step, str):
                 rescale(home, fleet, naive, step)
             elif isinstance(step, list):
-                told = fleet.merge(step, lambda mine: windows.partial(mine, shape.pane_ms, shape.offset_ms))
+                merged = fleet.merge(step, lambda mine: windows.partial(mine, shape.pane_ms, shape.offset_ms))
                 expected: dict[Any, Any] = {}
                 before = sum(item.dropped for item in naive.values())
                 for key in KEYS:
                     expected |= naive[key].add([item for item in step if item[0] == key])
-                assert dict(found for item in told for found in windows.shown(item.changed)) == expected
-                assert sum(item.dropped for item in told) == sum(item.dropped for item in naive.values()) - before
+                assert dict(found for item in merged for found in windows.as_pairs(item.changed)) == expected
+                assert sum(item.dropped for item in merged) == sum(item.dropped for item in naive.values()) - before
             else:
                 for number, watermark in advancing(fleet, step):
                     expected = {}
                     for key in fleet.keys(number):
                         expected |= naive[key].advance(watermark)
-                    assert dict(windows.shown(fleet.advance(number, watermark))) == expected
+                    assert dict(windows.as_pairs(fleet.advance(number, watermark))) == expected
         assert not fleet.held(), "at the end nothing is left"
 
 
@@ -119,20 +119,20 @@ def compare_sessions(
             if isinstance(step, str):
                 rescale(home, fleet, naive, step)
             elif isinstance(step, list):
-                told = fleet.merge(step, lambda mine: of_sessions(mine, gap))
+                merged = fleet.merge(step, lambda mine: of_sessions(mine, gap))
                 before = sum(item.dropped for item in naive.values())
                 expected = [
                     found for key in KEYS for found in naive[key].add([item for item in step if item[0] == key])
                 ]
-                assert sorted((found for item in told for found in sessions.shown(item.changed)), key=repr) == sorted(
-                    expected, key=repr
-                )
-                assert sum(item.dropped for item in told) == sum(item.dropped for item in naive.values()) - before
+                assert sorted(
+                    (found for item in merged for found in sessions.as_pairs(item.changed)), key=repr
+                ) == sorted(expected, key=repr)
+                assert sum(item.dropped for item in merged) == sum(item.dropped for item in naive.values()) - before
             else:
                 for number, watermark in advancing(fleet, step):
                     expected = [found for key in fleet.keys(number) for found in naive[key].advance(watermark)]
-                    shown = sessions.shown(fleet.advance(number, watermark))
-                    assert shown == sorted(expected, key=repr)
+                    fired = sessions.as_pairs(fleet.advance(number, watermark))
+                    assert fired == sorted(expected, key=repr)
         assert not fleet.held(), "at the end nothing is left"
 
 
@@ -153,8 +153,8 @@ def advancing(fleet: Fleet, step: Any) -> list[tuple[int, int]]:
     return [(step[0] % len(fleet.subtasks), step[1])]
 
 
-def of_sessions(told: list[Any], gap: int) -> Any:
-    return sessions.partial(told, gap) if told else sessions.SCHEMA.empty_table()
+def of_sessions(merged: list[Any], gap: int) -> Any:
+    return sessions.partial(merged, gap) if merged else sessions.SCHEMA.empty_table()
 
 
 def piece(owned: range, watermark: int, *ahead: tuple[int, int, int]) -> About:
@@ -176,7 +176,7 @@ def test_a_clock_remembers_who_was_ahead_until_it_has_passed_them() -> None:
     assert clock.reached.of(hashes) == 70, "one for all again: nothing is looked up by key"
 
 
-def test_the_end_of_the_input_makes_nobody_forget_who_was_ahead() -> None:
+def test_the_end_of_the_input_keeps_the_key_groups_that_are_ahead() -> None:
     clock = EventClock(GROUPS, range(16))
     clock.restore([piece(range(8), 50), piece(range(8, 16), 20)])
     clock.advance(MAX_WATERMARK)
@@ -201,7 +201,7 @@ def test_key_groups_of_a_subtask_that_had_nothing_to_store_knew_of_no_time() -> 
     assert (clock.now, clock.ahead) == (MIN_WATERMARK, ((0, 8, 100),)), "what is sent again for 8 to 15 is not late"
 
 
-def test_who_was_ahead_is_part_of_the_file() -> None:
+def test_key_groups_that_are_ahead_are_part_of_the_file() -> None:
     aggregate = windows.operator(TumblingWindow(10), 0)
     state = PaneState(StoreSpec("windows", aggregate, GROUPS, range(16)), windows.SCHEMA)
     state.clock.restore([piece(range(8), 50), piece(range(8, 16), 20)])

@@ -123,10 +123,10 @@ class WindowWorld(TimeWorld):
         before = model.dropped
         if self.models is session_models:
             merged = self.store.merge(session_models.partial(records, self.shape.size_ms))
-            assert session_models.shown(merged.changed) == model.add(records)
+            assert session_models.as_pairs(merged.changed) == model.add(records)
         else:
             merged = self.store.merge(window_models.partial(records, self.shape.pane_ms, self.shape.offset_ms))
-            assert dict(window_models.shown(merged.changed)) == model.add(records)
+            assert dict(window_models.as_pairs(merged.changed)) == model.add(records)
         assert merged.dropped == model.dropped - before
 
     def pass_time(self, by: int) -> None:
@@ -135,7 +135,7 @@ class WindowWorld(TimeWorld):
 
     def require_same(self, stores: Sequence[Any], model: Any, watermark: int) -> None:
         """What fires in all stores together is what fires in the model."""
-        told = sorted((row for store in stores for row in self.models.shown(due_in(store, watermark))), key=repr)
+        told = sorted((row for store in stores for row in self.models.as_pairs(due_in(store, watermark))), key=repr)
         fired = model.advance(watermark)
         assert told == (sorted(fired.items(), key=repr) if isinstance(fired, dict) else fired)
 

@@ -60,7 +60,7 @@ def partial(records: list[Record], pane_ms: int, offset: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def shown(table: pa.Table) -> list[tuple[Result, tuple[int, int, int]]]:
+def as_pairs(table: pa.Table) -> list[tuple[Result, tuple[int, int, int]]]:
     rows = []
     for row in table.to_pylist():
         start, end = (round((row[name] - EPOCH).total_seconds() * 1000) for name in ("window_start", "window_end"))
@@ -200,11 +200,11 @@ def compare(where: str, kind: TumblingWindow | SlidingWindow, lateness: int, pla
                     naive.change(lateness)
                 state = again(home, state, 3 if step == "rescale" else 1)
             elif isinstance(step, int):
-                assert dict(shown(fired(state, step))) == naive.advance(step)
+                assert dict(as_pairs(fired(state, step))) == naive.advance(step)
             else:
                 merged = state.merge(partial(step, shape.pane_ms, shape.offset_ms))
                 dropped += merged.dropped
-                assert dict(shown(merged.changed)) == naive.add(step)
+                assert dict(as_pairs(merged.changed)) == naive.add(step)
                 assert merged.records == len(step)
         assert dropped == naive.dropped
         assert home.held(state) == 0, "at the end nothing is left"
@@ -241,4 +241,4 @@ def test_purged_rows_give_their_places_back() -> None:
         assert fired.num_rows == (300 if number else 0)
     assert len(state) == 300
     assert len(state._index) < 6000, "18,000 rows have been here"
-    assert shown(state.advance(599))[0][1][0] == 1
+    assert as_pairs(state.advance(599))[0][1][0] == 1

@@ -20,7 +20,7 @@ def spoil(given: dict[str, Any]) -> None:
     given["b"].append(2)
 
 
-def test_what_a_value_state_gives_or_takes_may_be_changed_without_changing_it() -> None:
+def test_values_of_a_value_state_are_copies() -> None:
     state, taken = ValueHandle(Cells(), "s", PAIR, 0), pair()
     state.set(taken)
     spoil(taken)
@@ -28,7 +28,7 @@ def test_what_a_value_state_gives_or_takes_may_be_changed_without_changing_it() 
     assert state.get() == pair()
 
 
-def test_what_a_list_state_gives_may_be_changed_without_changing_it() -> None:
+def test_values_of_a_list_state_are_copies() -> None:
     state = ListHandle(Cells(), "s", PAIR, 0)
     state.append(pair())
     for item in (*state.get(), *state):
@@ -36,7 +36,7 @@ def test_what_a_list_state_gives_may_be_changed_without_changing_it() -> None:
     assert state.get() == [pair()]
 
 
-def test_what_a_map_state_gives_may_be_changed_without_changing_it() -> None:
+def test_values_of_a_map_state_are_copies() -> None:
     state = MapHandle(Cells(), "s", PAIR, 0, TEXT)
     state["k"] = pair()
     for item in (state["k"], state.get("k"), *state.values(), *(value for _, value in state.items())):

@@ -109,7 +109,7 @@ def test_a_checkpoint_is_one_entry_of_the_log_that_says_whose_it_is(
     assert not (tmp_path / "_staging").exists()
 
 
-def test_what_maintenance_has_rewritten_is_not_added_again(tmp_path: Path) -> None:
+def test_files_rewritten_by_maintenance_are_not_added_again(tmp_path: Path) -> None:
     """The log alone knows that the rows are there: the file that held them is not."""
     sink = writer(tmp_path)
     stored = staged_rows(sink, 1, ("a", 1))
@@ -229,7 +229,7 @@ def test_a_death_between_the_names_and_the_log_is_made_good(tmp_path: Path, monk
     assert found(tmp_path) == [("a", 1)]
 
 
-def test_output_that_was_removed_before_it_was_committed_is_told(tmp_path: Path) -> None:
+def test_output_removed_before_its_commit_is_reported(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     (stored,) = staged_rows(sink, 1, ("a", 1))
     (tmp_path / stored.files[0]).unlink()
@@ -254,7 +254,7 @@ def test_a_commit_that_never_gets_through_is_a_fault_that_says_why(
     assert cause_of(caught.value) is FailureCause.FAULT
 
 
-def test_what_dead_attempts_have_left_goes_and_no_vacuum_takes_what_is_pending(tmp_path: Path) -> None:
+def test_leftovers_of_ended_attempts_are_deleted_and_no_vacuum_takes_pending_files(tmp_path: Path) -> None:
     dead = writer(tmp_path)
     staged_rows(dead, 1, ("a", 1))
     dead.commit(1)
@@ -338,7 +338,7 @@ K, N = Field("k", "string"), Field("n", "long")
         ((K, N), {"configuration": {"delta.columnMapping.mode": "name"}}, r"maps its columns to other names"),
     ],
 )
-def test_a_table_that_the_rows_do_not_fit_is_told_before_the_first_row(
+def test_a_table_that_does_not_fit_the_rows_is_reported_before_the_first_row(
     tmp_path: Path, fields: tuple[Field, ...], more: dict[str, Any], sentence: str
 ) -> None:
     table_with(tmp_path, *fields, **more)
@@ -346,7 +346,7 @@ def test_a_table_that_the_rows_do_not_fit_is_told_before_the_first_row(
         writer(tmp_path)
 
 
-def test_a_constraint_that_nobody_would_check_is_refused(tmp_path: Path) -> None:
+def test_a_constraint_that_would_not_be_checked_is_refused(tmp_path: Path) -> None:
     table_with(tmp_path, K, N)
     DeltaTable(tmp_path).alter.add_constraint({"positive": "n > 0"})
     with pytest.raises(UserError, match=r"has the constraint positive, which this sink cannot check$"):
@@ -363,7 +363,7 @@ def test_a_feature_that_is_unknown_here_is_refused(tmp_path: Path) -> None:
         writer(tmp_path)
 
 
-def test_columns_that_the_rows_lack_are_null_and_null_where_it_is_forbidden_is_told(tmp_path: Path) -> None:
+def test_missing_columns_are_null_and_forbidden_nulls_are_reported(tmp_path: Path) -> None:
     table_with(tmp_path, Field("k", "string", nullable=False), N, Field("more", "date"))
     sink = writer(tmp_path)
     staged_rows(sink, 1, ("a", 1))
@@ -376,7 +376,7 @@ def test_columns_that_the_rows_lack_are_null_and_null_where_it_is_forbidden_is_t
         sink.write(rows(("b", 1), (None, 2)))
 
 
-def test_a_table_that_was_changed_under_the_job_is_told_at_the_commit_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_table_changed_under_the_job_is_reported_at_the_commit_and_nothing_is_lost(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     stored = staged_rows(sink, 1, ("a", 1))
     table_with(tmp_path, Field("k", "long"), N)
@@ -387,7 +387,7 @@ def test_a_table_that_was_changed_under_the_job_is_told_at_the_commit_and_nothin
     assert found(tmp_path) == [("a", 1)]
 
 
-def test_null_in_a_column_in_which_a_table_made_meanwhile_forbids_it_is_told_at_the_commit(tmp_path: Path) -> None:
+def test_null_forbidden_by_a_table_created_meanwhile_is_reported_at_the_commit(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     staged_rows(sink, 1, ("a", 1))
     staged_rows(sink, 2, (None, 2))
@@ -411,18 +411,20 @@ def test_null_in_a_column_in_which_a_table_made_meanwhile_forbids_it_is_told_at_
         (pa.schema([("a", pa.int64()), ("A", pa.int64())]), r"the columns 'a' and 'A' differ in case only"),
     ],
 )
-def test_columns_that_no_delta_table_can_have_are_told(tmp_path: Path, schema: pa.Schema, sentence: str) -> None:
+def test_columns_that_no_delta_table_can_have_are_reported(tmp_path: Path, schema: pa.Schema, sentence: str) -> None:
     with pytest.raises(UserError, match=rf"^operator 'op': {sentence}"):
         writer(tmp_path, schema=schema)
 
 
-def test_a_missing_package_is_told_with_the_extra_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_with_the_extra_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"pip install 'lockgate\[delta\]'$"):
         writer(tmp_path)
 
 
-def test_another_run_with_another_table_is_told_which_one_it_needs(tmp_path: Path) -> None:
+def test_another_run_with_another_table_is_refused_with_the_table_it_needs(tmp_path: Path) -> None:
     sink = writer(tmp_path / "old")
     stored = staged_rows(sink, 7, ("a", 1))
     moved = writer(tmp_path / "new", run="other")
@@ -434,7 +436,7 @@ def test_another_run_with_another_table_is_told_which_one_it_needs(tmp_path: Pat
 
 
 def test_two_runs_of_one_job_do_not_take_each_others_ids_for_their_own(tmp_path: Path) -> None:
-    """A job that is started anew counts its checkpoints from 1 again."""
+    """A job that is restarted counts its checkpoints from 1 again."""
     for run in ("run", "other"):
         sink = writer(tmp_path, run=run)
         staged_rows(sink, 1, (run, 1))
@@ -450,7 +452,7 @@ def test_two_runs_of_one_job_do_not_take_each_others_ids_for_their_own(tmp_path:
         SinkTransaction(1, 0, ("../a1-op-0-0.parquet",), None, ("part-run-1-op-0-0.parquet",)),
     ],
 )
-def test_output_of_another_kind_of_sink_is_told(tmp_path: Path, strange: SinkTransaction) -> None:
+def test_output_of_another_kind_of_sink_is_reported(tmp_path: Path, strange: SinkTransaction) -> None:
     with pytest.raises(StateUnreadable):
         writer(tmp_path).restore([strange])
 
@@ -483,7 +485,7 @@ def test_secrets_come_from_the_environment_and_stay_out_of_messages(
         DeltaLog(str(tmp_path), {"x": "${NOWHERE}"}, "operator 'op'")
 
 
-def test_a_storage_that_nobody_knows_is_the_authors_mistake(tmp_path: Path) -> None:
+def test_an_unknown_storage_is_an_error_of_the_author(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^operator 'op': the location foo://x cannot be used: "):
         DeltaLog("foo://x", {}, "operator 'op'")
     (tmp_path / "file").write_text("")
@@ -491,7 +493,7 @@ def test_a_storage_that_nobody_knows_is_the_authors_mistake(tmp_path: Path) -> N
         writer(tmp_path / "file")
 
 
-def test_options_for_s3_are_told_to_pyarrow_in_its_own_words() -> None:
+def test_options_for_s3_are_translated_for_pyarrow() -> None:
     options = {
         "AWS_ACCESS_KEY_ID": "a",
         "aws_secret_access_key": "b",
@@ -507,7 +509,7 @@ def test_options_for_s3_are_told_to_pyarrow_in_its_own_words() -> None:
     assert place.child("x").path == "shop/a/orders/x"
 
 
-def test_a_log_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_unreadable_log_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "_delta_log").mkdir()
     (tmp_path / "_delta_log" / "00000000000000000000.json").write_text("nonsense\n")
     with pytest.raises(Unavailable, match=r"^operator 'op': the Delta table file://\S+ cannot be read: .+") as caught:

@@ -75,7 +75,7 @@ def rows(*values: str | None) -> pa.Table:
     return pa.table([["k"] * len(values), texts], schema=SCHEMA)
 
 
-def test_the_ledger_tells_owners_apart_and_looks_from_where_it_is_told(place: Place) -> None:
+def test_the_ledger_distinguishes_owners_and_reads_from_the_given_offset(place: Place) -> None:
     sink, other = place.attempt(), place.attempt(run="other")
     ledger = place.ledger()
     ends = [ledger.end().offset]
@@ -109,7 +109,7 @@ def test_a_later_snapshot_needs_only_the_newest_part_of_the_ledger(place: Place)
     assert place.visible() == [b"a", b"b"]
 
 
-def test_a_ledger_that_was_made_anew_cannot_be_asked(place: Place) -> None:
+def test_a_recreated_ledger_cannot_be_queried(place: Place) -> None:
     sink = place.attempt()
     sink.write(rows("a"))
     (stored,) = place.persist(sink, 1)
@@ -147,7 +147,7 @@ def test_a_producer_that_was_fenced_writes_nothing(place: Place) -> None:
     assert place.visible() == [b"a", b"b"]
 
 
-def test_what_a_dead_process_has_left_open_is_neither_shown_nor_believed(place: Place) -> None:
+def test_open_transactions_of_a_dead_process_are_neither_visible_nor_counted(place: Place) -> None:
     """Its rows and its note were in Kafka when it died, before it could end the transaction."""
     first = place.attempt()
     first.write(rows("a"))

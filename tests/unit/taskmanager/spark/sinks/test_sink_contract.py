@@ -164,7 +164,7 @@ def test_nothing_shows_before_the_commit(case: Case) -> None:
     sink.close()
 
 
-def test_what_came_after_the_barrier_waits_for_the_next(case: Case) -> None:
+def test_records_after_the_barrier_wait_for_the_next(case: Case) -> None:
     sink = case.attempt()
     sink.write(rows(("a", 1)))
     pending = sink.seal(1)
@@ -319,7 +319,7 @@ def test_a_subtask_commits_what_two_have_staged_for_one_checkpoint(case: Case) -
     assert case.visible() == [("k0", 0), ("k1", 1)]
 
 
-def test_staged_files_of_a_subtask_that_is_gone_are_swept_by_who_stands_in_for_it(case: Case) -> None:
+def test_staged_files_of_a_removed_subtask_are_deleted_by_its_replacement(case: Case) -> None:
     if case.url or case.kind in ("custom", "foreach", "kafka"):
         pytest.skip("stages no files of its own")
     gone = case.attempt(2)

@@ -90,7 +90,7 @@ def test_much_output_between_barriers_is_spilled(tmp_path: Path, monkeypatch: py
     assert len(list(tmp_path.glob("part-*"))) == 3
 
 
-def test_a_full_disk_is_told_by_the_staged_file_that_did_not_fit(
+def test_a_full_disk_is_reported_with_the_staged_file_that_did_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -169,7 +169,7 @@ def test_a_replaced_attempt_that_was_frozen_inside_a_commit_does_not_lower_the_m
     assert len(list(tmp_path.glob("part-*"))) == 2
 
 
-def test_who_stands_in_for_several_subtasks_calls_the_function_once_for_an_id(tmp_path: Path) -> None:
+def test_a_subtask_that_replaces_several_calls_the_function_once_for_an_id(tmp_path: Path) -> None:
     calls: list[tuple[int, list[str]]] = []
 
     def called(table: pa.Table, checkpoint_id: int) -> None:
@@ -217,7 +217,7 @@ def test_an_object_store_that_fails_has_committed_nothing(tmp_path: Path, monkey
     assert list(tmp_path.glob("part-*")) == [committed]
 
 
-def test_output_that_an_object_store_has_lost_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_lost_by_an_object_store_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystem, "locate", ObjectStore().locate)
     sink = writer(tmp_path)
     sink.write(rows(("a", 1)))
@@ -242,7 +242,7 @@ def test_another_run_commits_what_the_savepoint_had_staged_and_accepts_what_was_
     assert not list(tmp_path.glob("part-*"))
 
 
-def test_another_run_with_another_path_is_told_which_path_it_needs(tmp_path: Path) -> None:
+def test_another_run_with_another_path_is_refused_with_the_path_it_needs(tmp_path: Path) -> None:
     sink = writer(tmp_path / "old")
     sink.write(rows(("a", 1)))
     stored = persisted(sink, 7)
@@ -476,7 +476,7 @@ def test_a_port_that_is_no_number_is_an_error_of_the_job_and_shows_no_password()
     assert "secret" not in str(raised.value)
 
 
-def test_a_driver_that_is_missing_is_told_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_is_reported_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(UserError, match=r"pip install 'lockgate\[postgresql\]'"):
         SqlWriter(context(), SqlSink("postgresql://user:secret@host/db", "t", ("k",)))
@@ -526,7 +526,7 @@ def test_a_database_that_cannot_be_used_is_refused(url: str) -> None:
         SqlWriter(context(), SqlSink(url, "t", ("k",)))
 
 
-def test_a_database_that_is_not_there_is_a_fault_told_in_one_sentence(tmp_path: Path) -> None:
+def test_an_unreachable_database_is_a_fault_reported_in_one_sentence(tmp_path: Path) -> None:
     sink = SqlWriter(context(), SqlSink(f"sqlite:///{tmp_path}/no/folder/db", "t", ("k",)))
     with pytest.raises(Unavailable, match="unable to open") as caught:
         sink.prepare(SCHEMA)

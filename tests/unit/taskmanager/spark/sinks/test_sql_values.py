@@ -159,7 +159,7 @@ def test_keys_that_spark_takes_for_one_are_one_bit_pattern(values: list[float | 
         (pa.array([2**62], pa.int64()).cast(pa.timestamp("us", "UTC")), "column 'c' has a date before year 1"),
     ],
 )
-def test_values_that_postgresql_cannot_store_are_told_by_column(column: pa.Array, message: str) -> None:
+def test_values_that_postgresql_cannot_store_are_reported_with_the_column(column: pa.Array, message: str) -> None:
     with pytest.raises(DataError, match=f"operator 'op': {message}"):
         require_storable(pa.table({"c": column}), "operator 'op'")
     fine = pa.table(

@@ -103,7 +103,7 @@ def test_every_offset_can_be_gone_back_to(kafka: KafkaBroker, make: Make) -> Non
         assert table["value"].to_pylist() == whole[start:], start
 
 
-def test_what_was_read_is_in_the_offsets_and_the_rest_is_not(kafka: KafkaBroker, make: Make) -> None:
+def test_offsets_cover_exactly_what_was_read(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka, 3_000)
     first = make(topic, (SplitState(f"{topic}/0", 0, -1),), complete=False)
     table = read(first, budget_bytes=1, until=1)
@@ -186,7 +186,7 @@ def test_a_new_job_may_begin_at_the_end_but_new_partitions_are_read_whole(kafka:
     assert not complete
 
 
-def test_what_retention_has_removed_ends_the_job_with_a_sentence(kafka: KafkaBroker, make: Make) -> None:
+def test_records_removed_by_retention_end_the_job_with_a_message(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka)
     kafka.remove_before(topic, 0, 7)
     (left, *_), _ = discover(source(kafka, topic), (), WHERE)
@@ -200,7 +200,7 @@ def test_what_retention_has_removed_ends_the_job_with_a_sentence(kafka: KafkaBro
     assert read(make(topic, (left,)), until=1)["offset"][0].as_py() == left.offset
 
 
-def test_a_topic_that_was_made_anew_ends_the_job_too(kafka: KafkaBroker, make: Make) -> None:
+def test_a_recreated_topic_ends_the_job_too(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka)
     with pytest.raises(UserError, match=r"partition 1 of the topic \S+ no longer has offset 500; it has 0 to 19 now"):
         read(make(topic, (SplitState(f"{topic}/1", 500, -1),)), until=1)

@@ -262,9 +262,7 @@ def test_a_record_that_is_still_being_written_is_waited_for(tmp_path: Path) -> N
     assert batch.content == [b'1,"a\nb"\n']
 
 
-def test_a_quote_that_is_never_closed_is_told_by_file_and_offset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unclosed_quote_is_reported_with_file_and_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "_LONGEST_RECORD_BYTES", 64)
     (tmp_path / "x").write_bytes(b'1,a\n2,"b\n' + b"3,c\n" * 100)
     reader = opened(csv_source(tmp_path, multiLine="true"), ("a", "b"))
@@ -272,7 +270,7 @@ def test_a_quote_that_is_never_closed_is_told_by_file_and_offset(
         read_all(reader, 4)
 
 
-def test_a_line_that_never_ends_is_told_before_it_fills_the_memory(
+def test_an_endless_line_is_reported_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a binary file that lies among others."""

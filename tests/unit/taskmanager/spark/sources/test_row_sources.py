@@ -144,7 +144,7 @@ def test_int96_is_an_instant_in_every_year_and_however_deep(tmp_path: Path) -> N
     assert batch.content["a"].cast(pa.list_(pa.int64())).to_pylist() == [[moment] for moment in moments]
 
 
-def test_parquet_text_that_is_not_utf8_is_told_by_file_and_column(tmp_path: Path) -> None:
+def test_parquet_text_that_is_not_utf8_is_reported_with_file_and_column(tmp_path: Path) -> None:
     pq.write_table(pa.table({"c": pa.array([b"\xff"]).view(pa.string())}), tmp_path / "a.parquet")
     source = ParquetSource(parquet(tmp_path), None)
     source.assign(*discover(parquet(tmp_path), ()))
@@ -208,7 +208,7 @@ def opening(tmp_path: Path) -> ParquetSource:
 
 
 @pytest.mark.parametrize("kind", [PermissionError, NotADirectoryError, IsADirectoryError])
-def test_a_parquet_file_that_the_author_must_mend_is_named(tmp_path: Path, kind: type[OSError]) -> None:
+def test_a_parquet_file_that_the_author_must_fix_is_named(tmp_path: Path, kind: type[OSError]) -> None:
     source = opening(tmp_path)
     broken(source, kind("no"))
     with pytest.raises(UserError, match=r"a\.parquet cannot be read as Parquet: no"):

@@ -121,7 +121,7 @@ def test_a_line_that_is_longer_than_the_budget_is_read_whole(source: SocketReade
     assert read(source, 1000) == b"x" * 50_000 + b"\n"
 
 
-def test_what_never_ends_a_line_is_the_authors_error(
+def test_input_without_line_ends_is_an_error_of_the_author(
     source: SocketReader, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sockets, "LONGEST_LINE_BYTES", 10_000)

@@ -209,7 +209,7 @@ def text(folder: Path, **more: object) -> FileSource:
     return FileSource(path=str(folder), format=FileFormat.TEXT, continuous=True, poll_interval_ms=1000, **more)  # type: ignore[arg-type]
 
 
-def test_what_is_appended_to_a_file_of_long_ago_is_read(tmp_path: Path) -> None:
+def test_lines_appended_to_an_old_file_are_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n")
     source = LineSource(text(tmp_path), ())
     source.assign(*discover(text(tmp_path), ()))
@@ -224,7 +224,7 @@ def test_what_is_appended_to_a_file_of_long_ago_is_read(tmp_path: Path) -> None:
     assert contents == [[b"2\n"]]
 
 
-def test_what_was_appended_between_two_attempts_is_read_at_once(tmp_path: Path) -> None:
+def test_lines_appended_between_two_attempts_are_read_at_once(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n2\n")
     os.utime(tmp_path / "a", (1, 1))
     source = LineSource(text(tmp_path), ())
@@ -248,7 +248,7 @@ def test_the_files_of_a_watched_folder_are_listed_once(tmp_path: Path) -> None:
     assert isinstance(watch, FolderWatch)
 
 
-def test_a_name_that_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_name_that_is_not_text_is_refused_with_a_message(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.txt")).touch()
     with pytest.raises(UserError, match="is not UTF-8; rename it"):
         discover(text(tmp_path), ())

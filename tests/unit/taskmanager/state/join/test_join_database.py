@@ -115,7 +115,7 @@ def test_pairs_of_a_batch_come_together_however_many_reads_find_them(folder: Joi
     assert not list(store.merge(RIGHT, table(RIGHT, (7000, 1000))).pairs)
 
 
-def test_pairs_are_put_out_before_they_are_too_many(folder: JoinFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_are_emitted_before_they_are_too_many(folder: JoinFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockgate_taskmanager.state.join.interval_join._PAIRS_AT_ONCE", 2500)
     store = fresh(folder)
     pairs(store, LEFT, *((key, 1000) for key in range(6000)))
@@ -181,7 +181,7 @@ def test_while_a_copy_is_made_rows_are_found_and_what_is_over_stays_in_it(folder
     assert count_of(home) == 2, "the two of key 3"
 
 
-def test_what_is_held_back_for_a_copy_is_bounded_by_bytes(folder: JoinFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_buffered_for_a_copy_are_bounded_by_bytes(folder: JoinFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockgate_taskmanager.state.rocksdb.barrier_buffered_database._HELD_BYTES", 10_000)
     home = fresh(folder)
     pairs(home, LEFT, (1, 1000))
@@ -214,7 +214,7 @@ def test_a_checkpoint_stores_the_tables_that_are_new(folder: JoinFolder) -> None
     assert pairs(again, RIGHT, (1, 1000)) == [(1000, 1000)] * 2
 
 
-def test_what_was_removed_is_not_removed_again(folder: JoinFolder) -> None:
+def test_removed_files_are_not_removed_again(folder: JoinFolder) -> None:
     """Each removal is a table more to store."""
     home = fresh(folder)
     pairs(home, LEFT, *((key, 1000) for key in range(100)))
@@ -390,7 +390,7 @@ def test_nested_columns_wait_as_they_are_in_every_home(folder: JoinFolder) -> No
         assert [{name: row[name] for name in kinds} for row in found.to_pylist()] == values
 
 
-def test_a_column_that_cannot_be_kept_is_told(folder: JoinFolder) -> None:
+def test_a_column_that_cannot_be_stored_is_reported(folder: JoinFolder) -> None:
     schema = SCHEMAS[LEFT].append(pa.field("d", pa.dictionary(pa.int8(), pa.string())))
     with pytest.raises(UserError, match="cannot be kept in rocksdb; cast them, or use another state backend"):
         folder.store(ROCKSDB, JOIN, GROUPS).accept(LEFT, schema)

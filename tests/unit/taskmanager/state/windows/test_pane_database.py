@@ -125,7 +125,7 @@ def test_many_windows_fire_some_at_a_time(stores: Maker, kind: Any, monkeypatch:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_gone_is_gone_from_the_disk(stores: Maker, kind: Any) -> None:
+def test_removed_rows_are_removed_from_the_disk(stores: Maker, kind: Any) -> None:
     store = stores.fresh(kind)
     for turn in range(5):
         frozen = store.snapshot(SnapshotOrder())  # from here on writes are held back
@@ -221,7 +221,7 @@ def test_windows_of_many_panes_that_fire_together_are_read_together(
     assert sum(read) <= 1_000, "of 9,434 when each window is read for itself"
 
 
-def test_a_window_that_is_told_again_has_the_other_panes_of_its_key(stores: Maker) -> None:
+def test_a_window_that_fires_again_has_the_other_panes_of_its_key(stores: Maker) -> None:
     store = stores.fresh(SlidingWindow(20, 10), 1_000)
     store.merge(partial([1, 2], 0))
     store.merge(partial([1], 10))

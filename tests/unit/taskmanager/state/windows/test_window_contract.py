@@ -202,7 +202,7 @@ def test_other_backends_say_that_they_do_not_read_a_databases_windows(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_records_without_a_time_are_told_with_the_late_ones(testing: TestingBackend, kind: str) -> None:
+def test_records_without_a_time_are_emitted_with_the_late_ones(testing: TestingBackend, kind: str) -> None:
     store: Any = testing.fresh(windowed(kind), sums((0, 0)).schema)
     alone = store.merge(sums((1, None), (2, None)))
     store.merge(sums((1, OPEN)))

@@ -68,7 +68,7 @@ def whole(earlier: Sequence[OperatorState], state: OperatorState) -> OperatorSta
     return subtask.operators[0]
 
 
-def shown(table: pa.Table) -> dict[tuple[int, int], int]:
+def results(table: pa.Table) -> dict[tuple[int, int], int]:
     rows = table.to_pylist()
     return {(row["k"], (row["window_start"] - EPOCH) // timedelta(milliseconds=1)): row["n"] for row in rows}
 
@@ -81,7 +81,9 @@ def shown(table: pa.Table) -> dict[tuple[int, int], int]:
         (SessionWindow(10), {(1, 20): 2, (2, 20): 1, (5, 30): 1}),
     ],
 )
-def test_what_has_not_fired_goes_on_in_whoever_has_its_key_groups_now(kind: Any, expected: dict[Any, int]) -> None:
+def test_windows_that_have_not_fired_continue_in_the_new_owner_of_their_key_groups(
+    kind: Any, expected: dict[Any, int]
+) -> None:
     before = MAKER.fresh(spec(kind), partial((1, 0)).schema)
     assert isinstance(before, WindowState)
     before.merge(partial((1, 0), (3, 0)))
@@ -94,7 +96,7 @@ def test_what_has_not_fired_goes_on_in_whoever_has_its_key_groups_now(kind: Any,
     assert halves[0].merge(partial((3, 0))).dropped == 1, "what had fired stays fired"
     again = MAKER.restored(spec(kind), [stored(half) for half in halves], 2)
     assert isinstance(again, WindowState)
-    assert shown(again.advance(1000)) == expected
+    assert results(again.advance(1000)) == expected
 
 
 @pytest.mark.parametrize("kind", [TumblingWindow(10), SlidingWindow(20, 10), SessionWindow(10)])
@@ -114,7 +116,7 @@ def test_state_of_a_drained_job_takes_what_comes_later(kind: Any) -> None:
     merged = after.merge(partial((1, 40), (2, 50)))
     assert (merged.dropped, merged.changed.num_rows) == (0, 0)
     assert after.merge(partial((3, 0))).dropped == 1, "what was late before the end still is"
-    assert {key for key, _ in shown(after.advance(1000))} == {1, 2}
+    assert {key for key, _ in results(after.advance(1000))} == {1, 2}
 
 
 def test_state_of_another_window_is_refused() -> None:
@@ -167,14 +169,14 @@ def test_a_restored_chain_is_what_the_subtask_had_and_is_built_on(kind: Any) -> 
     assert len(state.increments) == 2
     halves: list[Any] = [MAKER.restored(spec(kind, groups), [state], 3) for groups in (range(4), range(4, GROUPS))]
     again: Any = MAKER.restored(spec(kind), [state], 3)
-    expected = shown(before.advance(1000))
+    expected = results(before.advance(1000))
     assert {key for key, _ in expected} == {*range(600), 1050, 1060}
     assert expected[1, 100] == 3
-    assert shown(pa.concat_tables([half.advance(1000) for half in halves])) == expected
+    assert results(pa.concat_tables([half.advance(1000) for half in halves])) == expected
     again.merge(partial((7, 100)))
     after = stored(again, SnapshotOrder(3), number=4)
     assert [rows_in(increment) for increment in after.increments[2:]] == [[7]]
-    assert shown(again.advance(1000)) == {**expected, **{at: n + 1 for at, n in expected.items() if at[0] == 7}}
+    assert results(again.advance(1000)) == {**expected, **{at: n + 1 for at, n in expected.items() if at[0] == 7}}
     one_of_two = stored(MAKER.restored(spec(kind, range(4)), [state], 3), SnapshotOrder(3), number=4)
     assert one_of_two.increments == (), "the state of another subtask is nothing to build on"
 
@@ -183,11 +185,11 @@ def test_a_session_that_was_purged_after_the_base_takes_nothing_in_after_a_resto
     before: Any = MAKER.fresh(spec(SessionWindow(10)), partial((1, 0)).schema)
     before.merge(partial((1, 0), *((key, 100) for key in range(2, 600))))
     base = stored(before)
-    assert shown(before.advance(9)) == {(1, 0): 1}
+    assert results(before.advance(9)) == {(1, 0): 1}
     again: Any = MAKER.restored(spec(SessionWindow(10)), [whole([base], stored(before, SnapshotOrder(1), number=2))], 2)
     for store in (before, again):  # at the very end of the other: together they would be one
         store.merge(partial((1, 10)))
-        assert shown(store.advance(50)) == {(1, 10): 1}
+        assert results(store.advance(50)) == {(1, 10): 1}
 
 
 def test_sessions_that_have_grown_together_after_the_base_are_one_after_a_restore() -> None:
@@ -198,10 +200,10 @@ def test_sessions_that_have_grown_together_after_the_base_are_one_after_a_restor
     state = whole([base], stored(before, SnapshotOrder(1), number=2))
     assert rows_in(state.increments[0]) == [1]
     again: Any = MAKER.restored(spec(SessionWindow(10)), [state], 2)
-    assert shown(again.advance(50)) == {(1, 0): 3}
+    assert results(again.advance(50)) == {(1, 0): 3}
 
 
-def test_what_the_end_of_the_input_has_fired_is_in_no_later_snapshot() -> None:
+def test_windows_fired_by_the_end_of_the_input_are_in_no_later_snapshot() -> None:
     before: Any = MAKER.fresh(spec(TumblingWindow(10)), partial((1, 0)).schema)
     before.merge(partial(*((key, 100) for key in range(20))))
     base = stored(before)
@@ -212,7 +214,7 @@ def test_what_the_end_of_the_input_has_fired_is_in_no_later_snapshot() -> None:
     further = whole([base, state], stored(again, SnapshotOrder(2), number=3))
     for number in (2, 3):
         last: Any = MAKER.restored(spec(TumblingWindow(10)), [state if number == 2 else further], number)
-        assert shown(last.advance(1000)) == ({} if number == 2 else {(1, 100): 1})
+        assert results(last.advance(1000)) == ({} if number == 2 else {(1, 100): 1})
 
 
 @pytest.mark.slow
@@ -244,9 +246,7 @@ def test_increments_of_windows_are_made_where_the_job_wants_them(full_every: int
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(-7, 7), st.integers(0, 9), st.integers(-60, 60))
-def test_what_has_expired_is_told_by_one_time(
-    size: int, slide: int, offset: int, lateness: int, watermark: int
-) -> None:
+def test_one_time_decides_what_has_expired(size: int, slide: int, offset: int, lateness: int, watermark: int) -> None:
     shape = WindowShape(size, min(slide, size), offset, lateness)
     panes = np.arange(-99, 99)
     assert ((panes <= shape.expired_until(watermark)) == shape.is_expired(panes, watermark)).all()
@@ -256,7 +256,7 @@ def test_what_has_expired_is_told_by_one_time(
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(-7, 7), st.integers(0, 30), st.integers(-60, 60))
-def test_which_windows_are_kept_is_told_by_the_first_and_the_last(
+def test_the_first_and_the_last_end_decide_which_windows_are_kept(
     size: int, slide: int, offset: int, lateness: int, watermark: int
 ) -> None:
     shape = WindowShape(size, min(slide, size), offset, lateness)
