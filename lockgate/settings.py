@@ -7,7 +7,6 @@ group and key: `zookeeper.session_timeout_ms` is `LOCKGATE_ZOOKEEPER_SESSION_TIM
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockgate_common.addresses import zookeeper_problem
+from lockgate_common.json_input import parse_json
 from lockgate_common.security import (
     Credentials,
     SecurityError,
@@ -277,6 +277,8 @@ def _read_file(path: Path, *, is_named: bool) -> dict[str, Any]:
         raise SettingsError(f"cannot read the settings file {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"the settings file {path} is not valid TOML: {error}") from error
+    except RecursionError:
+        raise SettingsError(f"the settings file {path} is nested too deeply") from None
     known = _known()
     for group, keys in values.items():
         if group not in known:
@@ -317,7 +319,7 @@ def _parse(name: str, place: tuple[str, str], text: str) -> Any:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if place == ("taskmanager", "spark_options"):
         try:
-            return json.loads(text)
+            return parse_json(text)
         except ValueError as error:
             raise SettingsError(f'{name} must be a JSON object, such as {{"spark.driver.memory": "2g"}}') from error
     return text

@@ -17,6 +17,7 @@ from pathlib import Path
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
+from lockgate_common.json_input import parse_json
 from lockgate_common.roles import Principal, roles_named
 from lockgate_common.token import RANDOM_BYTES, Token, check_of
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
@@ -96,7 +97,7 @@ class TokenBook:
 def read_entries(path: Path) -> tuple[TokenEntry, ...]:
     """Every token of the file, none where it is missing. Raises TokenFileError."""
     try:
-        content = json.loads(read_trusted(path, is_secret=True))
+        content = parse_json(read_trusted(path, is_secret=True))
         entries = tuple(TokenEntry(**{**entry, "roles": tuple(entry["roles"])}) for entry in content["tokens"])
         for entry in entries:
             roles_named(entry.roles)
