@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz`: see `--help`. What `make fuzz` runs."""
+"""`python -m tests.fuzz`: what `make fuzz` runs. `--help` says more."""
 
 from __future__ import annotations
 
@@ -9,57 +9,83 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fuzz.catalogue import open_targets
-from tests.fuzz.target import Finding, case, run
+from tests.fuzz.target import Finding, Target, case, run
 
 INPUTS = "LOCKGATE_FUZZ_INPUTS"
-_AT_ONCE = 500
+_AT_ONCE = 200
+_ROUND = 1_000
+"""Inputs of each target before servers and folders are made anew, and what the last ones have left is looked at."""
+_MOST_FINDINGS = 20
 
 
 def main() -> int:
     """1 when there was a finding."""
-    parser = argparse.ArgumentParser(description="Feeds damaged bytes to every reader and every rpc.")
-    parser.add_argument("--inputs", type=int, default=int(os.environ.get(INPUTS, "20000")), help=f"in all; ${INPUTS}")
-    parser.add_argument("--target", default="", help="those whose names contain this")
-    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
-    parser.add_argument("--case", type=int, help="one case alone, to see it again")
-    parser.add_argument("--go-on", action="store_true", help="after a finding")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="lockgate-fuzz-") as folder:
-        os.chdir(folder)
-        with open_targets(Path(folder)) as every:
-            chosen = [target for target in every if given.target in target.name]
-            if not chosen:
-                parser.error(f"no target is called {given.target}; there are: {', '.join(item.name for item in every)}")
-            findings = 0
-            print(f"seed {given.seed}", flush=True)
+    given = _arguments()
+    print(f"seed {given.seed}", flush=True)
+    counts: dict[str, Counter[str]] = {}
+    findings, at, each = 0, 0, 1
+    while at < each and findings < _MOST_FINDINGS:
+        with tempfile.TemporaryDirectory(prefix="lockgate-fuzz-") as folder, open_targets(Path(folder)) as every:
+            os.chdir(folder)
+            chosen = _chosen(every, given.target)
+            if given.case is not None:
+                return _one(chosen, given.seed, given.case)
+            each = -(-given.inputs // len(chosen))
             for target in chosen:
-                each = -(-given.inputs // len(chosen))
-                numbers = range(each) if given.case is None else range(given.case, given.case + 1)
-                if given.case is not None:
-                    print(case(target, given.seed, given.case)[:2_000])
-                findings += _fuzz(target, given.seed, numbers, go_on=given.go_on)
+                begin = time.process_time()
+                said = counts.setdefault(target.name, Counter())
+                findings += _fuzz(target, given.seed, range(at, min(each, at + _ROUND)), said)
+                said["ms of processor"] += int(1_000 * (time.process_time() - begin))
+            at += _ROUND
+            os.chdir("/")
+    for name, said in counts.items():
+        print(f"{name}: {', '.join(f'{number:,} {what}' for what, number in sorted(said.items()))}", flush=True)
+    total = sum(sum(said.values()) - said["ms of processor"] for said in counts.values())
+    print(f"{total:,} inputs, {findings} findings")
     return min(findings, 1)
 
 
-def _fuzz(target, seed, numbers, *, go_on):
-    counts, began, findings = Counter(), time.process_time(), 0
-    at = numbers.start
-    while at < numbers.stop:
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description="Feeds damaged bytes to every reader of bytes and to every rpc."
+    )
+    parser.add_argument("--inputs", type=int, default=int(os.environ.get(INPUTS, "20000")), help=f"in all; or {INPUTS}")
+    parser.add_argument("--target", default="", help="only those whose names contain this")
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="the same one gives the same inputs")
+    parser.add_argument("--case", type=int, help="one input alone, as a finding names it")
+    return parser.parse_args()
+
+
+def _chosen(every: Sequence[Target], name: str) -> list[Target]:
+    found = [target for target in every if target.name == name] or [item for item in every if name in item.name]
+    if not found:
+        sys.exit(f"error: no target is called {name!r}; there are: {', '.join(item.name for item in every)}")
+    return found
+
+
+def _one(chosen: Sequence[Target], seed: int, number: int) -> int:
+    for target in chosen:
+        print(f"{target.name}: {case(target, seed, number)!r}")
+        print(dict(run(target, seed, range(number, number + 1))))
+    return 0
+
+
+def _fuzz(target: Target, seed: int, numbers: range, counts: Counter[str]) -> int:
+    """How many findings there were; it goes on after each."""
+    findings, at = 0, numbers.start
+    while at < numbers.stop and findings < _MOST_FINDINGS:
+        end = min(numbers.stop, at + _AT_ONCE)
         try:
-            end = min(numbers.stop, at + _AT_ONCE)
-            counts += run(target, seed, range(at, end))
+            counts.update(run(target, seed, range(at, end)))
             at = end
         except Finding as error:
             findings += 1
             print(f"{target.name}: {error}", flush=True)
             at = error.number + 1
-            if not go_on or findings > 20:
-                break
-    said = ", ".join(f"{count:,} {what}" for what, count in sorted(counts.items()))
-    print(f"{target.name}: {said}; {time.process_time() - began:.1f} s", flush=True)
     return findings
 
 

@@ -55,7 +55,8 @@ def run(target: Target, seed: int, numbers: range) -> Counter[str]:
             began = time.monotonic()
             with finding(target.name, seed, number, data):
                 try:
-                    counts[str(target.feed(data) if target.is_lenient else "taken")] += 1
+                    said = target.feed(data)
+                    counts[str(said) if target.is_lenient else "taken"] += 1
                 except target.refusals as refusal:
                     check_sentence(str(refusal))
                     may_be = target.is_lenient or number >= len(target.samples)
