@@ -25,7 +25,10 @@ def read_graph(path: Path) -> JobGraph:
         raise GraphFileError(f"cannot read {path}: {error.strerror}") from error
     try:
         if path.suffix == ".json":
-            content = json_format.ParseDict(parse_json(content), graph_pb2.JobGraph()).SerializeToString()
+            found = parse_json(content)
+            if not isinstance(found, dict):
+                raise JsonError("it is no object")
+            content = json_format.ParseDict(found, graph_pb2.JobGraph()).SerializeToString()
         graph = decode(JobGraph, content)
     except (json_format.ParseError, MalformedMessage, JsonError) as error:
         raise GraphFileError(f"{path} is not a job graph: {error}") from error

@@ -1,0 +1,96 @@
+"""Stored state that was damaged or made up: refused as unreadable, in a sentence, before any of it is used."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from lockgate_proto.messages import OperatorState, StateHandle, StateKind
+from lockgate_taskmanager.state.format import state_file
+from lockgate_taskmanager.state.format.state_file import About
+from lockgate_taskmanager.state.rocksdb import frozen_database
+from lockgate_taskmanager.state.rows.row_store import RowSpec
+from lockgate_taskmanager.task.program import StateUnreadable
+
+COLUMNS = pa.schema([("k", pa.int64()), ("__hash", pa.int64())])
+ABOUT = About(COLUMNS, "signature", 8)
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+def rows(places: np.ndarray) -> pa.RecordBatch:
+    return pa.record_batch([places, places], schema=COLUMNS)
+
+
+def saying(**changes: str) -> pa.Buffer:
+    """A file that says something else of itself."""
+    source = pa.ipc.open_file(state_file.write(np.arange(100), rows, ABOUT))
+    said = {key.decode(): value.decode() for key, value in source.schema.metadata.items()}
+    schema = source.schema.with_metadata(said | {f"lockgate.{name}": text for name, text in changes.items()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as file:
+        for number in range(source.num_record_batches):
+            file.write_batch(source.get_batch(number).replace_schema_metadata(schema.metadata))
+    return sink.getvalue()
+
+
+def read(data: pa.Buffer) -> state_file.Stored:
+    return state_file.read(data, "f", signature="signature", max_parallelism=8, wanted=range(8))
+
+
+def test_what_says_nothing_else_is_read() -> None:
+    assert sum(batch.num_rows for batch in read(saying()).batches) == 100
+
+
+@pytest.mark.parametrize("name", ["key_groups", "owned", "ahead", "gone", "watermark", "max_parallelism"])
+@pytest.mark.parametrize("text", [DEEP, "", "null", "7.5", '{"a": 1}', "[1e999]", "[[1, 2]]", '["x", "y"]', "[-1, 9]"])
+def test_a_file_that_says_something_impossible_is_unreadable(name: str, text: str) -> None:
+    with pytest.raises(StateUnreadable, match="the state file f "):
+        read(saying(**{name: text}))
+
+
+@pytest.mark.parametrize("groups", [[0], list(range(7)), list(range(9))])
+def test_no_batch_is_left_out_because_its_key_group_is_not_listed(groups: list[int]) -> None:
+    with pytest.raises(StateUnreadable, match="it should list 8 whole numbers"):
+        read(saying(key_groups=json.dumps(groups)))
+
+
+def test_rows_by_key_need_their_columns() -> None:
+    spec = RowSpec("op", "a test", ("k",), 8, range(8))
+    about = About(COLUMNS, spec.signature, 8)
+    with pytest.raises(StateUnreadable, match="cannot be read as rows by key: it has other columns"):
+        spec.read(state_file.write(np.arange(100), rows, about), "f")
+
+
+@pytest.mark.parametrize("about", ["[]", "7", DEEP, '{"lockgate.format": 1}', "{}", '{"lockgate.format": "1"}'])
+def test_an_archive_that_says_something_impossible_is_unreadable(about: str, tmp_path: Path) -> None:
+    with pytest.raises(StateUnreadable, match="of operator op inside the checkpoint"):
+        restore(archive(about), tmp_path)
+
+
+def test_a_damaged_archive_is_unreadable(tmp_path: Path) -> None:
+    whole = archive(json.dumps(state_file.described(ABOUT, "1")))
+    restore(whole, tmp_path / "whole")
+    for at in range(30, len(whole)):
+        damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
+        try:
+            restore(damaged, tmp_path / str(at))
+        except StateUnreadable as error:
+            assert str(error)
+
+
+def archive(about: str) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("about.json", about)
+        file.writestr("CURRENT", "some text that can be compressed, compressed, compressed")
+    return target.getvalue()
+
+
+def restore(data: bytes, folder: Path) -> None:
+    state = OperatorState("op", StateKind.ROCKSDB_STATE, StateHandle(inline=data))
+    frozen_database.restore_files(state, folder / "database", "signature", 8)
