@@ -275,8 +275,8 @@ def _read_file(path: Path, *, is_named: bool) -> dict[str, Any]:
         raise SettingsError(str(error)) from error
     except OSError as error:
         raise SettingsError(f"cannot read the settings file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the settings file {path} is not valid TOML: {error}") from error
+    except ValueError as error:  # beside tomllib's own: no UTF-8, a number of thousands of digits
+        raise SettingsError(f"the settings file {path} is not valid TOML: {str(error)[:200]}") from error
     except RecursionError:
         raise SettingsError(f"the settings file {path} is nested too deeply") from None
     known = _known()

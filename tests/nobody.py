@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NOBODY = 65534
 _BECOME = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]
-"""A command that becomes that user: `Popen(user=...)` would fork this process, which a process with gRPC in it dies of."""
+"""A command that becomes that user. `Popen(user=...)` would fork this process, of which one with gRPC in it dies."""
 _PATIENCE_S = 240.0
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -44,5 +44,7 @@ def run_module(module: str, told: Any) -> Any:
 
 def readable(folder: Path) -> list[str]:
     """Files below the folder that the user can read, and folders that it can list."""
-    found = run("find", str(folder), "(", "-type", "f", "-o", "-type", "d", ")", "-readable", "-not", "-path", str(folder))
+    found = run(
+        "find", str(folder), "(", "-type", "f", "-o", "-type", "d", ")", "-readable", "-not", "-path", str(folder)
+    )
     return found.stdout.splitlines()

@@ -34,7 +34,9 @@ def main() -> None:
                 tried |= {f"{address} {name} {who}": result for who, result in _calls(address, method.path)}
     for port in told["spark"]:
         tried |= {f"spark {port} {what}": answer for what, answer in _spark(port)}
-    tried |= {f"environ {pid}": _result(lambda pid=pid: Path(f"/proc/{pid}/environ").read_bytes()) for pid in told["pids"]}
+    tried |= {
+        f"environ {pid}": _result(lambda pid=pid: Path(f"/proc/{pid}/environ").read_bytes()) for pid in told["pids"]
+    }
     lines = {str(path): _read(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
     json.dump({"tried": tried, "lines": lines}, sys.stdout)
 

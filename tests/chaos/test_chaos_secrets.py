@@ -126,7 +126,10 @@ def run(folder: Path) -> Remains:
             errors.append(error_of(testing, "bucket", job))
             with testing.ledger() as ledger:
                 ledger.wait_checkpoints(2)
-                content, readable = left(testing, storage), nobody.readable(testing.cluster.directory) if os.geteuid() == 0 else []
+                content, readable = (
+                    left(testing, storage),
+                    nobody.readable(testing.cluster.directory) if os.geteuid() == 0 else [],
+                )
                 intrusion = intrude(testing)
         secret = (testing.cluster.directory / "secret").read_text().strip()
     return Remains(content, readable, errors, secret, intrusion)
@@ -140,7 +143,7 @@ def intrude(testing: TestingCluster) -> dict[str, dict[str, str]]:
     told = {
         "zookeeper": testing.cluster.zookeeper,
         "coordinator": testing.cluster.coordinators[0],
-        "exchanges": [manager.exchange_address for manager in managers],
+        "exchanges": [manager.address for manager in managers],
         "spark": [port for pid in testing.pids("taskmanager") for port in spark_ports.listening(pid)],
         "pids": list(testing.cluster.pids().values()),
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.fuzz.catalogue import open_targets
 from tests.fuzz.target import Finding, Target, case, run
 
-INPUTS = "LOCKGATE_FUZZ_INPUTS"
+INPUTS = "LOCKGATE_TEST_FUZZ_INPUTS"
 _AT_ONCE = 200
 _ROUND = 1_000
 """Inputs of each target before servers and folders are made anew, and what the last ones have left is looked at."""

@@ -16,7 +16,7 @@ from lockgate_taskmanager.runtime.in_flight import decode_elements, encode_eleme
 from lockgate_taskmanager.state.backend import InlineBackend, inline_handle
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.format.split_files import splits_in
-from lockgate_taskmanager.state.rows.row_store import RowSpec, Rows, distinct
+from lockgate_taskmanager.state.rows.row_store import Rows, RowSpec, distinct
 from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.state.spec import StateSpec, StoreSpec
 from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable, UserError
@@ -74,7 +74,8 @@ def _file(table: pa.Table) -> bytes:
 
 def _arrow_file(data: bytes) -> None:
     file = arrow_input.open_file(data)
-    _used(pa.Table.from_batches([arrow_input.batch(file, number) for number in range(file.num_record_batches)]))
+    batches = [arrow_input.batch(file, number) for number in range(file.num_record_batches)]
+    _used(pa.Table.from_batches(batches, file.schema))
 
 
 def _elements() -> list[bytes]:
@@ -105,7 +106,10 @@ def _stores(folder: Path) -> list[Target]:
     """Keyed state, in memory and in a database, of aggregates and of rows by key."""
     counted = StoreSpec("op", _COUNTED, _GROUPS, range(_GROUPS))
     rows = RowSpec("op", "a test", ("k",), _GROUPS, range(_GROUPS))
-    in_memory, in_database = m.StateBackend(m.FilesystemBackend()), m.StateBackend(m.RocksdbBackend(memory_bytes=1 << 24))
+    in_memory, in_database = (
+        m.StateBackend(m.FilesystemBackend()),
+        m.StateBackend(m.RocksdbBackend(memory_bytes=1 << 24)),
+    )
     increments = m.StateBackend(m.FilesystemBackend(), full_every=3)
     homes = (
         ("counts in memory", counted, in_memory, _count),

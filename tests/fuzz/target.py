@@ -28,8 +28,8 @@ class Finding(AssertionError):
 class Target:
     """feed: takes the bytes of one case; returns when they were taken, raises one of `refusals` when they were not.
 
-    samples: bytes that are taken, unless `is_lenient`: then they are only near to that. What feed returns is counted, and
-    of a refusal its `kind`.
+    samples: bytes that are taken; with `is_lenient` they are only near to that, and counted is what feed returns, or a
+    refusal's `kind`.
     """
 
     name: str
@@ -54,17 +54,23 @@ def run(target: Target, seed: int, numbers: range) -> Counter[str]:
             data = case(target, seed, number)
             began = time.monotonic()
             with finding(target.name, seed, number, data):
-                try:
-                    said = target.feed(data)
-                    counts[str(said) if target.is_lenient else "taken"] += 1
-                except target.refusals as refusal:
-                    check_sentence(str(refusal))
-                    may_be = target.is_lenient or number >= len(target.samples)
-                    assert may_be, f"a sample is refused: {refusal}"
-                    counts[getattr(refusal, "kind", "refused")] += 1
+                counts[_fed(target, data, is_sample=number < len(target.samples))] += 1
                 assert not logged, f"the log has a traceback: {logged[0]}"
                 assert time.monotonic() - began < CASE_S, f"it took {time.monotonic() - began:.0f} s"
     return counts
+
+
+def _fed(target: Target, data: bytes, *, is_sample: bool) -> str:
+    """What came of a case."""
+    refusal: Exception
+    try:
+        said = target.feed(data)
+        return str(said) if target.is_lenient else "taken"
+    except target.refusals as error:
+        refusal = error
+    check_sentence(str(refusal))
+    assert target.is_lenient or not is_sample, f"a sample is refused: {refusal}"
+    return str(getattr(refusal, "kind", "refused"))
 
 
 @contextmanager

@@ -70,13 +70,12 @@ def test_the_oracle_notices_every_kind_of_mistake_and_names_the_case() -> None:
     found: dict[str, int] = {}
     at = 0
     while len(found) < 5 and at < 20_000:
-        try:
+        with pytest.raises(Finding) as caught:
             run(target, 7, range(at, 20_000))
-        except Finding as finding:
-            kind = str(finding).partition(" of ")[0][:40]
-            found.setdefault(kind, finding.number)
-            at = finding.number + 1
-            assert f"--target 'fragile' --seed 7 --case {finding.number}" in str(finding)
+        number = caught.value.number
+        found.setdefault(str(caught.value).partition(" of ")[0][:40], number)
+        assert f"--target 'fragile' --seed 7 --case {number}" in str(caught.value)
+        at = number + 1
     assert len(found) >= 5, found
     for number in found.values():
         with pytest.raises(Finding):

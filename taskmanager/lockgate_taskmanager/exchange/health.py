@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -33,7 +34,7 @@ class ExchangeHealth:
     @property
     def handler(self) -> grpc.GenericRpcHandler:
         """What a server is given."""
-        handlers = {
+        handlers: dict[str, Any] = {
             "Check": grpc.unary_unary_rpc_method_handler(self._check),
             "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
         }
@@ -60,7 +61,7 @@ class ExchangeHealth:
         state = self._states.get(_asked(data, context))
         if state is None:
             context.abort(StatusCode.NOT_FOUND, "no such service is known here")
-        return _State(status=state).SerializeToString()
+        return bytes(_State(status=state).SerializeToString())
 
     def _watch(self, data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         name = _asked(data, context)
@@ -92,7 +93,9 @@ class ExchangeHealth:
 def _asked(data: bytes, context: grpc.ServicerContext) -> str:
     """The service that is asked about. Ends the call where the question cannot be read."""
     if len(data) > _LARGEST:
-        context.abort(StatusCode.RESOURCE_EXHAUSTED, f"this method takes {_LARGEST:,} bytes, and these are {len(data):,}")
+        context.abort(
+            StatusCode.RESOURCE_EXHAUSTED, f"this method takes {_LARGEST:,} bytes, and these are {len(data):,}"
+        )
     try:
         return str(health_pb2.HealthCheckRequest.FromString(data).service)
     except DecodeError:

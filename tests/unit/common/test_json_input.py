@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 
@@ -17,26 +18,23 @@ VALUES = st.recursive(
 )
 
 
-
 @given(VALUES)
 def test_what_json_writes_is_read(value: object) -> None:
     assert parse_json(json.dumps(value)) == value
     assert parse_json(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
-@given(st.binary(max_size=60) | st.text("[]{}\",:-+.0123456789eE\\ud83 truefalsn", max_size=60))
+@given(st.binary(max_size=60) | st.text('[]{}",:-+.0123456789eE\\ud83 truefalsn', max_size=60))
 def test_anything_else_is_one_error(text: bytes | str) -> None:
-    try:
+    with contextlib.suppress(JsonError):
         parse_json(text)
-    except JsonError as error:
-        assert str(error)
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 990, 100_000])
 @pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
 def test_what_is_nested_deeply_is_refused(depth: int, opened: str, closed: str) -> None:
     for text in (opened * depth + "1" + closed * depth, opened * depth):
-        with pytest.raises(JsonError, match="nested more than 200 levels deep|no JSON"):
+        with pytest.raises(JsonError, match=r"nested more than 200 levels deep|no JSON"):
             parse_json(text)
     with pytest.raises(JsonError, match="nested"):
         parse_json(opened * depth + "1" + closed * depth)

@@ -95,6 +95,7 @@ def test_variables_of_the_compose_file_are_left_alone_and_no_others_like_them() 
         ("[cluster]\nname = 'a/b'", "cluster.name cannot be 'a/b'"),
         ("[zookeeper]\nhosts = 'zk:x'", r"lockgate\.toml: zookeeper\.hosts cannot be 'zk:x': it must be host:port\["),
         ("[taskmanager", "is not valid TOML"),
+        ("a = " + "1" * 5_000, "is not valid TOML"),
         ("a = " + "[" * 100_000 + "]" * 100_000, "is nested too deeply"),
         (f"[zookeeper]\n{'x' * 100_000} = 1", r"\(there is more\)$"),
     ],

@@ -140,7 +140,9 @@ def _opened(state: OperatorState) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(io.BytesIO(load(state.handle or StateHandle()).to_pybytes())) as archive:
             yield archive
     except _DAMAGED as error:
-        raise StateUnreadable(f"the state file {_where(state)} cannot be read as a database: {str(error)[:200]}") from error
+        raise StateUnreadable(
+            f"the state file {_where(state)} cannot be read as a database: {str(error)[:200]}"
+        ) from error
 
 
 def _said(archive: zipfile.ZipFile) -> dict[str, str]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from lockgate_proto.messages import OperatorState, StateHandle, StateKind
+from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate, OperatorState, StateHandle, StateKind
+from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.format import state_file
 from lockgate_taskmanager.state.format.state_file import About
 from lockgate_taskmanager.state.rocksdb import frozen_database
+from lockgate_taskmanager.state.rocksdb.engine import Database
 from lockgate_taskmanager.state.rows.row_store import RowSpec
+from lockgate_taskmanager.state.scratch import ScratchFolder
+from lockgate_taskmanager.state.spec import StoreSpec
 from lockgate_taskmanager.task.program import StateUnreadable
 
 COLUMNS = pa.schema([("k", pa.int64()), ("__hash", pa.int64())])
@@ -77,10 +83,8 @@ def test_a_damaged_archive_is_unreadable(tmp_path: Path) -> None:
     restore(whole, tmp_path / "whole")
     for at in range(30, len(whole)):
         damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
-        try:
+        with contextlib.suppress(StateUnreadable):
             restore(damaged, tmp_path / str(at))
-        except StateUnreadable as error:
-            assert str(error)
 
 
 def archive(about: str) -> bytes:
@@ -94,3 +98,29 @@ def archive(about: str) -> bytes:
 def restore(data: bytes, folder: Path) -> None:
     state = OperatorState("op", StateKind.ROCKSDB_STATE, StateHandle(inline=data))
     frozen_database.restore_files(state, folder / "database", "signature", 8)
+
+
+@pytest.mark.skipif(find_spec("rocksdict") is None, reason="needs rocksdict")
+def test_a_damaged_database_is_unreadable_and_not_tried_again(tmp_path: Path) -> None:
+    database = Database(tmp_path / "db")
+    database.put([b"key"], [b"value"])
+    database.checkpoint(tmp_path / "copy")
+    database.close()
+    (manifest,) = (tmp_path / "copy").glob("MANIFEST*")
+    manifest.write_bytes(b"no manifest of a database" * 100)
+    with pytest.raises(StateUnreadable, match="a stored database is damaged"):
+        Database(tmp_path / "copy")
+
+
+def test_state_of_other_types_than_its_columns_is_unreadable(tmp_path: Path) -> None:
+    spec = StoreSpec("op", KeyedAggregate(("k",), (Aggregate("n", AggregateFunction.COUNT, ""),)), 8, range(8))
+    partials = pa.schema([("k", pa.int64()), ("__hash", pa.int64()), ("__rows", pa.int64())])
+    stored = pa.schema([("k", pa.int64()), ("__hash", pa.int64()), ("n#count", pa.string())])
+
+    def take(places: np.ndarray) -> pa.RecordBatch:
+        return pa.record_batch([places, places, pa.array([f"text {place}" for place in places])], schema=stored)
+
+    data = state_file.write(np.arange(100), take, About(partials, spec.signature, 8)).to_pybytes()
+    state = OperatorState("op", StateKind.KEYED_STATE, StateHandle(inline=data))
+    with pytest.raises(StateUnreadable, match="the stored state of operator op does not fit it"):
+        StoreFactory(None, ScratchFolder(tmp_path, "state-")).restored(spec, [state], 1)
