@@ -8,6 +8,7 @@ between the processes of a cluster prove that both sides know it, see `proof`; c
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 import secrets
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from lockgate_common.proof import AUTHORIZATION, Introduction, Peer, answer_to
 from lockgate_common.token import Token, TokenIntroduction, parse_token
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
+_GRPCIO = "grpc._cython.cygrpc"
 Metadata = tuple[tuple[str, str | bytes], ...]
 
 
@@ -94,6 +96,7 @@ class Credentials:
                 f"{address} is reachable from other machines; set tls.certificate, tls.key, tls.authority and a "
                 "secret file, or bind to 127.0.0.1"
             )
+        logging.getLogger(_GRPCIO).addFilter(_is_no_stray_header)
         try:
             port = server.add_insecure_port(address) if self.tls is None else self._bind_tls(server, address)
         except RuntimeError as error:
@@ -113,6 +116,11 @@ class Credentials:
             require_client_auth=False,
         )
         return server.add_secure_port(address, credentials)
+
+
+def _is_no_stray_header(record: logging.LogRecord) -> bool:
+    """grpcio logs each header that is no UTF-8, credentials too, with a stack trace, whoever has sent it."""
+    return not str(record.msg).startswith("Invalid encoding on ")
 
 
 def _authorization(metadata: Metadata) -> bytes:

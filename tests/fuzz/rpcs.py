@@ -42,6 +42,7 @@ from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.exchange.server import ExchangeServer
 
 from lockgate import Job, count
+from tests.fuzz.ports import port_target
 from tests.fuzz.random_messages import RandomMessages
 from tests.fuzz.target import CASE_S, Target
 
@@ -77,11 +78,12 @@ class Server:
 
 @contextmanager
 def open_rpcs(folder: Path) -> Iterator[list[Target]]:
-    """A target for each method of each server. At the end nothing may be left of all the calls."""
+    """A target for each method of each server, and for its port. At the end nothing may be left of all the calls."""
     threads = set(threading.enumerate())
     with ExitStack() as stack:
         servers = [stack.enter_context(_coordinator(folder)), stack.enter_context(_exchange())]
-        yield list(_targets(servers))
+        ports = [port_target(server.name, server.peer.address, "/grpc.health.v1.Health/Check") for server in servers]
+        yield [*_targets(servers), *ports]
         for server in servers:
             _until(lambda: server.tasks() == 0, f"{server.name} still has {server.tasks()} calls")  # noqa: B023
             _answers(server)

@@ -169,6 +169,8 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
         else:
             every = (arrow_input.batch(file, i) for i in range(file.num_record_batches))
             batches = tuple(batch for batch in every if _group_of(batch, max_parallelism) in wanted)
+        if file.schema.field(HASH).type != pa.int64() or any(batch.column(HASH).null_count for batch in batches):
+            raise ValueError(f"its column {HASH} has something else than whole numbers")
     except (pa.ArrowException, KeyError, ValueError, IndexError, TypeError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
     is_increment = said["lockgate.format"] not in _FULL_FORMATS

@@ -65,6 +65,15 @@ def test_no_batch_is_left_out_because_its_key_group_is_not_listed(groups: list[i
         read(saying(key_groups=json.dumps(groups)))
 
 
+@pytest.mark.parametrize("hashes", [pa.array([0.0] * 100), pa.array([0, None] * 50), pa.array(["x"] * 100)])
+def test_hashes_are_whole_numbers(hashes: pa.Array) -> None:
+    def take(places: np.ndarray) -> pa.RecordBatch:
+        return pa.record_batch([places, hashes.take(pa.array(places))], names=["k", "__hash"])
+
+    with pytest.raises(StateUnreadable, match="its column __hash has something else than whole numbers"):
+        read(state_file.write(np.arange(100), take, ABOUT))
+
+
 def test_rows_by_key_need_their_columns() -> None:
     spec = RowSpec("op", "a test", ("k",), 8, range(8))
     about = About(COLUMNS, spec.signature, 8)
