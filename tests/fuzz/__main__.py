@@ -38,7 +38,9 @@ def main() -> int:
             for target in chosen:
                 begin = time.process_time()
                 said = counts.setdefault(target.name, Counter())
-                findings += _fuzz(target, given.seed, range(at, min(each, at + _ROUND)), said)
+                findings += _fuzz(
+                    target, given.seed, range(at // target.cost, min(each, at + _ROUND) // target.cost), said
+                )
                 said["ms of processor"] += int(1_000 * (time.process_time() - begin))
             at += _ROUND
             os.chdir("/")

@@ -157,7 +157,7 @@ def _known() -> dict[str, tuple[Any, ...]]:
     """Values by name: without them hardly a random message would get beyond the first check."""
     table = pa.table({"word": ["a", "b", None], "__hash": pa.array([1, 2, 3])})
     return {
-        "JobGraph": (to_pb(_graph()),),
+        "JobGraph": (to_pb(job_graph()),),
         "AttemptId": (to_pb(_ATTEMPT),),
         "RecordBatch": (to_pb(to_message(table)),),
         "SubtaskId": (to_pb(_RECEIVER), to_pb(m.SubtaskId(_ATTEMPT, "words", 0))),
@@ -173,7 +173,8 @@ def _known() -> dict[str, tuple[Any, ...]]:
     }
 
 
-def _graph() -> m.JobGraph:
+def job_graph() -> m.JobGraph:
+    """A small one."""
     job = Job("numbers", parallelism=2)
     job.generate(rows=100).key_by("partition").aggregate(n=count()).write_parquet("out")
     return job.graph()
@@ -278,7 +279,7 @@ def _coordinator(folder: Path) -> Iterator[Server]:
             coordinator.dispatcher.wait_leading(CASE_S).results_known.result(CASE_S)
             peer = coordinator._server.peer
             channel = grpc.insecure_channel(peer.address, options=CHANNEL_OPTIONS)
-            call(channel, "JobService", "Submit")(m.SubmitRequest("job", _graph()), metadata=SECRET.metadata())
+            call(channel, "JobService", "Submit")(m.SubmitRequest("job", job_graph()), metadata=SECRET.metadata())
             yield Server("coordinator", peer, channel, lambda: len(coordinator._server.thread._tasks))
             channel.close()
         finally:

@@ -29,7 +29,7 @@ class Target:
     """feed: takes the bytes of one case; returns when they were taken, raises one of `refusals` when they were not.
 
     samples: bytes that are taken; with `is_lenient` they are only near to that, and counted is what feed returns, or a
-    refusal's `kind`.
+    refusal's `kind`. cost: how many inputs of others one of these stands for.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Target:
     samples: Sequence[bytes]
     refusals: tuple[type[Exception], ...]
     is_lenient: bool = False
+    cost: int = 1
 
 
 def case(target: Target, seed: int, number: int) -> bytes:
