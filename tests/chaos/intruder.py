@@ -101,7 +101,7 @@ def _spark(port: int) -> Iterator[tuple[str, str]]:
     for ask in (spark_ports.spark_question, spark_ports.spark_block, spark_ports.py4j_call):
         try:
             answer = ask(port).decode(errors="replace")
-        except OSError as error:
+        except Exception as error:  # another protocol is spoken there
             answer = type(error).__name__
         yield ask.__name__, answer
 

@@ -113,7 +113,7 @@ def _reflected(server: Server) -> set[str]:
     """The services that a server names when it is asked."""
     asked = reflection_pb2.ServerReflectionRequest(list_services="")
     (answer,) = reflection_pb2_grpc.ServerReflectionStub(server.channel).ServerReflectionInfo(
-        iter((asked,)), metadata=SECRET.metadata(), timeout=CASE_S
+        iter((asked,)), metadata=SECRET.metadata(), timeout=CASE_S, wait_for_ready=True
     )
     return {service.name for service in answer.list_services_response.service}
 
@@ -248,7 +248,7 @@ def _called(
     server: Server, method: MethodDescriptor, path: str, messages: list[bytes], metadata: tuple[tuple[str, str], ...]
 ) -> tuple[StatusCode, str]:
     """Status and details of a call. A stream that goes on is given up after its first answer."""
-    rpc = server.channel.stream_stream(path)(iter(messages), metadata=metadata, timeout=CASE_S)
+    rpc = server.channel.stream_stream(path)(iter(messages), metadata=metadata, timeout=CASE_S, wait_for_ready=True)
     is_over = threading.Event()
     if not rpc.add_callback(is_over.set):
         is_over.set()
@@ -279,7 +279,8 @@ def _coordinator(folder: Path) -> Iterator[Server]:
             coordinator.dispatcher.wait_leading(CASE_S).results_known.result(CASE_S)
             peer = coordinator._server.peer
             channel = grpc.insecure_channel(peer.address, options=CHANNEL_OPTIONS)
-            call(channel, "JobService", "Submit")(m.SubmitRequest("job", job_graph()), metadata=SECRET.metadata())
+            submit = call(channel, "JobService", "Submit")
+            submit(m.SubmitRequest("job", job_graph()), metadata=SECRET.metadata(), timeout=CASE_S, wait_for_ready=True)
             yield Server("coordinator", peer, channel, lambda: len(coordinator._server.thread._tasks))
             channel.close()
         finally:

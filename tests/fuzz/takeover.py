@@ -73,7 +73,7 @@ def _led(folder: Path, contents: Mapping[str, bytes]) -> str:
         coordinator.dispatcher.wait_leading(CASE_S).results_known.result(CASE_S)
         with SECRET.channel(coordinator.address) as channel:
             ask = call(channel, "JobService", "List")
-            jobs = ask(m.ListRequest(), metadata=SECRET.metadata(), timeout=CASE_S).jobs
+            jobs = ask(m.ListRequest(), metadata=SECRET.metadata(), timeout=CASE_S, wait_for_ready=True).jobs
         states = {job.job_key: job.state.name for job in jobs}
         assert states[_WHOLE] == "WAITING_FOR_SLOTS", states
         return states.get(_DAMAGED, "not listed")
