@@ -27,6 +27,19 @@ def main() -> int:
     given = _arguments()
     print(f"seed {given.seed}", flush=True)
     counts: dict[str, Counter[str]] = {}
+    try:
+        findings = _rounds(given, counts)
+    except KeyboardInterrupt:
+        findings = 1
+    for name, said in counts.items():
+        print(f"{name}: {', '.join(f'{number:,} {what}' for what, number in sorted(said.items()))}", flush=True)
+    total = sum(sum(said.values()) - said["ms of processor"] for said in counts.values())
+    print(f"{total:,} inputs, {findings} findings or an interruption" if findings else f"{total:,} inputs, no finding")
+    return min(findings, 1)
+
+
+def _rounds(given: argparse.Namespace, counts: dict[str, Counter[str]]) -> int:
+    """How many findings there were. counts: filled, by the name of the target."""
     findings, at, each = 0, 0, 1
     while at < each and findings < _MOST_FINDINGS:
         with tempfile.TemporaryDirectory(prefix="lockgate-fuzz-") as folder, open_targets(Path(folder)) as every:
@@ -44,11 +57,7 @@ def main() -> int:
                 said["ms of processor"] += int(1_000 * (time.process_time() - begin))
             at += _ROUND
             os.chdir("/")
-    for name, said in counts.items():
-        print(f"{name}: {', '.join(f'{number:,} {what}' for what, number in sorted(said.items()))}", flush=True)
-    total = sum(sum(said.values()) - said["ms of processor"] for said in counts.values())
-    print(f"{total:,} inputs, {findings} findings")
-    return min(findings, 1)
+    return findings
 
 
 def _arguments() -> argparse.Namespace:
