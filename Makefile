@@ -4,7 +4,7 @@ VENV_PURE := .venv-pure
 PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-pure demo examples docker-image docker-demo test pure-tests integration-tests chaos-tests test-quick test-fast test-chaos test-soak test-docker lint mutation proto benchmarks clean
+.PHONY: help setup setup-pure demo examples docker-image docker-demo test pure-tests integration-tests chaos-tests test-quick test-fast test-chaos test-soak test-docker fuzz lint mutation proto benchmarks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ test-soak: setup ## the chaos tests again, with more faults and backends, every 
 
 test-docker: docker-image ## the compose cluster under faults; needs a container engine
 	@LOCKGATE_IMAGE=lockgate:latest scripts/part.sh "docker tests" $(PY) -m pytest -q --durations=10 -m docker tests/docker $(ARGS)
+
+fuzz: setup ## a million damaged inputs for every reader of bytes and every rpc (LOCKGATE_TEST_FUZZ_INPUTS=N for another number)
+	@LOCKGATE_TEST_FUZZ_INPUTS=$${LOCKGATE_TEST_FUZZ_INPUTS:-1000000} $(PY) -m tests.fuzz $(ARGS)
 
 lint: setup ## formatting, lint, types, layering, generated code
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check .

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+_LONGEST = 4_000  # characters: what a message quotes out of a file may be of any length
+
 
 class UserError(Exception):
     """Base of the errors that a command shows as one line, without a traceback, and exits with `exit_code`."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... (there is more)"
 
 
 class SettingsError(UserError):

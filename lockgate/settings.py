@@ -7,7 +7,6 @@ group and key: `zookeeper.session_timeout_ms` is `LOCKGATE_ZOOKEEPER_SESSION_TIM
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockgate_common.addresses import zookeeper_problem
+from lockgate_common.json_input import parse_json
 from lockgate_common.roles import roles_named
 from lockgate_common.security import (
     Credentials,
@@ -358,8 +358,10 @@ def _read_file(path: Path, *, is_named: bool) -> dict[str, Any]:
         raise SettingsError(str(error)) from error
     except OSError as error:
         raise SettingsError(f"cannot read the settings file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the settings file {path} is not valid TOML: {error}") from error
+    except ValueError as error:  # beside tomllib's own: no UTF-8, a number of thousands of digits
+        raise SettingsError(f"the settings file {path} is not valid TOML: {str(error)[:200]}") from error
+    except RecursionError:
+        raise SettingsError(f"the settings file {path} is nested too deeply") from None
     known = _known()
     for group, keys in values.items():
         if group not in known:
@@ -400,7 +402,7 @@ def _parse(name: str, place: tuple[str, str], text: str) -> Any:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if example := _OBJECTS.get(place):
         try:
-            return json.loads(text)
+            return parse_json(text)
         except ValueError as error:
             raise SettingsError(f"{name} must be a JSON object, such as {example}") from error
     return text

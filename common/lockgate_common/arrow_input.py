@@ -1,13 +1,15 @@
 """Arrow data that others have written, checked before it takes memory: by what its headers say, it is no bomb.
 
 Lockgate writes Arrow data uncompressed. Data that is compressed is refused, so that what is read never takes more
-memory than its bytes do, and tables of rows without content have a bound.
+memory than its bytes do, and tables of rows without content have a bound. Every offset, index and text is checked: one
+that points elsewhere would end the process, in whatever reads it later.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,30 +31,63 @@ class ArrowInputError(pa.ArrowInvalid):  # type: ignore[misc]
 
 
 def read_stream(data: Data, rows: int | None = None) -> pa.Table:
-    """The table of an IPC stream. rows: how many there have to be. Raises pyarrow.ArrowInvalid."""
+    """The table of an IPC stream. rows: how many there have to be. Raises ArrowInputError."""
     view = memoryview(data)
     _check_rows(list(_in_stream(view)), view.nbytes, rows)
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+    with _one_error(), pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         table = reader.read_all()
-    table.validate()
+        _check_names(table.schema)
+        table.validate(full=True)
     return table
 
 
 def open_file(data: Data) -> pa.ipc.RecordBatchFileReader:
-    """An IPC file, for batches to be read one by one with `batch`. Raises pyarrow.ArrowInvalid."""
+    """An IPC file, for batches to be read one by one with `batch`. Raises ArrowInputError."""
     if isinstance(data, pa.NativeFile):
         data.seek(0)
         data = data.read_buffer()
     content = pa.py_buffer(data)
     _check_rows(list(_in_file(memoryview(content))), content.size, None)
-    return pa.ipc.open_file(content)
+    with _one_error():
+        file = pa.ipc.open_file(content)
+        _check_names(file.schema)
+    return file
 
 
 def batch(file: pa.ipc.RecordBatchFileReader, number: int) -> pa.RecordBatch:
-    """A record batch of the file. Raises pyarrow.ArrowInvalid."""
-    found = file.get_batch(number)
-    found.validate()
+    """A record batch of the file. Raises ArrowInputError."""
+    with _one_error():
+        found = file.get_batch(number)
+        found.validate(full=True)
     return found
+
+
+def read_schema(data: Data) -> pa.Schema:
+    """A schema that was stored alone. Raises ArrowInputError."""
+    with _one_error():
+        schema = pa.ipc.read_schema(pa.py_buffer(data))
+        _check_names(schema)
+    return schema
+
+
+@contextmanager
+def _one_error() -> Iterator[None]:
+    """pyarrow raises an OSError or any of its own for damaged data, though nothing was read from a disk."""
+    try:
+        yield
+    except ArrowInputError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise ArrowInputError(str(error)) from error
+
+
+def _check_names(schema: pa.Schema) -> None:
+    """Raises UnicodeDecodeError for the name of a column, or of a part of one, that is no text."""
+    waiting = list(schema)
+    while waiting:
+        field = waiting.pop()
+        assert field.name is not None
+        waiting += [field.type.field(number) for number in range(field.type.num_fields)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ between the processes of a cluster prove that both sides know it, see `proof`; c
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 import secrets
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from lockgate_common.tls import handshake_problem
 from lockgate_common.token import Token, TokenIntroduction, parse_token
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
+_GRPCIO = "grpc._cython.cygrpc"
 Metadata = tuple[tuple[str, str | bytes], ...]
 
 
@@ -89,6 +91,7 @@ class Credentials:
                 "secret file, or bind to 127.0.0.1"
             )
         shown = self.tls.server_credentials() if self.tls else None
+        logging.getLogger(_GRPCIO).addFilter(_is_no_stray_header)
         try:
             port = server.add_secure_port(address, shown) if shown else server.add_insecure_port(address)
         except RuntimeError as error:
@@ -99,6 +102,11 @@ class Credentials:
         if port == 0:
             raise OSError(f"cannot listen on {address}: the port is taken; choose another with --bind")
         return port
+
+
+def _is_no_stray_header(record: logging.LogRecord) -> bool:
+    """grpcio logs each header that is no UTF-8, credentials too, with a stack trace, whoever has sent it."""
+    return not str(record.msg).startswith("Invalid encoding on ")
 
 
 def _authorization(metadata: Metadata) -> bytes:

@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
+from lockgate_common.json_input import parse_json
 from lockgate_common.roles import Principal, roles_named
 from lockgate_common.token import RANDOM_BYTES, Token, check_of
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
@@ -25,6 +27,7 @@ log = logging.getLogger(__name__)
 
 
 _ID_BYTES = 6
+_LAST_UNIX_S = 253_402_300_799  # the end of the year 9999: later ones cannot be shown
 
 
 class TokenFileError(ValueError):
@@ -96,13 +99,7 @@ class TokenBook:
 def read_entries(path: Path) -> tuple[TokenEntry, ...]:
     """Every token of the file, none where it is missing. Raises TokenFileError."""
     try:
-        content = json.loads(read_trusted(path, is_secret=True))
-        entries = tuple(TokenEntry(**{**entry, "roles": tuple(entry["roles"])}) for entry in content["tokens"])
-        for entry in entries:
-            roles_named(entry.roles)
-            if not isinstance(entry.ends_unix_s, int):
-                raise TypeError("ends_unix_s is no whole number")
-        return entries
+        return tuple(_entry(found) for found in parse_json(read_trusted(path, is_secret=True))["tokens"])
     except FileNotFoundError:
         return ()
     except UntrustedFile as error:
@@ -110,7 +107,18 @@ def read_entries(path: Path) -> tuple[TokenEntry, ...]:
     except OSError as error:
         raise TokenFileError(f"cannot read the tokens in {path}: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TokenFileError(f"{path} is no file of tokens: {error}") from error
+        raise TokenFileError(f"{path} is no file of tokens: {str(error)[:200]}") from error
+
+
+def _entry(found: Any) -> TokenEntry:
+    """Raises ValueError, TypeError, KeyError for what is none."""
+    entry = TokenEntry(**{**found, "roles": tuple(found["roles"])})
+    if not all(isinstance(text, str) for text in (entry.token_id, entry.name, entry.hash, *entry.roles)):
+        raise TypeError("token_id, name, hash and roles have to be texts")
+    if type(entry.ends_unix_s) is not int or not 0 <= entry.ends_unix_s <= _LAST_UNIX_S:
+        raise ValueError(f"ends_unix_s has to be a whole number from 0 to {_LAST_UNIX_S}")
+    roles_named(entry.roles)
+    return entry
 
 
 def issue(path: Path, secret: str, name: str, roles: tuple[str, ...], ends_unix_s: int) -> Token:

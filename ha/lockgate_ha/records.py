@@ -341,7 +341,7 @@ class JobRecords:
         try:
             return int(data or b"0")
         except ValueError as error:
-            raise CorruptRecord(path, f"{data!r} is not a number") from error
+            raise CorruptRecord(path, f"{data[:40]!r} is not a number") from error
 
     def _sealed(self, path: str, record: object) -> bytes:
         return self._seal(path, encode(record))

@@ -6,13 +6,13 @@ LOCKGATE_CLUSTER, the settings file, `./.lockgate`, and finally 127.0.0.1:7070.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lockgate_common.json_input import parse_json
 from lockgate_common.security import Credentials, TlsFiles, default_secret_file
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
@@ -112,7 +112,7 @@ def _read_directory(directory: Path, is_secret_named: bool) -> tuple[ClusterTarg
     """is_secret_named: elsewhere, which counts more."""
     path = directory / CLUSTER_FILE
     try:
-        content = json.loads(read_trusted(path))
+        content = parse_json(read_trusted(path))
         coordinators = tuple(_checked(str(coordinator), str(path)) for coordinator in content["coordinators"])
         zookeeper, secret = str(content.get("zookeeper", "")), str(content.get("secret_file", ""))
         tls = dict(content.get("tls") or {})
@@ -124,6 +124,8 @@ def _read_directory(directory: Path, is_secret_named: bool) -> tuple[ClusterTarg
         ) from None
     except UntrustedFile as error:
         raise SettingsError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text; is it from another version?") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"cannot read {path}: {error!r}; is it from another version?") from error
     found: _Found = {"tls": tls} if tls else {}
@@ -146,5 +148,5 @@ def _known_secret(secret: str, path: Path) -> str:
 
 def _checked(address: str, where: str) -> str:
     if not _ADDRESS.match(address) or not 0 < int(address.rsplit(":", 1)[1]) < 65536:
-        raise SettingsError(f"{where}: {address!r} is not HOST:PORT with a port from 1 to 65535")
+        raise SettingsError(f"{where}: {address[:100]!r} is not HOST:PORT with a port from 1 to 65535")
     return address

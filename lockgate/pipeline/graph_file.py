@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from google.protobuf import json_format
+from lockgate_common.json_input import JsonError, parse_json
 from lockgate_proto.codec import MalformedMessage, decode, encode, to_pb
 from lockgate_proto.messages import JobGraph
 from lockgate_proto.v1 import graph_pb2
@@ -24,9 +25,12 @@ def read_graph(path: Path) -> JobGraph:
         raise GraphFileError(f"cannot read {path}: {error.strerror}") from error
     try:
         if path.suffix == ".json":
-            content = json_format.Parse(content, graph_pb2.JobGraph()).SerializeToString()
+            found = parse_json(content)
+            if not isinstance(found, dict):
+                raise JsonError("it is no object")
+            content = json_format.ParseDict(found, graph_pb2.JobGraph()).SerializeToString()
         graph = decode(JobGraph, content)
-    except (json_format.ParseError, MalformedMessage, UnicodeDecodeError) as error:
+    except (json_format.ParseError, MalformedMessage, JsonError) as error:
         raise GraphFileError(f"{path} is not a job graph: {error}") from error
     if not graph.vertices:
         raise GraphFileError(f"{path} contains a job graph without vertices")

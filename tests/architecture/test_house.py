@@ -55,6 +55,7 @@ HOMES = {
 }
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "*/README.md")
 SOURCE_PATH = re.compile(r"`([\w./-]*\w\.(?:py|proto|sh))(?:::\w+|:\d+)?`")
+READS_JSON = re.compile(r"\bjson(?:_format)?\.(?:loads?|Parse)\b")
 MAX_LINES = 500
 MAX_FUNCTION_LINES = 60
 
@@ -187,6 +188,11 @@ def _is_found(path: str, document: str, files: set[str]) -> bool:
     if any(f"{folder}/{path}" in files for folder in (room, *packages)) or path in files:
         return True
     return sum(name.startswith(room) and name.endswith(f"/{path}") for name in files) == 1
+
+
+def test_json_is_read_in_one_place() -> None:
+    found = {name for name, (source, _) in _parsed().items() if READS_JSON.search(source)}
+    assert found == {"common/lockgate_common/json_input.py", "examples/frame/example.py"}, "use parse_json"
 
 
 def test_source_files_that_documents_name_exist() -> None:

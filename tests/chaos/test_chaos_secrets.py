@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,9 +13,11 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 from lockgate_common.storage import locate, read_all
+from lockgate_proto.rpc import SERVICES
 
 from lockgate import Job
 from lockgate.client import JobFailed, JobHandle
+from tests import nobody, spark_ports
 from tests.chaos.testing_cluster import TestingCluster
 from tests.postgresql_server import server_for_tests as postgresql_server
 from tests.s3_server import CREDENTIALS
@@ -27,7 +28,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 IN_ENVIRONMENT = "of-the-environment-4711"
 IN_URL, IN_QUERY, IN_BUCKET = "of-the-url-4712", "of-the-query-4713", "of-the-bucket-4714"
 WAIT_S = 240.0
-NOBODY = 65534
 
 
 def failed(testing: TestingCluster, name: str, url: str) -> str:
@@ -78,12 +78,15 @@ def holders(found: dict[str, bytes], secret: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Remains:
-    """What a run has left. content: by name, see `left`; readable: what another user of the machine may read."""
+    """What a run has left. content: by name, see `left`; readable: what another user of the machine may read;
+
+    intrusion: see tests.chaos.intruder."""
 
     content: dict[str, bytes]
     readable: list[str]
     errors: list[str]
     secret: str
+    intrusion: dict[str, dict[str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -123,21 +126,29 @@ def run(folder: Path) -> Remains:
             errors.append(error_of(testing, "bucket", job))
             with testing.ledger() as ledger:
                 ledger.wait_checkpoints(2)
-                content, readable = left(testing, storage), readable_for_others(testing.cluster.directory)
+                content, readable = (
+                    left(testing, storage),
+                    nobody.readable(testing.cluster.directory) if os.geteuid() == 0 else [],
+                )
+                intrusion = intrude(testing)
         secret = (testing.cluster.directory / "secret").read_text().strip()
-    return Remains(content, readable, errors, secret)
+    return Remains(content, readable, errors, secret, intrusion)
 
 
-def readable_for_others(folder: Path) -> list[str]:
-    """Files of the folder that a user without rights can read; nothing where only root could become that user."""
+def intrude(testing: TestingCluster) -> dict[str, dict[str, str]]:
+    """What tests.chaos.intruder says of its attempts; nothing where only root could become another user."""
     if os.geteuid() != 0:
-        return []
-    command = ["find", str(folder), "-type", "f", "-readable"]
-    done = subprocess.run(
-        command, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", capture_output=True, text=True, check=False
-    )
-    assert "Permission denied" in done.stderr, "some folders are closed"
-    return done.stdout.splitlines()
+        return {}
+    managers = testing.client.cluster().task_managers
+    told = {
+        "zookeeper": testing.cluster.zookeeper,
+        "coordinator": testing.cluster.coordinators[0],
+        "exchanges": [manager.address for manager in managers],
+        "spark": [port for pid in testing.pids("taskmanager") for port in spark_ports.listening(pid)],
+        "pids": list(testing.cluster.pids().values()),
+    }
+    found: dict[str, dict[str, str]] = nobody.run_module("tests.chaos.intruder", told)
+    return found
 
 
 def test_no_secret_of_a_run_is_left_behind(remains: Remains) -> None:
@@ -150,6 +161,38 @@ def test_no_secret_of_a_run_is_left_behind(remains: Remains) -> None:
     assert all("password authentication failed" in error for error in remains.errors[:3]), remains.errors
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_of_the_machine_can_read_no_file_of_a_cluster(remains: Remains) -> None:
+@nobody.needs_root
+def test_another_user_of_the_machine_can_read_nothing_of_a_cluster(remains: Remains) -> None:
     assert remains.readable == []
+
+
+@nobody.needs_root
+def test_another_user_of_the_machine_is_let_in_nowhere(remains: Remains) -> None:
+    tried = remains.intrusion["tried"]
+    expected = {"zookeeper": {"NoAuthError"}, "environ": {"PermissionError"}}
+    for kind, allowed in expected.items():
+        results = {name: result for name, result in tried.items() if name.startswith(kind)}
+        assert len(results) >= 3, f"nothing of {kind} was tried"
+        assert {name: result for name, result in results.items() if result not in allowed} == {}
+    rpcs = {name: result for name, result in tried.items() if " " in name and name.startswith("127.")}
+    assert {name.split()[1] for name in rpcs} == {name for methods in SERVICES.values() for name in methods}
+    refused = {name: result for name, result in rpcs.items() if name.split()[1] != "GetLeader"}
+    assert set(refused.values()) == {"UNAUTHENTICATED"}, refused
+
+
+@nobody.needs_root
+def test_spark_reads_nothing_that_another_user_sends(remains: Remains) -> None:
+    answers = {name: answer for name, answer in remains.intrusion["tried"].items() if name.startswith("spark ")}
+    assert len({name.split()[1] for name in answers}) >= 3, "the driver, its block manager and its gateway listen"
+    read = [name for name, answer in answers.items() if spark_ports.MARK in answer or "ClassCastException" in answer]
+    assert read == []
+    assert [name for name, answer in answers.items() if name.endswith("py4j_call") and answer.startswith("!y")] == []
+    assert [answer for answer in answers.values() if "Authentication error" in answer], "the gateway was asked"
+
+
+@nobody.needs_root
+def test_no_secret_is_on_a_command_line(remains: Remains) -> None:
+    lines = remains.intrusion["lines"].values()
+    assert any("lockgate" in line for line in lines), "the cluster's processes can be listed"
+    for known in (remains.secret, IN_ENVIRONMENT, CREDENTIALS["AWS_SECRET_ACCESS_KEY"]):
+        assert [line for line in lines if known in line] == []

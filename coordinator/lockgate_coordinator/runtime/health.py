@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
@@ -99,7 +102,7 @@ class Health:
         with self._reflections.one():
             while (data := await call.receive()) is not None:
                 check_free(data)
-                request = reflection_pb2.ServerReflectionRequest.FromString(data)
+                request = _parsed(reflection_pb2.ServerReflectionRequest, data)
                 for answer in self._reflection.ServerReflectionInfo(iter((request,)), None):
                     await call.send(answer.SerializeToString())
             call.finish()
@@ -107,7 +110,12 @@ class Health:
 
 async def _requested_service(call: Call) -> str:
     data = await one_request(call, is_free=True)
+    return str(_parsed(health_pb2.HealthCheckRequest, data or b"").service)
+
+
+def _parsed(kind: type[Any], data: bytes) -> Any:
+    """A message of others' contracts. Raises Refused."""
     try:
-        return str(health_pb2.HealthCheckRequest.FromString(data or b"").service)
-    except Exception as error:  # protobuf's error class has no stable name
-        raise Refused(StatusCode.INVALID_ARGUMENT, "the request is not a HealthCheckRequest") from error
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise Refused(StatusCode.INVALID_ARGUMENT, f"this is no {kind.__name__}") from error

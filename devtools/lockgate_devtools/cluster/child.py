@@ -9,7 +9,6 @@ kernel ensures it.
 from __future__ import annotations
 
 import ctypes
-import json
 import logging
 import os
 import signal
@@ -18,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockgate_common.json_input import parse_json
 from lockgate_common.masking import mask_logs
 from lockgate_common.tls import TlsFiles
 
@@ -30,7 +30,7 @@ _ZOOKEEPER_START_MS = 60_000
 
 def main(arguments: Sequence[str]) -> int:
     """Runs one role until SIGTERM. Returns the exit code: 0, 2 for a user error (one line on stderr), 1 otherwise."""
-    role, spec = arguments[0], json.load(sys.stdin)
+    role, spec = arguments[0], parse_json(sys.stdin.read())
     # A ZooKeeper server is a process of its own below this one, which has to live long enough to end it.
     die_with(int(spec["parent"]), signal.SIGTERM if role == "zookeeper" else signal.SIGKILL)
     logging.basicConfig(

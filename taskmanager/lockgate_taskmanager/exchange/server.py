@@ -8,7 +8,6 @@ from concurrent import futures
 
 import grpc
 import pyarrow as pa
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
 from lockgate_proto import rpc
@@ -19,6 +18,7 @@ from lockgate_taskmanager.exchange.elements import ChannelId, Element, from_mess
 from lockgate_taskmanager.exchange.errors import ChannelClosed, ChannelRefused
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.exchange.health import ExchangeHealth
 from lockgate_taskmanager.exchange.registry import GateRegistry
 
 log = logging.getLogger(__name__)
@@ -80,10 +80,7 @@ class ExchangeService:
 
 
 class ExchangeServer:
-    """The gRPC server of the data exchange, and of grpc.health.v1.
-
-    `""` is SERVING while the server is open, `lockgate.ready` from ready() on; neither once it stops.
-    """
+    """The gRPC server of the data exchange, and of grpc.health.v1: see ExchangeHealth."""
 
     def __init__(
         self,
@@ -103,11 +100,8 @@ class ExchangeServer:
         self._pool = pool
         self._server = grpc.server(pool, options=rpc.SERVER_OPTIONS)
         self._service = ExchangeService(credentials, fence, registry, wait_s)
-        self._server.add_generic_rpc_handlers((rpc.handler("ExchangeService", self._service),))
-        self._health = health.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._health.set(rpc.READY, health_pb2.HealthCheckResponse.NOT_SERVING)
-        self._is_ready = False
+        self._health = ExchangeHealth()
+        self._server.add_generic_rpc_handlers((rpc.handler("ExchangeService", self._service), self._health.handler))
 
     def start(self, bind: str, advertise: str = "") -> str:
         """Opens `host:port` and returns the address for others, with the real port. Raises SecurityError, OSError.
@@ -126,14 +120,11 @@ class ExchangeServer:
 
         Losing the leader does not revert it: running subtasks are still served.
         """
-        if self._is_ready:
-            return  # watchers are only notified of changes
-        self._is_ready = True
-        self._health.set(rpc.READY, health_pb2.HealthCheckResponse.SERVING)
+        self._health.ready()
 
     def stop(self) -> None:
         """Accepts no further channels and ends the open ones."""
-        self._health.enter_graceful_shutdown()
+        self._health.stop()
         self._registry.close()
         self._server.stop(grace=0).wait(5.0)
         self._pool.shutdown(wait=False)

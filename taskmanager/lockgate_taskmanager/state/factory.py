@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from lockgate_taskmanager.state.windows.pane_database import PaneDatabase
 from lockgate_taskmanager.state.windows.pane_state import PaneState
 from lockgate_taskmanager.state.windows.session_database import SessionDatabase
 from lockgate_taskmanager.state.windows.session_state import SessionState
+from lockgate_taskmanager.task.program import StateUnreadable
 
 KEYED_KINDS = frozenset({StateKind.KEYED_STATE, StateKind.ROCKSDB_STATE})
 
@@ -72,11 +74,12 @@ class StoreFactory:
     def restored(self, spec: SideSpec, states: Sequence[OperatorState], checkpoint_id: int) -> WaitingRows: ...
     def restored(self, spec: StateSpec, states: Sequence[OperatorState], checkpoint_id: int) -> Any:
         """A store restored from the state of any backend. Raises StateUnreadable, OSError, UserError."""
-        if self._memory_bytes is None:
-            engine.refuse(spec.operator_id, states)
-            return restored(spec, partial(self._in_memory, spec), states, checkpoint_id)
-        restore = Restore(spec, partial(self._in_database, spec), self._memory_bytes // spec.databases)
-        return restore.run(states, checkpoint_id, self._scratch.new_path())
+        with _fitting(spec):
+            if self._memory_bytes is None:
+                engine.refuse(spec.operator_id, states)
+                return restored(spec, partial(self._in_memory, spec), states, checkpoint_id)
+            restore = Restore(spec, partial(self._in_database, spec), self._memory_bytes // spec.databases)
+            return restore.run(states, checkpoint_id, self._scratch.new_path())
 
     def join(self, spec: JoinSpec) -> JoinStore:
         """The empty store of an interval join, which can be restored before its first rows."""
@@ -88,6 +91,16 @@ class StoreFactory:
     def _in_database(self, spec: StateSpec, schema: pa.Schema, folder: Path) -> Any:
         assert self._memory_bytes is not None
         return _classes(spec)[1](spec, schema, folder, self._memory_bytes // spec.databases)
+
+
+@contextmanager
+def _fitting(spec: StateSpec) -> Iterator[None]:
+    """Files that can be read each may still have other columns or types than the state that they are to become."""
+    try:
+        yield
+    except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
+        text = f"the stored state of operator {spec.operator_id} does not fit it: {str(error)[:500]}"
+        raise StateUnreadable(text) from error
 
 
 def _classes(spec: StateSpec) -> tuple[Any, Any]:

@@ -24,6 +24,7 @@ from tests.integration.coordinator.fake_task_manager import WAIT_S
 pytestmark = pytest.mark.integration
 
 EMPTY_VERTICES = b"\x12\x02\x12\x00" + b"".join(b"\x12\x02\x12\x00" for _ in range(50_000))
+REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 METHODS = [
     (service, name)
     for service in ("JobService", "ControlService", "FollowService")
@@ -114,6 +115,18 @@ def test_a_request_of_countless_elements_is_refused_before_they_are_made(
     assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert refused.details() == "the message has more than 100,000 elements"
     assert friend("List", m.ListRequest()).jobs == ()
+
+
+def test_a_question_that_cannot_be_read_is_no_fault_of_the_server(
+    friend: Caller, caplog: pytest.LogCaptureFixture
+) -> None:
+    methods = ("grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch", f"{REFLECTION}/ServerReflectionInfo")
+    for method in methods:
+        with pytest.raises(grpc.RpcError) as refused:
+            list(friend._channel.stream_stream(f"/{method}")(iter((b"\xff\xff",)), timeout=WAIT_S))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert refused.value.details().startswith("this is no ")
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_methods_without_credentials_take_small_requests_only(

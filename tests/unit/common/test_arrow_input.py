@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import numpy as np
@@ -110,3 +111,44 @@ def test_flipped_bits_are_read_or_refused() -> None:
                 read(bytes(damaged))
             except (pa.ArrowException, OSError, ValueError):
                 continue
+
+
+def changed(data: bytes, old: bytes, new: bytes) -> bytes:
+    """The data with one place overwritten."""
+    assert len(old) == len(new)
+    assert data.count(old) == 1
+    return data.replace(old, new)
+
+
+def test_an_offset_in_the_middle_that_points_elsewhere_is_refused() -> None:
+    offsets = np.array([0, 3, 6, 9], np.int32)
+    data = stream(pa.table({"word": ["abc", "def", "ghi"]}))
+    wild = np.array([0, 3, 1 << 30, 9], np.int32)
+    with pytest.raises(arrow_input.ArrowInputError, match=r"(?i)offset"):
+        arrow_input.read_stream(changed(data, offsets.tobytes(), wild.tobytes()))
+
+
+def test_an_index_beyond_its_dictionary_is_refused() -> None:
+    indices = np.array([0, 1, 0, 1, 1], np.int32)
+    words = pa.table({"word": pa.DictionaryArray.from_arrays(pa.array(indices), ["a", "b"])})
+    wild = np.array([0, 1, 0, 1 << 24, 1], np.int32)
+    with pytest.raises(arrow_input.ArrowInputError, match="out of bounds"):
+        arrow_input.read_stream(changed(stream(words), indices.tobytes(), wild.tobytes()))
+
+
+def test_text_that_is_not_utf8_is_refused_in_rows_and_in_names() -> None:
+    table = pa.table({"long name": pa.array(["some text"])})
+    for old, new in ((b"some text", b"some \xfftxt"), (b"long name", b"long\xffname")):
+        with pytest.raises(arrow_input.ArrowInputError):
+            arrow_input.read_stream(changed(stream(table), old, new))
+    nested = pa.table({"s": pa.array([{"inner name": 1}])})
+    with pytest.raises(arrow_input.ArrowInputError):
+        arrow_input.read_stream(changed(stream(nested), b"inner name", b"inner\xffname"))
+
+
+def test_whatever_is_damaged_there_is_one_error() -> None:
+    for data, read in ((stream(TABLE), arrow_input.read_stream), (file(TABLE), read_file)):
+        for at in range(0, 700, 3):
+            for value in (0x00, 0x7F, 0xFF):
+                with contextlib.suppress(arrow_input.ArrowInputError):
+                    read(data[:at] + bytes([value]) + data[at + 1 :])

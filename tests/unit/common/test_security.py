@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -74,3 +75,13 @@ def test_a_taken_port_is_one_sentence() -> None:
         Credentials().bind(second, f"127.0.0.1:{port}")
     first.stop(None)
     second.stop(None)
+
+
+def test_headers_of_strangers_are_not_logged_and_other_errors_are(caplog: pytest.LogCaptureFixture) -> None:
+    server = grpc.server(ThreadPoolExecutor(1))
+    Credentials().bind(server, "127.0.0.1:0")
+    log = logging.getLogger("grpc._cython.cygrpc")  # as grpcio writes there
+    log.exception("Invalid encoding on %s", b"Bearer almost the secret\xff")
+    log.error("something else")
+    assert [record.getMessage() for record in caplog.records] == ["something else"]
+    server.stop(None)

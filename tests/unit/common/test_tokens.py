@@ -130,3 +130,36 @@ def test_roles_include_others(role: str, may: set[str]) -> None:
     principal = Principal("me", roles_named([role]))
     assert {wanted.value for wanted in Role if principal.may(wanted)} == may
     assert all(OWNER.may(wanted) for wanted in Role)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("token_id", ["a list"]),
+        ("token_id", None),
+        ("name", {}),
+        ("hash", 7),
+        ("roles", [["read"]]),
+        ("roles", "read"),
+        ("ends_unix_s", "soon"),
+        ("ends_unix_s", True),
+        ("ends_unix_s", -1),
+        ("ends_unix_s", 10**30),
+        ("one more", 1),
+    ],
+)
+def test_with_a_file_that_says_something_impossible_no_token_is_valid(path: Path, field: str, value: object) -> None:
+    token = issue(path, SECRET, "me", ("read",), 0)
+    content = json.loads(path.read_text())
+    content["tokens"][0][field] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(TokenFileError, match="is no file of tokens"):
+        read_entries(path)
+    assert TokenBook(path, SECRET).principal(token) is None
+
+
+def test_a_file_that_is_nested_deeply_is_no_file_of_tokens(path: Path) -> None:
+    path.write_text('{"tokens": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    path.chmod(0o600)
+    with pytest.raises(TokenFileError, match="nested more than 200 levels deep"):
+        read_entries(path)

@@ -96,6 +96,9 @@ def test_variables_of_the_compose_file_are_left_alone_and_no_others_like_them() 
         ("[cluster]\nname = 'a/b'", "cluster.name cannot be 'a/b'"),
         ("[zookeeper]\nhosts = 'zk:x'", r"lockgate\.toml: zookeeper\.hosts cannot be 'zk:x': it must be host:port\["),
         ("[taskmanager", "is not valid TOML"),
+        ("a = " + "1" * 5_000, "is not valid TOML"),
+        ("a = " + "[" * 100_000 + "]" * 100_000, "is nested too deeply"),
+        (f"[zookeeper]\n{'x' * 100_000} = 1", r"\(there is more\)$"),
     ],
 )
 def test_a_bad_file_is_refused_with_a_hint(text: str, words: str) -> None:
@@ -115,6 +118,8 @@ def test_a_bad_file_is_refused_with_a_hint(text: str, words: str) -> None:
         ({"LOCKGATE_TASKMANAGER_SLOT": "2"}, "did you mean LOCKGATE_TASKMANAGER_SLOTS"),
         ({"LOCKGATE_TASKMANAGER_SLOTS": "two"}, "LOCKGATE_TASKMANAGER_SLOTS cannot be 'two'"),
         ({"LOCKGATE_TASKMANAGER_SPARK_OPTIONS": "a=b"}, "must be a JSON object"),
+        ({"LOCKGATE_TASKMANAGER_SPARK_OPTIONS": '{"a":' * 100_000}, "must be a JSON object"),
+        ({"LOCKGATE_TASKMANAGER_SPARK_OPTIONS": "[" * 100_000 + "]" * 100_000}, "must be a JSON object"),
     ],
 )
 def test_a_bad_variable_is_refused_with_a_hint(env: dict[str, str], words: str) -> None:

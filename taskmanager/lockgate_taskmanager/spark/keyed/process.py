@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from lockgate_common.json_input import parse_json
 from lockgate_proto.messages import DeclaredState, KeyedProcess, Operator, OperatorState, StateShape
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -273,7 +274,7 @@ class ProcessStores:
         plan = ProcessPlan(self.operator, self.bench)
         rows = self.rows.restored(self.spec, states, checkpoint_id)
         try:
-            before = json.loads((rows.record_schema.metadata or {}).get(_STATES, b"{}"))
+            before = parse_json((rows.record_schema.metadata or {}).get(_STATES, b"{}"))
             now = _described(plan)
             self._compare(before, now)
             # state that is no longer declared still exists for keys that were not visited since

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from lockgate_common import storage as filesystem
+from lockgate_common.json_input import parse_json
 from lockgate_common.storage import Location
 
 from lockgate_taskmanager.spark.sinks.delta_fit import (
@@ -177,7 +178,7 @@ class DeltaLog:
         fields: list[Any] = []
         for field in schema:
             try:
-                found = json.loads(self._package.Schema.from_arrow(pa.schema([field])).to_json())
+                found = parse_json(self._package.Schema.from_arrow(pa.schema([field])).to_json())
             except Exception as error:  # deltalake raises nothing more specific
                 raise UserError(self._unknown(field)) from error
             if holds_nothing(found["fields"][0]["type"]):
@@ -202,7 +203,7 @@ class DeltaLog:
         with self._explained("cannot be read"):
             metadata, protocol = table.metadata(), table.protocol()
             shape = TableShape(
-                schema=json.loads(table.schema().to_json()),
+                schema=parse_json(table.schema().to_json()),
                 partitioned_by=tuple(metadata.partition_columns),
                 features=frozenset(protocol.writer_features or ()),
                 configuration=metadata.configuration,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from lockgate_common.json_input import JsonError, parse_json
 from lockgate_common.storage import Location
 from lockgate_proto.messages import FileSource, SplitRange, SplitState
 
@@ -184,14 +184,23 @@ def _file(location: Location) -> pq.ParquetFile:
 
 def _require_plain_order(name: str, schema: pa.Schema) -> None:
     """Raises UserError for text that Spark would compare by a collation, according to the file's metadata."""
-    noted = json.loads((schema.metadata or {}).get(_SPARK_SCHEMA, b"{}"))
-    for field in noted.get("fields", ()):
-        collations = field.get("metadata", {}).get(_COLLATIONS)
-        if collations:
-            raise UserError(
-                f"the source file {name}: column '{field['name']}' has the collation {next(iter(collations.values()))};"
-                " Lockgate compares text byte by byte: if that is correct, declare it as STRING with schema="
-            )
+    found = _collation((schema.metadata or {}).get(_SPARK_SCHEMA, b"{}"))
+    if found is not None:
+        raise UserError(
+            f"the source file {name}: column '{found[0]}' has the collation {found[1]};"
+            " Lockgate compares text byte by byte: if that is correct, declare it as STRING with schema="
+        )
+
+
+def _collation(noted: bytes) -> tuple[str, str] | None:
+    """The first column with one, and its name. None, too, for metadata that is not Spark's: Spark ignores it then."""
+    try:
+        for field in parse_json(noted).get("fields", ()):
+            for collation in field.get("metadata", {}).get(_COLLATIONS, {}).values():
+                return str(field["name"]), str(collation)
+    except (JsonError, AttributeError, KeyError, TypeError):
+        pass
+    return None
 
 
 def _require_no_partitions(name: str, schema: pa.Schema) -> None:

@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from lockgate_common import arrow_input
+from lockgate_common.json_input import parse_json
 from lockgate_proto.messages import KeyedAggregate
 
 from lockgate_taskmanager.state.about import About
@@ -143,15 +144,16 @@ def about_of(
             f"the state file {where} has format {metadata.get('lockgate.format')}, expected {' or '.join(formats)}"
         )
     _check(metadata, where, signature, max_parallelism)
-    partial_schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(metadata["lockgate.partial_schema"])))
-    owned = range(*json.loads(metadata.get("lockgate.owned", "[0, 0]")))  # missing in older files
+    partial_schema = arrow_input.read_schema(base64.b64decode(metadata["lockgate.partial_schema"]))
+    first, behind = _numbers(parse_json(metadata.get("lockgate.owned", "[0, 0]")), 2)  # files of before do not say it
+    if not 0 <= first <= behind <= max_parallelism:
+        raise ValueError(f"there are no key groups from {first} to {behind}")
+    owned = range(first, behind)
     watermark, purged_until = (
-        int(metadata.get(name, MIN_WATERMARK)) for name in ("lockgate.watermark", "lockgate.purged_until")
+        _numbers([int(metadata.get(name, MIN_WATERMARK))], 1)[0]
+        for name in ("lockgate.watermark", "lockgate.purged_until")
     )
-    ahead, gone = (
-        tuple((first, behind, time) for first, behind, time in json.loads(metadata.get(name, "[]")))
-        for name in ("lockgate.ahead", "lockgate.gone")
-    )
+    ahead, gone = (_runs(metadata.get(name, "[]")) for name in ("lockgate.ahead", "lockgate.gone"))
     return About(partial_schema, signature, max_parallelism, owned, watermark, purged_until, ahead, gone)
 
 
@@ -163,13 +165,14 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
         about = about_of(metadata, where, _FORMATS, signature, max_parallelism)
         key_groups = metadata.get("lockgate.key_groups")
         if key_groups is not None:
-            batches = tuple(
-                arrow_input.batch(file, i) for i, group in enumerate(json.loads(key_groups)) if group in wanted
-            )
+            groups = _numbers(parse_json(key_groups), file.num_record_batches)
+            batches = tuple(arrow_input.batch(file, i) for i, group in enumerate(groups) if group in wanted)
         else:
             every = (arrow_input.batch(file, i) for i in range(file.num_record_batches))
             batches = tuple(batch for batch in every if _group_of(batch, max_parallelism) in wanted)
-    except (pa.ArrowException, KeyError, ValueError, IndexError, OSError) as error:
+        if file.schema.field(HASH).type != pa.int64() or any(batch.column(HASH).null_count for batch in batches):
+            raise ValueError(f"its column {HASH} has something else than whole numbers")
+    except (pa.ArrowException, KeyError, ValueError, IndexError, TypeError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
     is_increment = metadata["lockgate.format"] not in _FULL_FORMATS
     return Stored(file.schema.remove_metadata(), batches, about, is_increment, where)
@@ -240,6 +243,22 @@ def _written(
         for batch in batches:
             file.write_batch(batch.replace_schema_metadata(schema.metadata))
     return sink.getvalue()
+
+
+def _numbers(found: Any, count: int) -> list[int]:
+    """A list of so many whole numbers of 64 bits. Raises ValueError for anything else."""
+    is_list = isinstance(found, list) and len(found) == count
+    if not is_list or not all(type(number) is int and -(1 << 63) <= number < 1 << 63 for number in found):
+        raise ValueError(f"it should list {count} whole numbers")
+    return list(found)
+
+
+def _runs(text: str) -> tuple[tuple[int, int, int], ...]:
+    """Triples of first, behind, time. Raises ValueError."""
+    found = parse_json(text)
+    if not isinstance(found, list):
+        raise ValueError("it should list runs of key groups")
+    return tuple((first, behind, time) for first, behind, time in (_numbers(run, 3) for run in found))
 
 
 def _group_of(batch: pa.RecordBatch, max_parallelism: int) -> int:

@@ -24,6 +24,7 @@ _RUNS = 16  # sorted runs before some are merged
 _FULL_MERGE_PERCENT = 200  # all is rewritten when the newer runs are twice the oldest
 _LARGEST_BUFFER = 32 << 20
 _MANIFEST_BYTES = 1 << 20
+_DAMAGED = "Corruption: "  # how RocksDB begins what it says of files that no other try makes readable
 
 
 def require() -> ModuleType:
@@ -75,12 +76,14 @@ class Database:
     """Byte strings by byte string, ordered by key. One thread writes; another one may make a checkpoint meanwhile."""
 
     def __init__(self, path: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES, *, is_read_only: bool = False) -> None:
-        """Opens or makes it. memory_bytes: for cache and write buffers. Raises OSError, UserError."""
+        """Opens or makes it. memory_bytes: for cache and write buffers. Raises OSError, StateUnreadable."""
         self._package = require()
         access = self._package.AccessType.read_only() if is_read_only else self._package.AccessType.read_write()
         try:
             self._db: Any = self._package.Rdict(str(path), self._options(memory_bytes), access_type=access)
         except Exception as error:  # rocksdict has no other
+            if str(error).startswith(_DAMAGED):
+                raise StateUnreadable(f"a stored database is damaged: {str(error)[:500]}") from error
             raise OSError(f"the database {path} cannot be opened: {error}") from error
         unlogged = self._package.WriteOptions()
         unlogged.disable_wal = True

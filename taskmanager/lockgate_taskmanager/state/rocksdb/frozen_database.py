@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+from lockgate_common.json_input import parse_json
 from lockgate_proto.messages import OperatorState, StateHandle, StateKind
 
 from lockgate_taskmanager.state.about import About
@@ -26,6 +28,18 @@ TABLES = ".sst"
 _ABOUT = "about.json"
 _FORMAT = "1"
 GROUP_BYTES = 2
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    NotImplementedError,  # compressed in a way, or of a version, that is not Python's
+    RuntimeError,  # encrypted
+    TypeError,
+    ValueError,
+    pa.ArrowException,
+)
+"""What reading an archive may raise that is none, or none of ours."""
 
 
 class TableForm(Protocol):
@@ -126,12 +140,16 @@ def _opened(state: OperatorState) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(io.BytesIO(load(state.handle or StateHandle()).to_pybytes())) as archive:
             yield archive
-    except (zipfile.BadZipFile, KeyError, ValueError, pa.ArrowException) as error:
-        raise StateUnreadable(f"the state file {_where(state)} cannot be read as a database: {error}") from error
+    except _DAMAGED as error:
+        raise StateUnreadable(
+            f"the state file {_where(state)} cannot be read as a database: {str(error)[:200]}"
+        ) from error
 
 
 def _metadata(archive: zipfile.ZipFile) -> dict[str, str]:
-    found: dict[str, str] = json.loads(archive.read(_ABOUT))
+    found = parse_json(archive.read(_ABOUT))
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f"its {_ABOUT} is not what Lockgate writes")
     return found
 
 

@@ -27,7 +27,7 @@ from lockgate_taskmanager.state.format.state_file import PAYLOAD, Stored
 from lockgate_taskmanager.state.layout import HASH
 from lockgate_taskmanager.state.spec import StateSpec
 from lockgate_taskmanager.state.store import FrozenStore
-from lockgate_taskmanager.task.program import SnapshotOrder, UserError
+from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable, UserError
 
 Array = Any  # numpy.ndarray
 __all__ = ["NEVER", "Keys", "RowSpec", "RowStore", "Rows", "adopted", "distinct", "is_kept", "portions", "rows_of"]
@@ -55,6 +55,12 @@ class RowSpec(StateSpec):
         """The spec with the key names as the records spell them: Spark ignores case."""
         names = {name.casefold(): name for name in schema.names}
         return replace(self, keys=tuple(names[key.casefold()] for key in self.keys))
+
+    def read(self, data: pa.Buffer, where: str) -> Stored:
+        stored = StateSpec.read(self, data, where)
+        if any(field not in list(stored.schema) for field in PARTS):
+            raise StateUnreadable(f"the state file {where} cannot be read as rows by key: it has other columns")
+        return stored
 
     def latest(self, chain: Sequence[Stored]) -> Stored:
         return latest(chain, len(self.keys))

@@ -29,9 +29,9 @@ class Engine:
         with self._lock:
             if arguments[0] == "inspect":
                 return f"{str(arguments[-1] not in self.ended).lower()}\n"
-            assert arguments[:3] == ("exec", "-u", "root")
-            container, (shell, option, script, _, *addresses) = arguments[3], arguments[4:]
-            assert (shell, option) == ("sh", "-c")
+            assert arguments[0] == "run"
+            container = arguments[arguments.index("--network") + 1].removeprefix("container:")
+            script, _, *addresses = arguments[arguments.index("-c") + 1 :]
             if container in self.ended:
                 if self.restarts_at_exec == container:
                     self.ended.discard(container)

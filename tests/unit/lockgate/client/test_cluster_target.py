@@ -155,3 +155,21 @@ def test_a_description_may_name_the_secret_of_the_user(tmp_path: Path) -> None:
     directory = cluster_directory(tmp_path / ".lockgate", "127.0.0.1:1")
     (directory / "cluster.json").write_text(json.dumps({"coordinators": ["127.0.0.1:1"], "secret_file": str(own)}))
     assert find_cluster().credentials.secret == "the-secret-of-the-user"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"coordinators": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested more than 200 levels deep"),
+        (b'{"coordinators": ["\xff"]}', "is not UTF-8 text"),
+        (b'{"coordinators": 7}', "cannot read"),
+        (b'{"coordinators": ["' + b"x" * 100_000 + b'"]}', "is not HOST:PORT"),
+    ],
+    ids=["deep", "bytes", "number", "long"],
+)
+def test_a_description_that_is_none_is_refused_in_a_short_sentence(content: bytes, words: str) -> None:
+    Path("strange").mkdir()
+    Path("strange/cluster.json").write_bytes(content)
+    with pytest.raises(SettingsError, match=words) as refused:
+        find_cluster("strange")
+    assert len(str(refused.value)) < 500

@@ -1,0 +1,110 @@
+"""`python -m tests.chaos.intruder`: tries what a user of the machine without the secret can try at a cluster.
+
+Reads JSON {"zookeeper", "coordinator", "exchanges": [...], "spark": [ports], "pids": [...]} and prints what came of
+each attempt: the name of the status or the exception, "let in" where nothing stopped it, or what was read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+from kazoo.client import KazooClient
+from lockgate_common.security import Credentials
+from lockgate_proto.rpc import SERVICES
+
+from tests import spark_ports
+
+LET_IN = "let in"
+CLUSTER = "/lockgate/default"
+_WAIT_S = 60.0
+
+
+def main() -> None:
+    told = json.load(sys.stdin)
+    tried: dict[str, str] = dict(_zookeeper(told["zookeeper"]))
+    for service, methods in SERVICES.items():
+        addresses = told["exchanges"] if service == "ExchangeService" else [told["coordinator"]]
+        for address in addresses:
+            for name, method in methods.items():
+                tried |= {f"{address} {name} {who}": result for who, result in _calls(address, method.path)}
+    for port in told["spark"]:
+        tried |= {f"spark {port} {what}": answer for what, answer in _spark(port)}
+    tried |= {
+        f"environ {pid}": _result(lambda pid=pid: Path(f"/proc/{pid}/environ").read_bytes()) for pid in told["pids"]
+    }
+    lines = {str(path): _read(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
+    json.dump({"tried": tried, "lines": lines}, sys.stdout)
+
+
+def _result(attempt: Callable[[], object]) -> str:
+    try:
+        attempt()
+    except Exception as error:
+        return type(error).__name__
+    return LET_IN
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError:
+        return ""  # ended in between
+
+
+def _zookeeper(hosts: str) -> Iterator[tuple[str, str]]:
+    """Without a user, and with one that has another password."""
+    for who, user in (("nobody", None), ("a wrong password", [("digest", "lockgate-default:wrong")])):
+        client = KazooClient(hosts, auth_data=user)
+        client.start(timeout=_WAIT_S)
+        try:
+            for name, attempt in _nodes(client):
+                yield f"zookeeper, {who}: {name}", _result(attempt)
+        finally:
+            client.stop()
+            client.close()
+
+
+def _nodes(client: Any) -> Iterator[tuple[str, Callable[[], object]]]:
+    yield "list", lambda: client.get_children(CLUSTER)
+    yield "list jobs", lambda: client.get_children(f"{CLUSTER}/jobs")
+    for name in ("leader", "epoch", "jobs", "results", "contenders"):
+        yield f"read {name}", lambda name=name: client.get(f"{CLUSTER}/{name}")
+    yield "read a job", lambda: client.get(f"{CLUSTER}/jobs/ledger-1/graph")
+    yield "write leader", lambda: client.set(f"{CLUSTER}/leader", b"mine")
+    yield "write epoch", lambda: client.set(f"{CLUSTER}/epoch", b"99")
+    yield "delete leader", lambda: client.delete(f"{CLUSTER}/leader")
+    yield "create a job", lambda: client.create(f"{CLUSTER}/jobs/intruder", b"mine")
+    yield "create a contender", lambda: client.create(f"{CLUSTER}/contenders/c-x-0000000000", b"", ephemeral=True)
+    yield "open it to all", lambda: client.set_acls(CLUSTER, [])
+
+
+def _calls(address: str, path: str) -> Iterator[tuple[str, str]]:
+    """One rpc of anybody, and of one with another secret."""
+    other = Credentials("a secret of somebody else").metadata()
+    for who, metadata in (("nobody", ()), ("a wrong secret", other)):
+        with grpc.insecure_channel(address) as channel:
+            try:
+                list(channel.stream_stream(path)(iter((b"",)), metadata=metadata, timeout=_WAIT_S))
+            except grpc.RpcError as error:
+                yield who, error.code().name
+            else:
+                yield who, LET_IN
+
+
+def _spark(port: int) -> Iterator[tuple[str, str]]:
+    """Whatever listens there, it is asked in each of Spark's protocols."""
+    for ask in (spark_ports.spark_question, spark_ports.spark_block, spark_ports.py4j_call):
+        try:
+            answer = ask(port).decode(errors="replace")
+        except Exception as error:  # another protocol is spoken there
+            answer = type(error).__name__
+        yield ask.__name__, answer
+
+
+if __name__ == "__main__":
+    main()
