@@ -9,11 +9,12 @@ docker:
 chaos integration pure:
 	@$(MAKE) $@-tests
 
+# What waits for nothing takes what the parts leave in which processes have to answer in time.
 lint:
-	@scripts/part.sh lint $(MAKE) lint
+	@scripts/part.sh lint nice -n 5 $(MAKE) lint
 
 mutants:
-	@scripts/part.sh mutants $(MAKE) mutation ARGS="--passed"
+	@scripts/part.sh mutants nice -n 5 $(MAKE) mutation ARGS="--passed"
 
 examples:
 	@scripts/part.sh examples $(MAKE) examples ARGS="--share 3 --kill either"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the image lockgate:latest (or the tag $1) for every role. Works without an image registry: the base image is
-# then made from Debian's packages. Quick when nothing has changed.
+# then made from Debian's packages. Quick when nothing has changed. With --prepare in place of the tag it only fetches
+# what the image is made of, which is waiting for the most part.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tag=${1:-lockgate:latest}
+what=${1:-lockgate:latest}
 python=${PYTHON:-.venv/bin/python}
 base=debian:bookworm-slim
 suite=bookworm
@@ -125,24 +126,23 @@ PYTHON
 
 # Everything that pip must fetch: only when the dependencies have changed.
 gather_dependencies() {
-    requirements >"$context/requirements.txt.new"
-    local wanted
-    wanted=$(checksum <"$context/requirements.txt.new")
+    local wanted gathered=$context/dependencies
+    requirements >"$context/requirements.txt"
+    wanted=$(checksum <"$context/requirements.txt")
     if [ "$(cat "$context/dependencies.stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
     echo "gathering the wheels of the dependencies ..."
-    rm -rf "$context/dependencies" "$context/archive"
-    mkdir -p "$context/dependencies"
+    rm -rf "$gathered" "$context/archive"
+    mkdir -p "$gathered"
     # PySpark comes as sources and holds nothing compiled: its wheel is made here. The rest comes as wheels for the image.
-    "$python" -m pip wheel --quiet --no-deps --wheel-dir "$context/dependencies" \
-        "$(grep '^pyspark' "$context/requirements.txt.new")" || fail "pip could not make PySpark's wheel; see above"
+    "$python" -m pip wheel --quiet --no-deps --wheel-dir "$gathered" \
+        "$(grep '^pyspark' "$context/requirements.txt")" || fail "pip could not make PySpark's wheel; see above"
     local platforms=() machine minor
     machine=$(uname -m)
     for minor in 17 24 26 27 28 31 34 35 36; do platforms+=(--platform "manylinux_2_${minor}_$machine"); done
-    "$python" -m pip download --quiet --dest "$context/dependencies" --only-binary=:all: --implementation cp \
+    "$python" -m pip download --quiet --dest "$gathered" --only-binary=:all: --implementation cp \
         --python-version "$image_python" "${platforms[@]}" --platform "manylinux2014_$machine" \
-        --find-links "$context/dependencies" -r "$context/requirements.txt.new" \
+        --find-links "$gathered" -r "$context/requirements.txt" \
         || fail "pip could not download the dependencies; see above"
-    mv "$context/requirements.txt.new" "$context/requirements.txt"
     echo "$wanted" >"$context/dependencies.stamp"
 }
 
@@ -160,14 +160,16 @@ build_wheel() {
     [ -d "$context/archive" ] || cp -r "$context/lockgate" "$context/archive"
 }
 
+# own: what a change of Lockgate changes.
 build_image() {
-    rm -rf "$context/bin"
-    cp -rp docker/bin "$context/bin"
-    cp -p docker/slim.sh "$context/slim.sh"
-    local log=$context/build.log
+    local tag=$1 log=$context/build.log
+    rm -rf "$context/own"
+    mkdir "$context/own"
+    cp -rp docker/bin "$context/lockgate" "$context/own/"
+    cp -p docker/slim.sh "$context/requirements.txt" "$context/dependencies/"
     echo "building $tag (log: $log) ..."
     # --network=host: apt inside a build reaches the mirrors of this host. The legacy builder is enough, BuildKit may be missing.
-    docker build --network=host --tag "$tag" --file docker/Dockerfile "$context" >"$log" 2>&1 \
+    docker build --network=host ${CGROUP_PARENT:+--cgroup-parent="$CGROUP_PARENT"} --tag "$tag" --file docker/Dockerfile "$context" >"$log" 2>&1 \
         || { tail -n 15 "$log" >&2; fail "the image could not be built; the lines above are the end of $log"; }
 }
 
@@ -179,11 +181,12 @@ main() {
     flock 9 # two builds at a time would take each other's files away
     ensure_base
     gather_dependencies
+    [ "$what" != --prepare ] || return 0
     build_wheel
-    build_image
+    build_image "$what"
     local bytes
-    bytes=$(docker image inspect --format '{{.Size}}' "$tag")
-    echo "$tag is ready: $((bytes / 1000 / 1000)) MB"
+    bytes=$(docker image inspect --format '{{.Size}}' "$what")
+    echo "$what is ready: $((bytes / 1000 / 1000)) MB"
 }
 
 [ "${BASH_SOURCE[0]}" != "$0" ] || main # its functions alone where another script reads it

@@ -54,8 +54,9 @@ find_python() {
     return 1
 }
 
+# What is imported is compiled then; most of what is installed never is.
 pip_install() {
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" \
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$@" \
         || fail "pip could not install the dependencies; the message above says which"
 }
 

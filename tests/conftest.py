@@ -5,10 +5,10 @@ What only one fixture needs is imported in it: `make test-quick` runs without Sp
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from lockgate_devtools.zookeeper.server import ZooKeeperServer
 from tests.java import FIRST_COMPILER_ONLY
 from tests.postgresql_server import PostgresqlServer, server_for_tests
 from tests.run_notes import RUN_NOTE
+from tests.selection import SPARK_FOLDERS, check_marks, has_nothing_for
 from tests.share import draw_fewer_examples
 from tests.watchdog import (  # noqa: F401 (hooks)
     pytest_configure,
@@ -39,10 +40,6 @@ settings.load_profile("lockgate")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", FIRST_COMPILER_ONLY)
 
 _numbers = itertools.count(1)
-_SPARK_FOLDERS = tuple(
-    Path(__file__).parent / name for name in ("unit/taskmanager/spark", "integration", "chaos", "docker")
-)
-_MARKED_SPARK = re.compile(r"^pytestmark = .*\bmark\.spark\b", re.MULTILINE)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -55,19 +52,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m "not spark"` a file that is marked `spark` is not imported: what it imports may not be installed."""
-    if "not spark" not in config.option.markexpr:
-        return None
-    marked = collection_path.suffix == ".py" and _MARKED_SPARK.search(collection_path.read_text(encoding="utf-8"))
-    return True if marked or collection_path in _SPARK_FOLDERS else None
+    """What it imports may not be installed, and each process of a run imports all that it collects."""
+    return True if has_nothing_for(config.option.markexpr, collection_path) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is made here stays until the end: looking for garbage in it would take a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long begins first, so that the others run beside it."""
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in _SPARK_FOLDERS):
+        if any(item.path.is_relative_to(folder) for folder in SPARK_FOLDERS):
             item.add_marker("spark")
+    check_marks(items)
     draw_fewer_examples(items)
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
 

@@ -53,7 +53,7 @@ class S3Server:
 def server_for_tests(log: str) -> Iterator[S3Server]:
     """One that runs, with its credentials in the environment of this process. log: the file it writes to."""
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
-        reason = "moto[server] is not installed"
+        reason = "moto and flask are not installed"
         if os.environ.get(REQUIRED) == "required":
             pytest.fail(reason)
         pytest.skip(reason)

@@ -60,6 +60,5 @@ def test_a_leader_that_is_killed_twice_changes_no_row(testing: TestingCluster) -
 def test_a_task_manager_that_dies_at_a_commit_adds_and_loses_nothing(testing: TestingCluster, point: str) -> None:
     """after-commit: the rows are in the log, and the leader never hears of it."""
     testing.arm("taskmanager", 0, f"{point}:3")
-    testing.wait_complete()
     with Appended(testing, f"delta-{point}") as job:
         job.check_exact(attempt=2)

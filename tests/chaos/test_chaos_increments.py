@@ -35,9 +35,7 @@ BACKENDS = {
 def test_a_task_manager_that_dies_between_upload_and_ack_of_an_increment(
     testing: TestingCluster, backend: str, point: str
 ) -> None:
-    testing.arm("taskmanager", 0, f"{point}:9")
-    testing.wait_complete()
-    before = testing.cluster.pids()["taskmanager-0"]
+    before = testing.arm("taskmanager", 0, f"{point}:9")
     key = f"{point}-{backend}"
     with testing.history() as history, KeyedJob(testing, key, BACKENDS[backend]) as job:
         job.wait_checkpoints(1, attempt=2)

@@ -104,7 +104,6 @@ def test_a_task_manager_that_dies_at_a_commit_of_a_kafka_sink_adds_and_loses_not
     hears of it.
     """
     testing.arm("taskmanager", 0, f"{point}:3")
-    testing.wait_complete()
     with Copied(testing, kafka, f"kafka-{point}") as job:
         testing.wait_until(lambda: job.attempt() >= 2, "a task manager has died at a commit")
         job.check_exact()

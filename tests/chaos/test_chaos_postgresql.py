@@ -56,7 +56,6 @@ def test_a_task_manager_that_dies_at_a_commit_adds_and_loses_nothing(
 ) -> None:
     """after-commit: the rows are in the database, and the leader never hears of it."""
     testing.arm("taskmanager", 0, f"{point}:3")
-    testing.wait_complete()
     with Appended(testing, postgresql, f"append-{point}") as job:
         job.check_exact()
 

@@ -13,7 +13,7 @@ from lockgate_common.storage import locate
 
 from tests.s3_server import server_for_tests
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("victim", ["leader", "taskmanager"])
@@ -22,7 +22,7 @@ def test_nothing_is_lost_when_snapshots_are_on_s3(tmp_path: Path, victim: str) -
         storage, report = s3.uri("drill"), tmp_path / "report.json"
         words = ["--kill", victim, "--times", "1", "--every", "1", "--storage", storage, "--json", str(report)]
         done = subprocess.run(
-            [sys.executable, "-m", "lockgate", "drill", *words], capture_output=True, text=True, timeout=300
+            [sys.executable, "-m", "lockgate", "drill", *words], capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "not-in-any-log" not in done.stdout + done.stderr

@@ -18,9 +18,7 @@ PASSAGES = {"on-deploy": 1, "before-commit": 2, "after-commit": 2}
 
 @pytest.mark.parametrize("point", faults.POINTS)
 def test_a_task_manager_that_dies_at_this_point_changes_no_result(testing: TestingCluster, point: str) -> None:
-    testing.arm("taskmanager", 0, f"{point}:{PASSAGES.get(point, 5)}")
-    testing.wait_complete()
-    before = testing.cluster.pids()["taskmanager-0"]
+    before = testing.arm("taskmanager", 0, f"{point}:{PASSAGES.get(point, 5)}")
     with testing.ledger() as job:
         job.wait_attempt(2)
         assert before not in testing.pids("taskmanager")

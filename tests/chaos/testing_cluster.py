@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lockgate_common.fault_points import VARIABLE, folder_variable, plant
 from lockgate_devtools.cluster import LocalCluster
 from lockgate_ha.protection import Protection
 from lockgate_proto.messages import RestartStrategy
@@ -19,21 +20,21 @@ from tests.chaos.history import LOOK_EVERY_S, History
 from tests.drained import PATIENCE_S
 from tests.ledger_job import LedgerJob
 
-FAULT = "LOCKGATE_FAULT"
-
 
 class TestingCluster:
-    """One cluster, used by many tests. `arm` plants a fault in the next start of one process."""
+    """One cluster, used by many tests. `arm` plants a fault in a process that runs."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
-        self.environment: dict[str, str] = {}
         self.directory = directory
+        self._faults = directory / "faults"
+        self._faults.mkdir(parents=True)
+        self.environment = {VARIABLE: folder_variable(self._faults)}
         self.cluster = LocalCluster(
             directory / "cluster", environment=self.environment, max_restart_delay_ms=2_000, **options
         )
         self._never = threading.Event()
         self._jobs = 0
-        self._armed: dict[tuple[str, int], int] = {}  # role and number to the pid in which the fault waits
+        self._armed: set[int] = set()  # process ids
         self._client: Client | None = None
 
     def __enter__(self) -> TestingCluster:
@@ -130,25 +131,21 @@ class TestingCluster:
         self.wait_until(look, "a live process leads")
         return found[-1]
 
-    def arm(self, role: str, number: int, fault: str) -> None:
-        """Restarts the process with a fault planted; it is ready again when this returns."""
-        self.environment[FAULT] = fault
-        try:
-            before = self.cluster.kill(role, number)
-            pid = self.cluster.wait_ready(role, number, PATIENCE_S, other_than=before)
-        finally:
-            self.environment.pop(FAULT, None)
-        self._armed[role, number] = pid
+    def arm(self, role: str, number: int, fault: str) -> int:
+        """Plants a fault in the process; returns its pid."""
+        pid = self.cluster.pids()[f"{role}-{number}"]
+        self._armed.add(pid)
+        plant(self._faults, pid, fault)
+        return pid
 
     def arm_standby(self, fault: str) -> int:
         """Plants a fault in the coordinator that leads next; returns its number. Needs exactly two coordinators."""
         standby = 1 - self.leader_number()
         self.arm("coordinator", standby, fault)
-        self.wait_until(self._is_lined_up, "the armed one stands in line, and no former self of it before it")
         return standby
 
     def tidy(self) -> None:
-        """Cancels what runs, and ends every process whose fault has not struck: it must not in the next test."""
+        """Cancels what runs, and takes every fault out that has not struck: it must not in the next test."""
 
         def is_quiet() -> bool:
             running = [job.job_key for job in self.client.jobs() if job.state not in TERMINAL]
@@ -157,11 +154,8 @@ class TestingCluster:
             return not running
 
         self.wait_until(is_quiet, "no job runs")
-        armed, self._armed = self._armed, {}
-        for (role, number), pid in armed.items():
-            if self.cluster.pids().get(f"{role}-{number}") == pid:
-                self.cluster.kill(role, number)
-                self.cluster.wait_ready(role, number, PATIENCE_S, other_than=pid)
+        while self._armed:
+            plant(self._faults, self._armed.pop(), None)
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import json
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,8 @@ from tests.ledger_job import LedgerJob
 COORDINATORS = ("coordinator-1", "coordinator-2", "coordinator-3")
 ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 TASK_MANAGERS = 3
+WHOLE = Counter({**dict.fromkeys((*COORDINATORS, *ZOOKEEPERS), 1), "taskmanager": TASK_MANAGERS})
+"""How many containers of each service run; the others have ended."""
 SHARED = Path("/var/lib/lockgate")
 LOOK_EVERY_S = 0.1
 
@@ -271,12 +274,14 @@ class Fleet:
             links.heal(victim, others)
 
     def restore(self) -> None:
-        """Every cut taken back, every container up."""
-        for container in self.containers():
+        """Every cut taken back, every container up; compose, which takes seconds, is asked only where one is not."""
+        found = self.containers()
+        for container in found:
             if container.is_paused:
                 self.unpause(container)
         self.heal()
-        self.compose(f"up -d --scale taskmanager={TASK_MANAGERS}")
+        if Counter(container.service for container in found if container.is_running) != WHOLE:
+            self.compose(f"up -d --scale taskmanager={TASK_MANAGERS}")
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 

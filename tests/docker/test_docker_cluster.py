@@ -10,7 +10,7 @@ from lockgate_proto.messages import JobState
 
 from tests.docker.fleet import COORDINATORS, ZOOKEEPERS, Fleet
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 
 
 def test_a_job_submitted_from_outside_is_exact_and_containers_are_healthy(whole: Fleet) -> None:
@@ -121,7 +121,7 @@ def test_a_leader_paused_past_its_session_finds_itself_replaced(whole: Fleet) ->
         job.check_exact()
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_a_rolling_restart_of_every_role_loses_nothing(whole: Fleet) -> None:
     with whole.ledger() as job:
         job.wait_checkpoints(2)

@@ -101,7 +101,7 @@ class Processes:
             return pid
         code = 1
         try:
-            os.setsid()
+            os.setpgid(0, 0)  # no session: the system would give it a share of its own, whatever `nice` says
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             code = _child(folder, run)
         finally:

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
+_FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"  # a JVM that lives for half a minute; the file is the same
 
 
 def path() -> Path | None:
@@ -36,7 +37,7 @@ def options_to_use() -> str:
 
 def options_to_write(archive: Path) -> str:
     """JVM options that write one when the JVM ends."""
-    return f"-XX:ArchiveClassesAtExit={archive} {_QUIET}"
+    return f"-XX:ArchiveClassesAtExit={archive} {_FIRST_COMPILER_ONLY} {_QUIET}"
 
 
 def _java() -> Path | None:

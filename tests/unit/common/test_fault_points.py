@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
-from lockgate_common.fault_points import VARIABLE, FaultPoints
+from lockgate_common.fault_points import VARIABLE, FaultPoints, folder_variable, plant
 
 
 @pytest.fixture
@@ -48,6 +49,47 @@ def test_a_point_that_no_test_could_try_is_a_mistake(killed: list[tuple[int, int
     with pytest.raises(ValueError, match="'before-akc' is not one of the fault points before-ack"):
         FaultPoints(("before-ack",)).point("before-akc")
     assert killed == []
+
+
+def test_a_fault_is_planted_in_a_process_that_runs_and_taken_out_again(
+    killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Passages count from when it was planted; another process's file means nothing here."""
+    folder = tmp_path / "faults"
+    folder.mkdir()
+    monkeypatch.setenv(VARIABLE, folder_variable(folder))
+    point = FaultPoints(("before-ack", "after-commit")).point
+    point("before-ack")
+    plant(folder, os.getpid() + 1, "before-ack")
+    plant(folder, os.getpid(), "before-ack:2")
+    point("before-ack")
+    point("after-commit")
+    assert killed == []
+    plant(folder, os.getpid(), None)
+    point("before-ack")
+    plant(folder, os.getpid(), "before-ack:2")
+    point("before-ack")
+    assert killed == []
+    point("before-ack")
+    assert killed == [(os.getpid(), signal.SIGKILL)]
+    assert sorted(path.name for path in folder.iterdir()) == sorted({str(os.getpid()), str(os.getpid() + 1)})
+
+
+def test_a_folder_that_has_not_changed_is_not_read(
+    killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "faults"
+    folder.mkdir()
+    monkeypatch.setenv(VARIABLE, folder_variable(folder))
+    point = FaultPoints(("before-ack",)).point
+    plant(folder, os.getpid(), "before-ack:3")
+    point("before-ack")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", lambda *_, **__: pytest.fail("the file was read again"))
+        point("before-ack")
+    assert killed == []
+    point("before-ack")
+    assert killed == [(os.getpid(), signal.SIGKILL)]
 
 
 @pytest.mark.parametrize("role", ["coordinator", "taskmanager"])

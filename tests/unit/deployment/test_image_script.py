@@ -92,3 +92,20 @@ def _sources(folder: Path, mirror: str) -> Path:
     path.parent.mkdir(parents=True)
     path.write_text(f"deb {mirror} bookworm main\n")
     return path
+
+
+def test_prepared_is_what_must_be_fetched_and_nothing_is_built() -> None:
+    told = """
+    check_engine() { :; }; flock() { :; }; mkdir() { :; }; docker() { echo 1000000; }; context=/tmp
+    ensure_base() { echo base; }; gather_dependencies() { echo wheels; }
+    build_wheel() { echo own; }; build_image() { echo "image $1"; }
+    main
+    """
+    for what, expected in (
+        ("--prepare", ["base", "wheels"]),
+        ("other:tag", ["base", "wheels", "own", "image other:tag"]),
+    ):
+        done = in_script(f"what={what}; python=/bin/true; {told}")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[: len(expected)] == expected
+        assert len(done.stdout.splitlines()) == len(expected) + (what != "--prepare")
