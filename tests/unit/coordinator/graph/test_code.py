@@ -20,6 +20,7 @@ def graph(kind: object) -> m.JobGraph:
         m.KeyedAggregate(("k",), (m.Aggregate("n", m.AggregateFunction.COUNT),)),
         m.ConsoleSink(),
         m.SqlTransform("SELECT transform(list, x -> x + 1) FROM input"),
+        m.SqlTransform("SELECT * FROM a JOIN b USING (k)"),
     ],
 )
 def test_sql_and_what_is_built_in_is_no_code(kind: object) -> None:
@@ -45,6 +46,12 @@ def test_sql_and_what_is_built_in_is_no_code(kind: object) -> None:
 )
 def test_pickles_and_sql_that_runs_programs_are(kind: object) -> None:
     assert brings_code(graph(kind)).startswith("operator 'o', which ")
+
+
+@pytest.mark.parametrize("text", ["map ", " ", "(", " (", "select transform(", "using map "])
+def test_a_long_text_is_looked_through_in_one_go(text: str) -> None:
+    """Nobody has looked at its length yet: with more time than in proportion to it, this would not end."""
+    brings_code(graph(m.SqlTransform(text * (2**20 // len(text)))))
 
 
 def test_every_field_of_bytes_counts() -> None:
