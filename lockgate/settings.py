@@ -33,7 +33,7 @@ from pydantic_core import PydanticCustomError
 from lockgate.errors import SettingsError
 
 if TYPE_CHECKING:
-    from lockgate_coordinator.runtime.settings import CoordinatorSettings
+    from lockgate_coordinator.runtime.settings import CoordinatorSettings, JwtSettings
     from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
 ENVIRONMENT_PREFIX = "LOCKGATE_"
@@ -45,6 +45,11 @@ _SHORTHANDS = {
     "LOCKGATE_SECRET_FILE": ("security", "secret_file"),
     "LOCKGATE_TOKEN_FILE": ("security", "token_file"),
     "LOCKGATE_ZOOKEEPER": ("zookeeper", "hosts"),
+}
+# Settings that are JSON objects in a variable, with an example each.
+_OBJECTS = {
+    ("taskmanager", "spark_options"): '{"spark.driver.memory": "2g"}',
+    ("jwt", "roles"): '{"operators": "operate"}',
 }
 # Options of commands that are not named after their key.
 _OPTIONS = {("cluster", "name"): "--cluster-name", ("zookeeper", "hosts"): "--zookeeper"}
@@ -99,6 +104,9 @@ class CoordinatorGroup(_Group):
     heartbeat_timeout_ms: int = 3000
     max_watchers: int = 2_000
     max_task_managers: int = 2_000
+    max_client_streams: int = 500
+    max_client_requests: int = 500
+    max_client_bytes: int = 256 * 1024 * 1024
 
 
 class TaskManagerGroup(_Group):
@@ -133,6 +141,20 @@ class SecurityGroup(_Group):
     token_file: str = ""
 
 
+class JwtGroup(_Group):
+    """`[jwt]`: an issuer whose JWTs let callers in. None of it, or at least issuer, audience and keys.
+
+    keys: a JWKS or PEM file of public keys; roles: what the values of the claim mean, when they are no names of roles.
+    """
+
+    issuer: str = ""
+    audience: str = ""
+    keys: str = ""
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    role_claim: str = "role"
+    roles: dict[str, str] = Field(default_factory=dict)
+
+
 class TlsGroup(_Group):
     """`[tls]`: PEM files. Clients need `authority` alone."""
 
@@ -150,6 +172,7 @@ class Settings(_Group):
     taskmanager: TaskManagerGroup = Field(default=TaskManagerGroup())
     storage: StorageGroup = Field(default=StorageGroup())
     security: SecurityGroup = Field(default=SecurityGroup())
+    jwt: JwtGroup = Field(default=JwtGroup())
     tls: TlsGroup = Field(default=TlsGroup())
 
     def credentials(self, *, create: bool = False) -> Credentials:
@@ -192,12 +215,16 @@ class Settings(_Group):
             storage=absolute(self.storage.directory),
             credentials=self.credentials(create=True),
             tokens_file=str(self.tokens_path),
+            jwt=self._jwt_settings(),
             session_timeout_ms=self.zookeeper.session_timeout_ms,
             heartbeat_ms=group.heartbeat_ms,
             heartbeat_timeout_ms=group.heartbeat_timeout_ms,
             coordinator_id=group.id,
             max_watchers=group.max_watchers,
             max_task_managers=group.max_task_managers,
+            max_client_streams=group.max_client_streams,
+            max_client_requests=group.max_client_requests,
+            max_client_bytes=group.max_client_bytes,
         )
 
     def task_manager_settings(self) -> TaskManagerSettings:
@@ -221,6 +248,12 @@ class Settings(_Group):
             max_batch_bytes=group.max_batch_bytes,
             task_manager_id=group.id,
         )
+
+    def _jwt_settings(self) -> JwtSettings | None:
+        from lockgate_coordinator.runtime.settings import JwtSettings
+
+        keys = absolute(self.jwt.keys) if self.jwt.keys else ""
+        return JwtSettings(**{**self.jwt.model_dump(), "keys": keys}) if self.jwt != JwtGroup() else None
 
     def _tls_files(self) -> TlsFiles | None:
         files = TlsFiles(**{name: absolute(path) if path else "" for name, path in self.tls.model_dump().items()})
@@ -313,13 +346,13 @@ def _place(name: str, known: Mapping[str, Mapping[str, FieldInfo]]) -> tuple[str
 
 
 def _parse(name: str, place: tuple[str, str], text: str) -> Any:
-    if place == ("cluster", "coordinators"):
+    if place in (("cluster", "coordinators"), ("jwt", "algorithms")):
         return tuple(part.strip() for part in text.split(",") if part.strip())
-    if place == ("taskmanager", "spark_options"):
+    if example := _OBJECTS.get(place):
         try:
             return json.loads(text)
-        except ValueError as error:
-            raise SettingsError(f'{name} must be a JSON object, such as {{"spark.driver.memory": "2g"}}') from error
+        except (ValueError, RecursionError) as error:
+            raise SettingsError(f"{name} must be a JSON object, such as {example}") from error
     return text
 
 

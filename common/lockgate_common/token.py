@@ -16,7 +16,7 @@ from lockgate_common.proof import AUTHORIZATION, SCHEME, Introduction, Peer, ans
 
 RANDOM_BYTES = 32
 _PREFIX = "lockgate"
-_BEARER = "Bearer "
+BEARER = "Bearer "
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ def shown_token(secret: str, me: Peer, method: str, authorization: str) -> Shown
 
     authorization: the call's metadata of that name; `Bearer <token>` is for clients of other languages.
     """
-    if authorization.startswith(_BEARER):
-        token = parse_token(authorization.removeprefix(_BEARER))
+    if authorization.startswith(BEARER):
+        token = parse_token(authorization.removeprefix(BEARER))
         return ShownToken(token, ()) if token is not None and token.is_of(secret) else None
     parts = authorization.removeprefix(SCHEME).split(".")
     if not secret or not authorization.startswith(SCHEME) or len(parts) != 4 or not _is_random(parts[3]):

@@ -22,22 +22,22 @@ from typing import Any, Generic, TypeVar
 import grpc
 from grpc import StatusCode
 from lockgate_common.addresses import is_loopback
-from lockgate_common.proof import SCHEME, Peer, new_instance
+from lockgate_common.proof import Peer, new_instance
 from lockgate_common.security import Credentials
 from lockgate_common.settings import SettingsError
-from lockgate_common.token import authorization_of
-from lockgate_common.token_book import TokenBook
 from lockgate_proto.codec import decode, encode
 from lockgate_proto.rpc import SERVER_OPTIONS, SERVICES, Method, full_name
 
-from lockgate_coordinator.runtime.access import refusal
 from lockgate_coordinator.runtime.admission import Places
 from lockgate_coordinator.runtime.audit import AuditedCall
-from lockgate_coordinator.runtime.calls import Call, Calls
+from lockgate_coordinator.runtime.callers import Callers
+from lockgate_coordinator.runtime.calls import Behaviour, Call, Calls
+from lockgate_coordinator.runtime.client_limits import ClientLimits
+from lockgate_coordinator.runtime.entrance import Entrance
 from lockgate_coordinator.runtime.errors import Busy, Refused
 from lockgate_coordinator.runtime.event_loop import LoopThread, settled
 from lockgate_coordinator.runtime.grpc_parts import unusable
-from lockgate_coordinator.runtime.guard import INSTANCE_METADATA, WRITING, Admission, Guard, check_request, status
+from lockgate_coordinator.runtime.guard import INSTANCE_METADATA, WRITING, Guard, check_request, status
 
 T = TypeVar("T")
 
@@ -48,12 +48,8 @@ _REQUEST_WAIT_S = 30.0
 _SMALL_BYTES = 16 * 1024  # decoded on the loop: some 100 us
 _FREE_REQUEST_BYTES = 4 * 1024  # of a method that anybody may call
 _FREE_REQUEST_WAIT_S = 5.0
-_REFUSAL_S = 0.3  # before a caller hears that its secret or token is wrong
-_REFUSALS = 1_000  # that wait so at a time
 _MOST_ELEMENTS = 100_000  # of a client's request, in all its repeated fields: some 500 ms to decode
 _MOST_STREAMED_ELEMENTS = 1_000_000  # of a task manager's message, which may list that many files or handles
-
-Behaviour = Callable[[Call], Awaitable[None]]
 
 
 class UnaryCall:
@@ -124,11 +120,16 @@ class RpcServer:
     """One per coordinator."""
 
     def __init__(
-        self, credentials: Credentials, bind: str, advertise: str = "", tokens: TokenBook | None = None
+        self,
+        credentials: Credentials,
+        bind: str,
+        advertise: str = "",
+        callers: Callers | None = None,
+        limits: ClientLimits | None = None,
     ) -> None:
         """Opens the port. Raises SettingsError for a grpcio that cannot be used, SecurityError, OSError.
 
-        advertise: `host:port` that others use, "" for the bound one.
+        advertise: `host:port` that others use, "" for the bound one; callers: who is let in without the secret.
         """
         if problem := unusable():
             raise SettingsError(problem)
@@ -138,7 +139,6 @@ class RpcServer:
         self._writing = ThreadPoolExecutor(_THREADS, "rpc-writes")
         self._coding = ThreadPoolExecutor(_CODING_THREADS, "rpc-coding")
         self._in_hand = Places(_IN_HAND, "calls are in hand")
-        self._refusals = Places(_REFUSALS, "refusals wait")
         self._waits = Places(_IN_HAND, "calls wait for savepoints and the like")
         try:
             self.port = credentials.bind(self._server, bind)
@@ -146,7 +146,8 @@ class RpcServer:
             self.stop(0)
             raise
         self.peer = Peer(advertise or f"{bind.rpartition(':')[0]}:{self.port}", new_instance())
-        self._guard = Guard(credentials, self.peer, tokens, everything=not is_loopback(bind))
+        self._guard = Guard(credentials, self.peer, callers or Callers(), everything=not is_loopback(bind))
+        self._entrance = Entrance(self._guard, limits or ClientLimits(), self._asking, self.thread)
 
     def serve(self, service: str, implementation: Any, places: dict[str, Places]) -> None:
         """Adds a service of lockgate.v1. Its unary methods take (request, UnaryCall) and return a response or Later.
@@ -172,7 +173,7 @@ class RpcServer:
     def add(self, service: str, behaviours: dict[str, tuple[bool, bool, Behaviour]]) -> None:
         """Adds any service. behaviours: (client streams, server streams, what to do with the Call), by method."""
         handlers = {
-            name: _MAKERS[client, server](self._guarded(behaviour))
+            name: _MAKERS[client, server](self._entrance.guarded(behaviour, is_stream=server))
             for name, (client, server, behaviour) in behaviours.items()
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
@@ -190,31 +191,6 @@ class RpcServer:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _guarded(self, behaviour: Behaviour) -> Behaviour:
-        async def run(call: Call) -> None:
-            admission = await self._admission(call)
-            call.caller, call.greeting = admission.caller, admission.greeting
-            if why := refusal(call.method, call.caller, is_free=self._guard.is_free(call.method)):
-                AuditedCall(call.method, call.caller, call.peer).end(StatusCode.PERMISSION_DENIED.name)
-                raise Refused(StatusCode.PERMISSION_DENIED, why)
-            await behaviour(call)
-
-        return run
-
-    async def _admission(self, call: Call) -> Admission:
-        """Raises Refused. Who shows something wrong is told so late, unless many are."""
-        known = self._guard.at_once(call.method, call.metadata)
-        if known is not None:
-            return known
-        try:
-            return await self.thread.loop.run_in_executor(self._asking, self._guard.admit, call.method, call.metadata)
-        except Refused:
-            # A proof cannot be guessed, and may be of somebody who means the process that was here before.
-            if not authorization_of(call.metadata).startswith(SCHEME) and self._refusals.taken < _REFUSALS:
-                with self._refusals.one():
-                    await asyncio.sleep(_REFUSAL_S)
-            raise
-
     def _failed(self, call: Call, error: Exception) -> None:
         code, details, trailing = status(error, call.method)
         if code is StatusCode.UNAUTHENTICATED:  # a caller may have meant the process that was here before
@@ -226,6 +202,10 @@ class RpcServer:
             data = await one_request(call, is_free=self._guard.is_free(call.method))
             if data is None:
                 return
+            with call.client.holds(len(data)):
+                await answer(call, data)
+
+        async def answer(call: Call, data: bytes) -> None:
             known = UnaryCall(call)
 
             def begin() -> Any:
