@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import grpc
 from grpc import StatusCode
@@ -202,27 +202,27 @@ class RpcServer:
             data = await one_request(call, is_free=self._guard.is_free(call.method))
             if data is None:
                 return
-            with call.client.holds(len(data)):
-                await answer(call, data)
-
-        async def answer(call: Call, data: bytes) -> None:
             known = UnaryCall(call)
+            try:
+                with call.client.holds(len(data)):
+                    found = await answer(call, data, known)
+            except Exception as error:
+                known.audited.end(status(error, call.method)[0].name)
+                raise
+            known.audited.end(StatusCode.OK.name)
+            call.finish(data=found, trailing=known.trailing)
 
+        async def answer(call: Call, data: bytes, known: UnaryCall) -> bytes:
             def begin() -> Any:
                 request = decode(method.request, data, _MOST_ELEMENTS)
                 check_request(request)
                 known.audited.job_key = getattr(request, "job_key", "")
                 return _encoded(handle(request, known))
 
-            try:
-                found = await self._done(begin, pool)
-                while isinstance(found, Later):
-                    found = await self._done(partial(_then, found, await self._outcome(found, call)), pool)
-            except Exception as error:
-                known.audited.end(status(error, call.method)[0].name)
-                raise
-            known.audited.end(StatusCode.OK.name)
-            call.finish(data=found, trailing=known.trailing)
+            found = await self._done(begin, pool)
+            while isinstance(found, Later):
+                found = await self._done(partial(_then, found, await self._outcome(found, call)), pool)
+            return cast(bytes, found)
 
         return run
 
