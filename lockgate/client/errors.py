@@ -14,7 +14,8 @@ COORDINATOR_METADATA = "lockgate-coordinator"
 INSTANCE_METADATA = "lockgate-instance"
 RETRY_METADATA = "lockgate-retry-ms"
 _SECRET_HINT = (
-    "; set LOCKGATE_SECRET_FILE (or --secret-file) to the secret file of the cluster, or LOCKGATE_TOKEN_FILE to a token"
+    "; set LOCKGATE_SECRET_FILE (or --secret-file) to the secret file of the cluster, or LOCKGATE_TOKEN_FILE to a "
+    "token or JWT"
 )
 _NOT_LEADER = "not the leader"
 

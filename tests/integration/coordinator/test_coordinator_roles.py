@@ -12,8 +12,8 @@ import pytest
 from argon2 import PasswordHasher
 from lockgate_common import token_book
 from lockgate_common.proof import Peer
-from lockgate_common.security import Credentials
-from lockgate_common.token import Token, parse_token
+from lockgate_common.security import Credentials, TlsFiles
+from lockgate_common.token import Token, parse_jwt, parse_token
 from lockgate_common.token_book import issue, remove
 from lockgate_coordinator.runtime import entrance, rpc_server, wrong_tries
 from lockgate_coordinator.runtime.access import ACCESS
@@ -24,6 +24,7 @@ from lockgate_proto.codec import encode
 from lockgate_proto.rpc import SERVICES
 
 from lockgate.client import Client, ClientError, NotAllowed
+from tests.certificates import make_certificates
 from tests.integration.coordinator.conftest import SECRET, NewCoordinator, graph, leading, poll
 from tests.jwts import ISSUER, TestingIssuer, ec_key
 
@@ -287,3 +288,20 @@ def test_a_token_is_for_coordinators_alone(cluster: TestingCluster) -> None:
         assert client.jobs() == ()
     assert cluster.tokens["read"].random not in repr(token)
     assert SECRET.secret not in repr(SECRET)
+
+
+def test_a_client_with_a_jwt(new_coordinator: NewCoordinator, tmp_path: Path) -> None:
+    tls, issuer = make_certificates(tmp_path / "tls"), TestingIssuer(tmp_path)
+    leader = leading(new_coordinator(credentials=Credentials(SECRET.secret, tls), jwt=issuer.settings))
+    authority = TlsFiles(authority=tls.authority)
+    mine = Credentials(tls=authority, token=parse_jwt(issuer.sign("submit")))
+    with Client([leader.address], credentials=mine) as client:
+        assert client.submit("job", graph()).created
+        watch = client.watch("job")
+        assert watch.poll(30_000) is not None
+        watch.close()
+        with pytest.raises(NotAllowed, match=f"needs the role operate, which alice of {ISSUER} does not have"):
+            client.cancel("job")
+    ended = Credentials(tls=authority, token=parse_jwt(issuer.sign("submit", exp=1)))
+    with Client([leader.address], credentials=ended) as client, pytest.raises(NotAllowed, match="no longer valid"):
+        client.jobs()

@@ -16,6 +16,7 @@ import pytest
 from lockgate_common.roles import Principal, Role
 from lockgate_common.settings import SettingsError
 from lockgate_coordinator.runtime.jwt_issuer import JwtIssuer, KeyFileError, read_keys
+from lockgate_coordinator.runtime.process import run
 from lockgate_coordinator.runtime.settings import CoordinatorSettings, JwtSettings
 
 from tests.jwts import AUDIENCE, ISSUER, TestingIssuer, ec_key, jwk, pem, rsa_key, write_jwks
@@ -210,6 +211,18 @@ def test_without_the_package_or_the_keys_there_is_one_sentence(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(SettingsError, match=r"pip install 'lockgate\[jwt\]'"):
         JwtIssuer(issuer.settings)
+
+
+def test_a_coordinator_does_not_start_without_the_package(
+    issuer: TestingIssuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    settings = CoordinatorSettings("127.0.0.1:1", str(tmp_path), bind="127.0.0.1:0", jwt=issuer.settings)
+    assert run(settings) == 2
+    assert capsys.readouterr() == (
+        "",
+        "error: jwt: JWTs need the package PyJWT on every coordinator: pip install 'lockgate[jwt]'\n",
+    )
 
 
 @pytest.mark.parametrize(
