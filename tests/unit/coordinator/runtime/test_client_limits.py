@@ -138,4 +138,4 @@ def test_only_the_clusters_own_processes_are_exempt() -> None:
         assert not is_of_a_process(connect, stranger, forwarded=True)
         assert not is_of_a_process(get_cluster, stranger, forwarded=True)
     with EXEMPT.holds(2**40), EXEMPT.holds(2**40), EXEMPT.stream():
-        assert many(EXEMPT, 0.0) == many(EXEMPT, 0.0) == 10_000
+        assert many(EXEMPT, 1_000.0) == many(EXEMPT, 0.0) == 10_000
