@@ -99,7 +99,7 @@ class _Exempt(Client):
         yield
 
 
-EXEMPT = _Exempt(Limits())
+EXEMPT: Client = _Exempt(Limits())
 """The cluster's own processes."""
 
 
