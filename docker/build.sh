@@ -97,8 +97,8 @@ add_security_updates() {
 }
 
 # What is to be installed in the image: the versions that the venv has, for they were tested, where its Python is the
-# image's; else what pyproject.toml asks for. With Spark Connect, RocksDB, Kafka and PostgreSQL's driver (its extra is
-# named by itself).
+# image's; else what pyproject.toml asks for. With Spark Connect, RocksDB, Kafka, JWTs and PostgreSQL's driver (what
+# extras of others ask for is named by itself).
 requirements() {
     "$python" - "$image_python" <<'PYTHON'
 import re, sys, tomllib
@@ -106,6 +106,7 @@ from importlib.metadata import requires, version
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 extras = project["optional-dependencies"]
 wanted = [*project["dependencies"], *extras["connect"], *extras["rocksdb"], *extras["kafka"], *extras["postgresql"], "psycopg-binary"]
+wanted += [*extras["jwt"], "cryptography"]
 if sys.argv[1] != "%d.%d" % sys.version_info[:2]:
     print(*wanted, sep="\n")
     sys.exit()

@@ -35,7 +35,7 @@ from pydantic_core import PydanticCustomError
 from lockgate.errors import SettingsError
 
 if TYPE_CHECKING:
-    from lockgate_coordinator.runtime.settings import CoordinatorSettings
+    from lockgate_coordinator.runtime.settings import CoordinatorSettings, JwtSettings
     from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
 ENVIRONMENT_PREFIX = "LOCKGATE_"
@@ -52,6 +52,7 @@ _SHORTHANDS = {
 _OBJECTS = {
     ("taskmanager", "spark_options"): '{"spark.driver.memory": "2g"}',
     ("tls", "roles"): '{"alice": ["submit", "operate"]}',
+    ("jwt", "roles"): '{"operators": "operate"}',
 }
 # Options of commands that are not named after their key.
 _OPTIONS = {("cluster", "name"): "--cluster-name", ("zookeeper", "hosts"): "--zookeeper"}
@@ -113,6 +114,9 @@ class CoordinatorGroup(_Group):
     heartbeat_timeout_ms: int = 3000
     max_watchers: int = 2_000
     max_task_managers: int = 2_000
+    max_client_streams: int = 500
+    max_client_requests: int = 500
+    max_client_bytes: int = 256 * 1024 * 1024
 
 
 class TaskManagerGroup(_Group):
@@ -145,6 +149,20 @@ class SecurityGroup(_Group):
     secret_file: str = ""
     tokens_file: str = ""
     token_file: str = ""
+
+
+class JwtGroup(_Group):
+    """`[jwt]`: an issuer whose JWTs let callers in. None of it, or at least issuer, audience and keys.
+
+    keys: a JWKS or PEM file of public keys; roles: what the values of the claim mean, when they are no names of roles.
+    """
+
+    issuer: str = ""
+    audience: str = ""
+    keys: str = ""
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    role_claim: str = "role"
+    roles: dict[str, str] = Field(default_factory=dict)
 
 
 class TlsGroup(_Group):
@@ -183,6 +201,7 @@ class Settings(_Group):
     taskmanager: TaskManagerGroup = Field(default=TaskManagerGroup())
     storage: StorageGroup = Field(default=StorageGroup())
     security: SecurityGroup = Field(default=SecurityGroup())
+    jwt: JwtGroup = Field(default=JwtGroup())
     tls: TlsGroup = Field(default=TlsGroup())
 
     def credentials(self, *, create: bool = False) -> Credentials:
@@ -228,12 +247,16 @@ class Settings(_Group):
             credentials=self.credentials(create=True),
             tokens_file=str(self.tokens_path),
             certificate_roles=self.certificate_roles(),
+            jwt=self._jwt_settings(),
             session_timeout_ms=self.zookeeper.session_timeout_ms,
             heartbeat_ms=group.heartbeat_ms,
             heartbeat_timeout_ms=group.heartbeat_timeout_ms,
             coordinator_id=group.id,
             max_watchers=group.max_watchers,
             max_task_managers=group.max_task_managers,
+            max_client_streams=group.max_client_streams,
+            max_client_requests=group.max_client_requests,
+            max_client_bytes=group.max_client_bytes,
         )
 
     def task_manager_settings(self) -> TaskManagerSettings:
@@ -301,6 +324,12 @@ class Settings(_Group):
                 "[tls.roles] counts for nothing unless callers show certificates: set tls.mutual = true"
             )
         return self.tls.roles
+
+    def _jwt_settings(self) -> JwtSettings | None:
+        from lockgate_coordinator.runtime.settings import JwtSettings
+
+        keys = absolute(self.jwt.keys) if self.jwt.keys else ""
+        return JwtSettings(**{**self.jwt.model_dump(), "keys": keys}) if self.jwt != JwtGroup() else None
 
 
 def _files(group: ZooKeeperGroup | TlsGroup) -> TlsFiles:
@@ -398,7 +427,7 @@ def _place(name: str, known: Mapping[str, Mapping[str, FieldInfo]]) -> tuple[str
 
 
 def _parse(name: str, place: tuple[str, str], text: str) -> Any:
-    if place == ("cluster", "coordinators"):
+    if place in (("cluster", "coordinators"), ("jwt", "algorithms")):
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if example := _OBJECTS.get(place):
         try:

@@ -15,6 +15,7 @@ OF_EXTRAS = {
     "grpcio-tools",
     "hypothesis",
     "import-linter",
+    "pyjwt",
     "pytest",
     "pytest-timeout",
     "pytest-xdist",

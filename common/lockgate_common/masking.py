@@ -11,16 +11,19 @@ import re
 
 MASK = "***"
 
-_NAME = (
-    r"(?:[\w.%-]*(?:password|passwd|passphrase|secret|token|access[_.-]?key|account[_.-]?key|api[_.-]?key|credential"
-    r"|signature|sas[_.-]?key|jaas[_.-]?config)[\w.%-]*|pwd|pass|sig)"
+# Others choose the texts, so each pattern takes time in proportion to them: a run of characters is looked at from its
+# first one alone (the negative lookbehinds), and never given back in part (`++`).
+_SCHEME = r"(?<![a-z0-9+.-])[a-z0-9+.-]++://"
+_LOGIN = re.compile(rf"(?P<scheme>{_SCHEME})(?P<login>[^/?#\s'\"<>]*)@", re.IGNORECASE)
+_BEFORE_AT = re.compile(r"(?<![^?#\s'\"<>@])[^?#\s'\"<>@]++@")
+_USER = re.compile(rf"{_SCHEME}[^/:]*:", re.IGNORECASE)
+_NAME = re.compile(r"(?<![\w.%-])(?P<word>[\w.%-]++)(?:\s*=\s*|['\"]\s*[:=]\s*)")
+_SECRET_NAME = re.compile(
+    r"password|passwd|passphrase|secret|token|access[_.-]?key|account[_.-]?key|api[_.-]?key|credential|signature"
+    r"|sas[_.-]?key|jaas[_.-]?config|^(pwd|pass|sig)$",
+    re.IGNORECASE,
 )
-_LOGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<login>[^/?#\s'\"<>]*)@", re.IGNORECASE)
-_LOGIN_WITH_SLASHES = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*://[^/?#\s:@]*:)[^?#\s'\"<>@/]*/[^?#\s'\"<>@]*@", re.IGNORECASE
-)
-_VALUE = r"(?:(?P<open>['\"])(?P<quoted>.*?)(?P=open)|(?P<value>\$\{\w+\}|[^\s&;,'\"<>(){}\[\]]+))"
-_PAIR = re.compile(rf"(?P<name>(?<![\w.%-]){_NAME}(?:\s*=\s*|(?<=['\"]):\s*|['\"]\s*[:=]\s*)){_VALUE}", re.IGNORECASE)
+_VALUE = re.compile(r"(?P<open>['\"])(?P<quoted>.*?)(?P=open)|(?P<value>\$\{\w+\}|[^\s&;,'\"<>(){}\[\]]+)")
 _BEARER = re.compile(r"(?P<name>\bBearer )[^\s<'\"]+")
 _VARIABLE = re.compile(r"\$\{\w+\}")
 _NO_SECRET = re.compile(r"\$\{\w+\}|\*\*\*|\d{1,12}")
@@ -31,24 +34,42 @@ _OF_FILE = re.compile(r"(?i)(file|path|dir|location)['\"]?\s*[:=]\s*$")
 def masked(text: str) -> str:
     """The text without what is secret in it. The same again changes nothing."""
     if "://" in text:
-        text = _LOGIN.sub(_without_login, text)
-        text = _LOGIN_WITH_SLASHES.sub(lambda found: f"{found['scheme']}{MASK}@", text)
-    return _PAIR.sub(_without_value, _BEARER.sub(rf"\g<name>{MASK}", text))
+        text = _BEFORE_AT.sub(_without_slashes, _LOGIN.sub(_without_login, text))
+    return _without_values(_BEARER.sub(rf"\g<name>{MASK}", text))
 
 
 def _without_login(found: re.Match[str]) -> str:
     name, colon, password = found["login"].partition(":")
-    if _VARIABLE.fullmatch(password) or not (colon or found["scheme"].lower().startswith("http")):
+    if _VARIABLE.fullmatch(password) or not (
+        colon or found["scheme"].lower().lstrip("0123456789+.-").startswith("http")
+    ):
         return found[0]  # without a password it is a user, or a container (abfs)
     return f"{found['scheme']}{name if colon else MASK}{colon and ':' + MASK}@"
 
 
-def _without_value(found: re.Match[str]) -> str:
+def _without_slashes(found: re.Match[str]) -> str:
+    """A login with a password that has slashes in it."""
+    user = _USER.search(found[0])
+    return f"{found[0][: user.end()]}{MASK}@" if user and "/" in found[0][user.end() :] else found[0]
+
+
+def _without_values(text: str) -> str:
+    parts, done, at = [], 0, 0
+    while name := _NAME.search(text, at):
+        at = name.end()
+        value = _VALUE.match(text, at) if _SECRET_NAME.search(name["word"]) else None
+        if value is not None:
+            parts += [text[done:at], _without_value(name[0], value)]
+            done = at = value.end()
+    return "".join((*parts, text[done:]))
+
+
+def _without_value(name: str, found: re.Match[str]) -> str:
     value = found["quoted"] if found["open"] else found["value"]
-    if not value or _NO_SECRET.fullmatch(value) or _OF_FILE.search(found["name"]):
+    if not value or _NO_SECRET.fullmatch(value) or _OF_FILE.search(name):
         return found[0]
     quote = found["open"] or ""
-    return f"{found['name']}{quote}{MASK}{quote}"
+    return f"{quote}{MASK}{quote}"
 
 
 class MaskingFormatter(logging.Formatter):

@@ -22,7 +22,7 @@ from lockgate_common.proof import AUTHORIZATION, Introduction, Peer, answer_to
 from lockgate_common.tls import SecurityError as SecurityError
 from lockgate_common.tls import TlsFiles as TlsFiles
 from lockgate_common.tls import handshake_problem
-from lockgate_common.token import Token, TokenIntroduction, parse_token
+from lockgate_common.token import Jwt, JwtIntroduction, Token, TokenIntroduction, parse_jwt, parse_token
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
 _GRPCIO = "grpc._cython.cygrpc"
@@ -35,10 +35,18 @@ class Credentials:
 
     secret: str = field(default="", repr=False)
     tls: TlsFiles | None = None
-    token: Token | None = field(default=None, repr=False)
+    token: Token | Jwt | None = field(default=None, repr=False)
     """Of a client, which then needs no secret."""
     zookeeper: TlsFiles | None = None
     """How ZooKeeper is reached: with TLS and these files, or in plain text."""
+
+    def __post_init__(self) -> None:
+        """Raises SecurityError for a JWT without TLS."""
+        if isinstance(self.token, Jwt) and self.tls is None:
+            raise SecurityError(
+                "a JWT is shown as it is, so it is only for coordinators with TLS: set tls.authority or "
+                "LOCKGATE_TLS_AUTHORITY to the PEM file of their authority"
+            )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """gRPC call metadata that carries the secret. Never for a server whose address somebody else has named."""
@@ -46,6 +54,8 @@ class Credentials:
 
     def introduction(self, peer: Peer, method: str) -> Introduction:
         """A call between two processes of the cluster, in which neither shows the secret."""
+        if isinstance(self.token, Jwt):
+            return JwtIntroduction(self.token, peer, method)
         if self.token is not None:
             return TokenIntroduction(self.token, peer, method)
         return Introduction(self.secret, peer, method)
@@ -144,16 +154,17 @@ def default_tokens_file(secret_file: Path) -> Path:
     return secret_file.with_name("tokens.json")
 
 
-def load_token(path: Path) -> Token:
-    """The token in `path`, for a client. Raises SecurityError."""
+def load_token(path: Path) -> Token | Jwt:
+    """The token or JWT in `path`, for a client. Raises SecurityError."""
     try:
-        token = parse_token(read_trusted(path, is_secret=True))
+        text = read_trusted(path, is_secret=True)
     except (UntrustedFile, UnicodeDecodeError) as error:
         raise SecurityError(str(error)) from error
     except OSError as error:
         raise SecurityError(f"cannot read the token in {path}: {error.strerror}") from error
+    token = parse_token(text) or parse_jwt(text)
     if token is None:
-        raise SecurityError(f"{path} is no token: it should hold what `lockgate tokens create` has printed")
+        raise SecurityError(f"{path} is no token: it should hold what `lockgate tokens create` has printed, or a JWT")
     return token
 
 

@@ -9,14 +9,17 @@ travels sealed with a key that only the two of them can make, for this one call.
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from lockgate_common.keys import derived_key, mac
 from lockgate_common.proof import AUTHORIZATION, SCHEME, Introduction, Peer, answer_to
 
 RANDOM_BYTES = 32
 _PREFIX = "lockgate"
-_BEARER = "Bearer "
+_JWT = re.compile(r"eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+", re.ASCII)
+BEARER = "Bearer "
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,34 @@ class TokenIntroduction(Introduction):
         return ((name, f"{value}.{self._token.token_id}.{sealed}"),)
 
 
+@dataclass(frozen=True, slots=True)
+class Jwt:
+    """A JWT of an issuer that the cluster trusts. It is shown as it is, so only to a server with a certificate."""
+
+    text: str = field(repr=False)
+
+
+class JwtIntroduction(Introduction):
+    """A call with a JWT. The server proves nothing by it: that is the matter of TLS."""
+
+    def __init__(self, shown: Jwt, peer: Peer, method: str) -> None:
+        super().__init__("", peer, method)
+        self._shown = shown
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Call metadata."""
+        return ((AUTHORIZATION, f"{BEARER}{self._shown.text}"),)
+
+    def check(self, initial_metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
+        """Nothing."""
+
+
+def parse_jwt(text: str) -> Jwt | None:
+    """None for what does not look like one."""
+    return Jwt(text.strip()) if _JWT.fullmatch(text.strip()) else None
+
+
 def parse_token(text: str) -> Token | None:
     """None for what is no token."""
     prefix, *parts = text.strip().split(".")
@@ -72,8 +103,8 @@ def presented_token(secret: str, me: Peer, method: str, authorization: str) -> P
 
     authorization: the call's metadata of that name; `Bearer <token>` is for clients of other languages.
     """
-    if authorization.startswith(_BEARER):
-        token = parse_token(authorization.removeprefix(_BEARER))
+    if authorization.startswith(BEARER):
+        token = parse_token(authorization.removeprefix(BEARER))
         return PresentedToken(token, ()) if token is not None and token.is_of(secret) else None
     parts = authorization.removeprefix(SCHEME).split(".")
     if not secret or not authorization.startswith(SCHEME) or len(parts) != 4 or not _is_random(parts[3]):

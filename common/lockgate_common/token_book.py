@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import logging
 import os
 import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,10 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from lockgate_common.json_input import parse_json
+from lockgate_common.reread import RereadFile
 from lockgate_common.roles import Principal, roles_named
 from lockgate_common.token import RANDOM_BYTES, Token, check_of
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
-
-log = logging.getLogger(__name__)
-
 
 _ID_BYTES = 6
 _LAST_UNIX_S = 253_402_300_799  # the end of the year 9999: later ones cannot be shown
@@ -50,15 +47,21 @@ class TokenEntry:
         return Principal(self.name, roles_named(self.roles))
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What one version of the file says. verified: argon2 hash to the fast hash of what it was verified with."""
+
+    entries: dict[str, TokenEntry] = field(default_factory=dict)
+    verified: dict[str, bytes] = field(default_factory=dict)
+
+
 class TokenBook:
     """What a server knows of tokens. Thread-safe. path: the file; it may be missing. now_s: the wall clock."""
 
     def __init__(self, path: Path, secret: str, now_s: Callable[[], float] = time.time) -> None:
-        self._path, self._secret, self._now_s = path, secret, now_s
+        self._secret, self._now_s = secret, now_s
         self._lock = threading.Lock()
-        self._version: object = None
-        self._entries: dict[str, TokenEntry] = {}
-        self._verified: dict[str, bytes] = {}  # argon2 hash to the fast hash of what it was verified with
+        self._file = RereadFile(path, _known, _Known(), "no token is accepted")
         self._hasher = PasswordHasher()
 
     def principal(self, token: Token) -> Principal | None:
@@ -66,15 +69,15 @@ class TokenBook:
         if not token.is_of(self._secret):
             return None
         with self._lock:
-            self._refresh()
-            entry = self._entries.get(token.token_id)
+            known = self._file.content()
+            entry = known.entries.get(token.token_id)
             if entry is None or 0 < entry.ends_unix_s <= self._now_s():
                 return None
             digest = hashlib.sha256(token.random.encode()).digest()
-            known = self._verified.get(entry.hash)
-            if known is None and self._verifies(entry.hash, token.random):
-                known = self._verified[entry.hash] = digest
-        return entry.principal if known is not None and hmac.compare_digest(known, digest) else None
+            verified = known.verified.get(entry.hash)
+            if verified is None and self._verifies(entry.hash, token.random):
+                verified = known.verified[entry.hash] = digest
+        return entry.principal if verified is not None and hmac.compare_digest(verified, digest) else None
 
     def _verifies(self, hashed: str, random: str) -> bool:
         try:
@@ -82,18 +85,9 @@ class TokenBook:
         except (Argon2Error, InvalidHashError):
             return False
 
-    def _refresh(self) -> None:
-        """With an unreadable file no token is valid: a token may just have been removed from it."""
-        version = _version(self._path)
-        if version == self._version:
-            return
-        self._version, self._entries, self._verified = version, {}, {}
-        try:
-            self._entries = {entry.token_id: entry for entry in read_entries(self._path)}
-        except TokenFileError as error:
-            log.error("no token is accepted: %s", error)
-        else:
-            log.info("%d tokens read from %s", len(self._entries), self._path)
+
+def _known(path: Path) -> _Known:
+    return _Known({entry.token_id: entry for entry in read_entries(path)})
 
 
 def read_entries(path: Path) -> tuple[TokenEntry, ...]:
@@ -158,12 +152,3 @@ def _write(path: Path, entries: tuple[TokenEntry, ...]) -> None:
         raise TokenFileError(f"cannot write the tokens to {path}: {error.strerror}") from error
     finally:
         fresh.unlink(missing_ok=True)
-
-
-def _version(path: Path) -> object:
-    """Another one when the file has changed."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid

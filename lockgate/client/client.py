@@ -317,10 +317,11 @@ class Client:
                 raise verdict
             problem = self._credentials.handshake_problem(verdict.reason)
             last = f"{leader.address} {problem}" if problem else verdict.reason
-            self.forget_leader(verdict.leader, leader.address)
+            if not verdict.pause_s:
+                self.forget_leader(verdict.leader, leader.address)
             if deadline.expired:
                 raise ClusterUnreachable(f"the cluster did not answer in time: {last}")
-            self.pause(deadline.remaining_s(pause_s))
+            self.pause(deadline.remaining_s(max(pause_s, verdict.pause_s)))
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def _identified(self, leader: LeaderRecord, limit_s: float) -> LeaderRecord:

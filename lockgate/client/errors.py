@@ -12,8 +12,10 @@ from lockgate.errors import UserError
 LEADER_METADATA = "lockgate-leader"
 COORDINATOR_METADATA = "lockgate-coordinator"
 INSTANCE_METADATA = "lockgate-instance"
+RETRY_METADATA = "lockgate-retry-ms"
 _SECRET_HINT = (
-    "; set LOCKGATE_SECRET_FILE (or --secret-file) to the secret file of the cluster, or LOCKGATE_TOKEN_FILE to a token"
+    "; set LOCKGATE_SECRET_FILE (or --secret-file) to the secret file of the cluster, or LOCKGATE_TOKEN_FILE to a "
+    "token or JWT"
 )
 _NOT_LEADER = "not the leader"
 
@@ -61,10 +63,14 @@ class JobFailed(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class TryAgain:
-    """The call may succeed at the leader: `leader` is its address when the answer named it, else empty."""
+    """The call may succeed at the leader: `leader` is its address when the answer named it, else empty.
+
+    pause_s: the leader itself has answered, and asks this client to wait for so long; 0 for any other answer
+    """
 
     reason: str
     leader: str = ""
+    pause_s: float = 0.0
 
 
 def classify_rpc_error(error: grpc.RpcError, job_key: str, address: str, instance: str = "") -> TryAgain | ClientError:
@@ -86,6 +92,8 @@ def classify_rpc_error(error: grpc.RpcError, job_key: str, address: str, instanc
         return TryAgain(f"{address}: {details}", leader_in(error))
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return TryAgain(f"{address} does not answer")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and (wait_ms := _trailing(error, RETRY_METADATA)).isdecimal():
+        return TryAgain(f"{address}: {details}", pause_s=int(wait_ms) / 1000)
     return _final(code, details, job_key, address)
 
 
@@ -125,7 +133,7 @@ def _final(code: grpc.StatusCode, details: str, job_key: str, address: str) -> C
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return ClientError(f"{address} is not a Lockgate coordinator of this version ({details})")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return ClientError(f"the request is too large for the coordinator at {address}: {details}")
+        return ClientError(f"this is too much for the coordinator at {address}: {details}")
     return ClientError(f"the coordinator at {address} failed ({code.name}): {details}; see its log for details")
 
 

@@ -182,12 +182,13 @@ class JobWatch:
             raise verdict
         if self._patience is None:
             self._patience = Deadline(self._patience_ms)
-            if self._on_lost is not None:
+            if self._on_lost is not None and not verdict.pause_s:
                 self._on_lost(verdict.reason)
         if self._patience.expired:
             raise ClusterUnreachable(f"the job can no longer be watched: {verdict.reason}")
-        self._client.forget_leader(verdict.leader, address)
-        self._client.pause(self._pause_s)
+        if not verdict.pause_s:
+            self._client.forget_leader(verdict.leader, address)
+        self._client.pause(max(self._pause_s, verdict.pause_s))
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
     def _look_for_another_leader(self) -> None:

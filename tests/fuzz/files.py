@@ -9,7 +9,7 @@ from pathlib import Path
 from lockgate_common.json_input import JsonError, parse_json
 from lockgate_common.proof import Peer, answer_to
 from lockgate_common.security import Credentials, SecurityError, load_secret, load_token
-from lockgate_common.token import Token, check_of, parse_token, shown_token
+from lockgate_common.token import Token, check_of, parse_token, presented_token
 from lockgate_common.token_book import TokenBook, TokenFileError, issue, read_entries
 from lockgate_proto.codec import encode, to_json
 
@@ -125,5 +125,5 @@ class Stranger(Exception):
 def _authorization(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     parse_token(text)
-    if answer_to(SECRET, ME, METHOD, text) is None and shown_token(SECRET, ME, METHOD, text) is None:
+    if answer_to(SECRET, ME, METHOD, text) is None and presented_token(SECRET, ME, METHOD, text) is None:
         raise Stranger("it proves nothing")

@@ -17,8 +17,8 @@ from tests.fuzz.catalogue import open_targets
 from tests.fuzz.mutator import LARGEST
 from tests.fuzz.rpcs import services
 from tests.fuzz.target import Finding, Target, case, run
+from tests.run_notes import RUN_NOTE
 from tests.share import SHARE
-from tests.told import TOLD
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # what reads state needs packages that come with Spark
 
@@ -32,7 +32,7 @@ def test_every_reader_and_every_rpc_takes_or_refuses_what_it_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: pytest.RecordProperty
 ) -> None:
     seed = secrets.randbits(32)
-    record_property(TOLD, f"python -m tests.fuzz --seed {seed}")
+    record_property(RUN_NOTE, f"python -m tests.fuzz --seed {seed}")
     monkeypatch.chdir(tmp_path)
     counts: dict[str, Counter[str]] = {}
     with open_targets(tmp_path) as targets:

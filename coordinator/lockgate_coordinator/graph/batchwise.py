@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import re
 
-_ASIDE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
+# What is not closed goes on to the end, so that a text is looked through once, however often it opens something.
+_QUOTED = r"{0}(?:[^{0}\\]|\\(?:.|\Z))*+(?:{0}|\Z)"
+_ASIDE = re.compile(
+    "|".join((_QUOTED.format("'"), _QUOTED.format('"'), r"`[^`]*+(?:`|\Z)", r"--[^\n]*", r"/\*.*?(?:\*/|\Z)")),
+    re.DOTALL,
+)
 _WORDS = (
     ("GROUP BY", re.compile(r"\bGROUP\s+BY\b", re.IGNORECASE)),
     ("DISTINCT", re.compile(r"\bSELECT\s+DISTINCT\b", re.IGNORECASE)),

@@ -9,9 +9,11 @@ from typing import Any
 
 from lockgate_proto.messages import JobGraph, SqlTransform
 
-_QUERY = re.compile(r"\s*\(*\s*(select|with|from|values|table)\b", re.IGNORECASE)
+# Each pattern takes time in proportion to the text, which may be as long as a message.
+_QUERY = re.compile(r"[\s(]*\b(select|with|from|values|table)\b", re.IGNORECASE)
 _CALLS_JAVA = re.compile(r"\b(try_reflect|reflect|java_method|identifier)\b", re.IGNORECASE)
-_RUNS_SCRIPTS = re.compile(r"\b(transform|map|reduce)\b.*\busing\b", re.IGNORECASE | re.DOTALL)
+_HANDS_ROWS_ON = re.compile(r"\b(transform|map|reduce)\b", re.IGNORECASE)
+_USING = re.compile(r"\busing\b", re.IGNORECASE)
 _LOADS_LIBRARIES = re.compile(r"plugin\.library\.paths", re.IGNORECASE)
 
 
@@ -37,7 +39,7 @@ def _what(value: Any) -> str:
             return "has SQL that is no query"
         case str() if _CALLS_JAVA.search(value):
             return "calls Java from SQL"
-        case str() if _RUNS_SCRIPTS.search(value):
+        case str() if (first := _HANDS_ROWS_ON.search(value)) and _USING.search(value, first.end()):
             return "may run a script from SQL"
         case str() if _LOADS_LIBRARIES.search(value):
             return "loads libraries"

@@ -7,6 +7,9 @@ from enum import Enum
 from lockgate_common.roles import OWNER, Principal, Role
 from lockgate_proto.rpc import full_name
 
+FORWARDED_METADATA = "lockgate-forwarded"
+"""What a standby says when it asks the leader on behalf of its own caller."""
+
 
 class Access(Enum):
     """Access that does not depend on roles."""
@@ -57,6 +60,11 @@ def refusal(method: str, caller: Principal, *, is_free: bool) -> str:
         return "this is for the cluster's own processes, which know its secret"
     role = access if isinstance(access, Role) else Role.READ
     return "" if caller.may(role) else f"this needs the role {role.value}, which {caller.name} does not have"
+
+
+def is_of_a_process(method: str, caller: Principal, *, forwarded: bool) -> bool:
+    """True for calls that only the cluster's own processes make. Clients that know the secret are clients."""
+    return caller == OWNER and (forwarded or ACCESS.get(method, Access.PROCESS) is Access.PROCESS)
 
 
 def changes(method: str) -> bool:

@@ -21,6 +21,7 @@ from grpc import _common, _server
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from lockgate_common.roles import ANONYMOUS
 
+from lockgate_coordinator.runtime.client_limits import EXEMPT
 from lockgate_coordinator.runtime.event_loop import LoopThread
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Call:
         self.greeting: tuple[tuple[str, str], ...] = ()
         """Initial metadata of the answer."""
         self.caller = ANONYMOUS
+        self.client = EXEMPT
 
     @property
     def peer(self) -> str:
@@ -157,6 +159,10 @@ class Call:
         return finished
 
 
+Behaviour = Callable[[Call], Awaitable[None]]
+"""What is done with a call, on the loop. It finishes the call, or raises."""
+
+
 class Calls:
     """Replaces the thread pool of grpcio's server. The behaviours of its handlers take a Call and finish it."""
 
@@ -173,13 +179,13 @@ class Calls:
             over.set_result(None)
         return over
 
-    def _begin(self, event: Any, state: Any, behaviour: Callable[[Call], Awaitable[None]], over: Future[None]) -> None:
+    def _begin(self, event: Any, state: Any, behaviour: Behaviour, over: Future[None]) -> None:
         call = Call(event, state, self._thread)
         task = self._thread.run_task(self._follow(call, behaviour))
         task.add_done_callback(lambda _: over.set_result(None))
         call.on_over(lambda: _cancel(task))
 
-    async def _follow(self, call: Call, behaviour: Callable[[Call], Awaitable[None]]) -> None:
+    async def _follow(self, call: Call, behaviour: Behaviour) -> None:
         try:
             await behaviour(call)
         except PeerGone:

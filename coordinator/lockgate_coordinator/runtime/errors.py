@@ -40,5 +40,13 @@ class Refused(Exception):
         self.code = code
 
 
+class TooMuch(Refused):
+    """More than one client may have. retry_ms: after which it may try again, and after which a client of ours does."""
+
+    def __init__(self, message: str, retry_ms: int) -> None:
+        super().__init__(StatusCode.RESOURCE_EXHAUSTED, f"{message}; try again in {retry_ms / 1000:.1f} s")
+        self.retry_ms = retry_ms
+
+
 class Stopped(Exception):
     """The work was dropped because this process no longer leads, or is shutting down."""

@@ -3,49 +3,41 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 from grpc import StatusCode
 from lockgate_common.masking import masked
 from lockgate_common.proof import Peer
-from lockgate_common.roles import ANONYMOUS, OWNER, Principal
+from lockgate_common.roles import OWNER
 from lockgate_common.security import Credentials, Metadata
-from lockgate_common.token import authorization_of, presented_token
-from lockgate_common.token_book import TokenBook
+from lockgate_common.token import authorization_of
 from lockgate_ha.errors import CorruptRecord, RecordTooLarge, StoreError
 from lockgate_proto.codec import MalformedMessage
 
 from lockgate_coordinator.runtime.access import is_free
-from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped, StorageError
+from lockgate_coordinator.runtime.callers import Admission, Callers
+from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped, StorageError, TooMuch
 from lockgate_coordinator.runtime.job_keys import check_named
 
 log = logging.getLogger(__name__)
 
 LEADER_METADATA = "lockgate-leader"
 INSTANCE_METADATA = "lockgate-instance"
+RETRY_METADATA = "lockgate-retry-ms"
 _MAX_DETAILS = 6_000  # on the wire: each byte that is not printable ASCII takes three
 WRITING = ("Submit", "Cancel", "TriggerSavepoint", "Stop", "DisposeSavepoint", "Rescale", "Release")
 """The methods that change jobs. A job runs code as the cluster's user (even in SQL), and has access to its files."""
 UNKNOWN_CALLER = "the credentials of this call are missing, wrong or no longer valid"
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """An authenticated caller. greeting: initial metadata of the answer."""
-
-    caller: Principal = ANONYMOUS
-    greeting: tuple[tuple[str, str], ...] = ()
-
-
 class Guard:
     """Authenticates callers before the request is read."""
 
-    def __init__(self, credentials: Credentials, me: Peer, tokens: TokenBook | None, *, everything: bool) -> None:
+    def __init__(self, credentials: Credentials, me: Peer, callers: Callers, *, everything: bool) -> None:
         """everything: the port can be reached from other machines, so listing the methods needs credentials, too."""
         self._credentials = credentials
         self._me = me
-        self._tokens = tokens
+        self._callers = callers
         self._everything = everything
 
     def at_once(self, method: str, metadata: Metadata) -> Admission | None:
@@ -57,7 +49,7 @@ class Guard:
 
     def admit(self, method: str, metadata: Metadata) -> Admission:
         """The admission of any caller. Blocks. Raises Refused for an unknown caller of a guarded method."""
-        known = self.at_once(method, metadata) or self._holder(method, metadata)
+        known = self.at_once(method, metadata) or self._callers.admission(self._me, method, metadata)
         if known is None and not self.is_free(method):
             raise Refused(StatusCode.UNAUTHENTICATED, UNKNOWN_CALLER)
         return known or Admission()
@@ -65,14 +57,6 @@ class Guard:
     def is_free(self, method: str) -> bool:
         """True for methods without credentials: the leader, health and, on this machine, the list of methods."""
         return is_free(method, everything=self._everything)
-
-    def _holder(self, method: str, metadata: Metadata) -> Admission | None:
-        """The admission of a token's holder; None for no valid token."""
-        if self._tokens is None:
-            return None
-        presented = presented_token(self._credentials.secret, self._me, method, authorization_of(metadata))
-        caller = self._tokens.principal(presented.token) if presented is not None else None
-        return Admission(caller, presented.greeting) if presented is not None and caller is not None else None
 
 
 def check_request(request: Any) -> None:
@@ -99,6 +83,8 @@ def status(error: Exception, method: str) -> tuple[StatusCode, str, tuple[tuple[
             if leader:
                 trailing = ((LEADER_METADATA, leader),)
             code = StatusCode.FAILED_PRECONDITION
+        case TooMuch(code=code, retry_ms=retry_ms):
+            trailing = ((RETRY_METADATA, str(retry_ms)),)
         case Refused(code=code):
             pass
         case Busy() | Stopped():

@@ -31,6 +31,7 @@ from lockgate_coordinator.graph.warnings import warnings
 from lockgate_coordinator.job.deploy_size import start_problem
 from lockgate_coordinator.job.merged_story import merged
 from lockgate_coordinator.job.restore import misfits
+from lockgate_coordinator.runtime.access import FORWARDED_METADATA
 from lockgate_coordinator.runtime.dispatcher import Dispatcher, writable
 from lockgate_coordinator.runtime.disposal import dispose
 from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
@@ -52,7 +53,6 @@ T = TypeVar("T")
 
 _WRITE_WAIT_S = 60.0
 _FORWARD_WAIT_S = 2.0
-_FORWARDED = "lockgate-forwarded"
 COORDINATOR_METADATA = "lockgate-coordinator"
 
 
@@ -367,7 +367,7 @@ class JobService:
         return m.ClusterStatus(leader, task_managers, coordinators)
 
     def _ask_leader(self, leader: m.LeaderRecord | None, known: UnaryCall) -> tuple[m.TaskManagerStatus, ...]:
-        forwarded = any(name == _FORWARDED for name, _ in known.metadata)
+        forwarded = any(name == FORWARDED_METADATA for name, _ in known.metadata)
         if leader is None or leader.address == self._address or forwarded:
             return ()
         try:
@@ -379,7 +379,7 @@ class JobService:
                 answer, ended = ask.with_call(
                     m.GetClusterRequest(),
                     timeout=_FORWARD_WAIT_S,
-                    metadata=(*introduction.metadata, (_FORWARDED, "1")),
+                    metadata=(*introduction.metadata, (FORWARDED_METADATA, "1")),
                 )
                 introduction.check(ended.initial_metadata())
                 return cast(m.ClusterStatus, answer).task_managers

@@ -10,13 +10,11 @@ import resource
 import sys
 import threading
 import uuid
-from pathlib import Path
 
 from lockgate_common.masking import masked
 from lockgate_common.security import SecurityError
 from lockgate_common.settings import SettingsError
 from lockgate_common.stop_signals import stop_signals
-from lockgate_common.token_book import TokenBook
 from lockgate_common.zookeeper_wait import NoZooKeeper, wait_for_zookeeper
 from lockgate_ha.elector import Elector
 from lockgate_ha.grant import LeadershipGrant
@@ -26,6 +24,8 @@ from lockgate_ha.zookeeper import connector as zookeeper_connector
 from lockgate_proto.messages import LeaderRecord
 
 from lockgate_coordinator.runtime.admission import Places
+from lockgate_coordinator.runtime.callers import Callers
+from lockgate_coordinator.runtime.client_limits import ClientLimits, Limits
 from lockgate_coordinator.runtime.control_service import ControlService
 from lockgate_coordinator.runtime.dispatcher import Dispatcher
 from lockgate_coordinator.runtime.errors import StorageError
@@ -60,11 +60,10 @@ class Coordinator:
             Protection(settings.cluster, settings.credentials.secret),
             settings.credentials.zookeeper,
         )
-        secret, tokens_file = settings.credentials.secret, settings.tokens_file
-        files = MetadataFiles(settings.storage, settings.cluster, secret)
-        tokens = TokenBook(Path(tokens_file), secret) if secret and tokens_file else None
+        files = MetadataFiles(settings.storage, settings.cluster, settings.credentials.secret)
+        limits = Limits(settings.max_client_streams, settings.max_client_requests, settings.max_client_bytes)
         self._server = RpcServer(
-            settings.credentials, settings.bind, settings.advertise, tokens, settings.certificate_roles
+            settings.credentials, settings.bind, settings.advertise, Callers.of(settings), ClientLimits(limits)
         )
         self.address = self._server.peer.address
         self._health = Health()

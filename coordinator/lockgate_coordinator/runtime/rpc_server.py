@@ -13,32 +13,31 @@ storage does not block queries. Large messages are encoded and decoded on a thir
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import grpc
 from grpc import StatusCode
 from lockgate_common.addresses import is_loopback
-from lockgate_common.proof import SCHEME, Peer, new_instance
+from lockgate_common.proof import Peer, new_instance
 from lockgate_common.security import Credentials
 from lockgate_common.settings import SettingsError
-from lockgate_common.token import authorization_of
-from lockgate_common.token_book import TokenBook
 from lockgate_proto.codec import decode, encode
 from lockgate_proto.rpc import MAX_MESSAGE_ELEMENTS, SERVER_OPTIONS, SERVICES, Method, full_name
 
-from lockgate_coordinator.runtime.access import refusal
 from lockgate_coordinator.runtime.admission import Places
 from lockgate_coordinator.runtime.audit import AuditedCall
-from lockgate_coordinator.runtime.calls import Call, Calls
-from lockgate_coordinator.runtime.certificates import certificate_caller
+from lockgate_coordinator.runtime.callers import Callers
+from lockgate_coordinator.runtime.calls import Behaviour, Call, Calls
+from lockgate_coordinator.runtime.client_limits import ClientLimits
+from lockgate_coordinator.runtime.entrance import Entrance
 from lockgate_coordinator.runtime.errors import Busy, Refused
 from lockgate_coordinator.runtime.event_loop import LoopThread, settled
 from lockgate_coordinator.runtime.grpc_parts import unusable
-from lockgate_coordinator.runtime.guard import INSTANCE_METADATA, WRITING, Admission, Guard, check_request, status
+from lockgate_coordinator.runtime.guard import INSTANCE_METADATA, WRITING, Guard, check_request, status
 
 T = TypeVar("T")
 
@@ -49,11 +48,7 @@ _REQUEST_WAIT_S = 30.0
 _SMALL_BYTES = 16 * 1024  # decoded on the loop: some 100 us
 _FREE_REQUEST_BYTES = 4 * 1024  # of a method without credentials
 _FREE_REQUEST_WAIT_S = 5.0
-_REFUSAL_S = 0.3  # delay before a wrong secret or token is refused
-_REFUSALS = 1_000  # delayed refusals at a time
 _MOST_ELEMENTS = 100_000  # of a client's request, in all its repeated fields: some 500 ms to decode
-
-Behaviour = Callable[[Call], Awaitable[None]]
 
 
 class UnaryCall:
@@ -128,12 +123,12 @@ class RpcServer:
         credentials: Credentials,
         bind: str,
         advertise: str = "",
-        tokens: TokenBook | None = None,
-        certificate_roles: Mapping[str, tuple[str, ...]] | None = None,
+        callers: Callers | None = None,
+        limits: ClientLimits | None = None,
     ) -> None:
         """Opens the port. Raises SettingsError for a grpcio that cannot be used, SecurityError, OSError.
 
-        advertise: `host:port` that others use, "" for the bound one; certificate_roles: see `certificate_caller`.
+        advertise: `host:port` that others use, "" for the bound one; callers: without the secret.
         """
         if problem := unusable():
             raise SettingsError(problem)
@@ -143,7 +138,6 @@ class RpcServer:
         self._writing = ThreadPoolExecutor(_THREADS, "rpc-writes")
         self._coding = ThreadPoolExecutor(_CODING_THREADS, "rpc-coding")
         self._in_hand = Places(_IN_HAND, "calls are in hand")
-        self._refusals = Places(_REFUSALS, "refusals wait")
         self._waits = Places(_IN_HAND, "calls wait for savepoints and the like")
         try:
             self.port = credentials.bind(self._server, bind)
@@ -151,8 +145,9 @@ class RpcServer:
             self.stop(0)
             raise
         self.peer = Peer(advertise or f"{bind.rpartition(':')[0]}:{self.port}", new_instance())
-        self._certificate_roles = certificate_roles or {}
-        self._guard = Guard(credentials, self.peer, tokens, everything=not is_loopback(bind))
+        callers = callers or Callers()
+        self._guard = Guard(credentials, self.peer, callers, everything=not is_loopback(bind))
+        self._entrance = Entrance(self._guard, callers, limits or ClientLimits(), self._asking, self.thread)
 
     def serve(self, service: str, implementation: Any, places: dict[str, Places]) -> None:
         """Adds a service of lockgate.v1. Its unary methods take (request, UnaryCall) and return a response or Later.
@@ -178,7 +173,7 @@ class RpcServer:
     def add(self, service: str, behaviours: dict[str, tuple[bool, bool, Behaviour]]) -> None:
         """Adds any service. behaviours: (client streams, server streams, handler of the Call), by method."""
         handlers = {
-            name: _MAKERS[client, server](self._guarded(behaviour))
+            name: _MAKERS[client, server](self._entrance.guarded(behaviour, is_stream=server))
             for name, (client, server, behaviour) in behaviours.items()
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
@@ -196,34 +191,6 @@ class RpcServer:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _guarded(self, behaviour: Behaviour) -> Behaviour:
-        async def run(call: Call) -> None:
-            admission = await self._admission(call)
-            call.caller, call.greeting = admission.caller, admission.greeting
-            if why := refusal(call.method, call.caller, is_free=self._guard.is_free(call.method)):
-                AuditedCall(call.method, call.caller, call.peer).end(StatusCode.PERMISSION_DENIED.name)
-                raise Refused(StatusCode.PERMISSION_DENIED, why)
-            await behaviour(call)
-
-        return run
-
-    async def _admission(self, call: Call) -> Admission:
-        """Authenticates the caller. Raises Refused; after a delay for wrong credentials, unless many are delayed."""
-        holder = certificate_caller(call, self._certificate_roles)
-        if holder is not None:
-            return Admission(holder)
-        known = self._guard.at_once(call.method, call.metadata)
-        if known is not None:
-            return known
-        try:
-            return await self.thread.loop.run_in_executor(self._asking, self._guard.admit, call.method, call.metadata)
-        except Refused:
-            # No delay for a proof: it cannot be guessed, and may be meant for the process that was here before.
-            if not authorization_of(call.metadata).startswith(SCHEME) and self._refusals.taken < _REFUSALS:
-                with self._refusals.one():
-                    await asyncio.sleep(_REFUSAL_S)
-            raise
-
     def _failed(self, call: Call, error: Exception) -> None:
         code, details, trailing = status(error, call.method)
         if code is StatusCode.UNAUTHENTICATED:  # a caller may have meant the process that was here before
@@ -236,22 +203,26 @@ class RpcServer:
             if data is None:
                 return
             known = UnaryCall(call)
+            try:
+                with call.client.holds(len(data)):
+                    found = await answer(call, data, known)
+            except Exception as error:
+                known.audited.end(status(error, call.method)[0].name)
+                raise
+            known.audited.end(StatusCode.OK.name)
+            call.finish(data=found, trailing=known.trailing)
 
+        async def answer(call: Call, data: bytes, known: UnaryCall) -> bytes:
             def begin() -> Any:
                 request = decode(method.request, data, _MOST_ELEMENTS)
                 check_request(request)
                 known.audited.job_key = getattr(request, "job_key", "")
                 return _encoded(handle(request, known))
 
-            try:
-                found = await self._done(begin, pool)
-                while isinstance(found, Later):
-                    found = await self._done(partial(_then, found, await self._outcome(found, call)), pool)
-            except Exception as error:
-                known.audited.end(status(error, call.method)[0].name)
-                raise
-            known.audited.end(StatusCode.OK.name)
-            call.finish(data=found, trailing=known.trailing)
+            found = await self._done(begin, pool)
+            while isinstance(found, Later):
+                found = await self._done(partial(_then, found, await self._outcome(found, call)), pool)
+            return cast(bytes, found)
 
         return run
 

@@ -6,8 +6,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lockgate_common.masking import masked
+from lockgate_common.roles import roles_named
 from lockgate_common.security import Credentials
 from lockgate_common.settings import SettingsError, check_numbers, check_process
+
+SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Algorithms of JWTs that can be checked without being able to make them."""
+
+
+@dataclass(frozen=True, slots=True)
+class JwtSettings:
+    """Whose JWTs let callers in. keys: path of a JWKS or PEM file of public keys; role_claim: what names the role.
+
+    roles: what the claim's values mean; when it is empty, they are names of roles.
+    """
+
+    issuer: str
+    audience: str
+    keys: str
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    role_claim: str = "role"
+    roles: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises SettingsError naming the first setting that cannot work."""
+        for name in ("issuer", "audience", "keys", "role_claim"):
+            if not getattr(self, name):
+                raise SettingsError(f"jwt.{name}: nothing is given; JWTs need issuer, audience and keys")
+        for algorithm in self.algorithms or ("nothing",):
+            if algorithm not in SIGNATURES:
+                raise SettingsError(f"jwt.algorithms: {algorithm!r} is not allowed; use {', '.join(SIGNATURES)}")
+        for value, role in self.roles.items():
+            try:
+                roles_named([role])
+            except ValueError as error:
+                raise SettingsError(f"jwt.roles: {value!r} stands for a role that does not exist: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +51,8 @@ class CoordinatorSettings:
     manager of the cluster reaches; bind: `host:port` of the gRPC server, port 0 picks a free one; advertise:
     `host:port` that others use, empty for the bound address, which others must then be able to reach; coordinator_id:
     empty for a generated one; tokens_file: see `TokenBook`, empty for no tokens; certificate_roles: by common name or
-    alternative name of a client's certificate. Times are in milliseconds.
+    alternative name of a client's certificate; jwt: None for no JWTs; max_client_*: of one client, open streams,
+    requests a second, and bytes of requests in work. Times are in milliseconds.
     """
 
     zookeeper: str
@@ -29,12 +63,16 @@ class CoordinatorSettings:
     credentials: Credentials = field(default_factory=Credentials)
     tokens_file: str = ""
     certificate_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    jwt: JwtSettings | None = None
     session_timeout_ms: int = 4000
     heartbeat_ms: int = 500
     heartbeat_timeout_ms: int = 3000
     coordinator_id: str = ""
     max_watchers: int = 2_000
     max_task_managers: int = 2_000
+    max_client_streams: int = 500
+    max_client_requests: int = 500
+    max_client_bytes: int = 256 * 1024 * 1024
     connect_timeout_ms: int = 30_000
 
     def check(self) -> None:
@@ -49,6 +87,8 @@ class CoordinatorSettings:
                 "give them through the environment of every process (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
             )
         check_numbers(self)
+        if self.jwt is not None:
+            self.jwt.check()
         if self.heartbeat_timeout_ms < 2 * self.heartbeat_ms:
             raise SettingsError(
                 f"heartbeat_timeout_ms: {self.heartbeat_timeout_ms} is less than two heartbeats of "

@@ -12,22 +12,36 @@ import pytest
 from argon2 import PasswordHasher
 from lockgate_common import token_book
 from lockgate_common.proof import Peer
-from lockgate_common.security import Credentials
-from lockgate_common.token import Token, parse_token
+from lockgate_common.security import Credentials, TlsFiles
+from lockgate_common.token import Token, parse_jwt, parse_token
 from lockgate_common.token_book import issue, remove
-from lockgate_coordinator.runtime import rpc_server
+from lockgate_coordinator.runtime import entrance, rpc_server, wrong_tries
 from lockgate_coordinator.runtime.access import ACCESS
+from lockgate_coordinator.runtime.jwt_issuer import JwtIssuer
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
+from lockgate_proto.codec import encode
 from lockgate_proto.rpc import SERVICES
 
 from lockgate.client import Client, ClientError, NotAllowed
+from tests.certificates import make_certificates
 from tests.integration.coordinator.conftest import SECRET, NewCoordinator, graph, leading, poll
+from tests.jwts import ISSUER, TestingIssuer, ec_key
 
 pytestmark = pytest.mark.integration
 
-READ = {"read", "submit", "code", "operate", "admin", "secret"}
-CALLERS = ("nobody", "wrong", "ended", "removed", *sorted(READ))
+ROLES = ("read", "submit", "code", "operate", "admin")
+UNKNOWN = ("nobody", "wrong", "ended", "removed", "jwt ended", "jwt of another key", "jwt for others", "jwt of no role")
+
+
+def _with(*roles: str) -> set[str]:
+    """Who has one of these roles, by a token or a JWT."""
+    return {*roles, *(f"jwt {role}" for role in roles if role in ROLES)}
+
+
+READ = _with(*ROLES, "secret")
+CALLERS = (*UNKNOWN, *sorted(READ))
+SUBMIT, OPERATE = _with("submit", "code", "admin", "secret"), _with("operate", "admin", "secret")
 MAY = {
     "GetLeader": set(CALLERS),
     "Get": READ,
@@ -36,13 +50,13 @@ MAY = {
     "ListCheckpoints": READ,
     "GetStory": READ,
     "GetCluster": READ,
-    "Submit": {"submit", "code", "admin", "secret"},
-    "Cancel": {"operate", "admin", "secret"},
-    "Release": {"operate", "admin", "secret"},
-    "TriggerSavepoint": {"operate", "admin", "secret"},
-    "Stop": {"operate", "admin", "secret"},
-    "Rescale": {"operate", "admin", "secret"},
-    "DisposeSavepoint": {"operate", "admin", "secret"},
+    "Submit": SUBMIT,
+    "Cancel": OPERATE,
+    "Release": OPERATE,
+    "TriggerSavepoint": OPERATE,
+    "Stop": OPERATE,
+    "Rescale": OPERATE,
+    "DisposeSavepoint": OPERATE,
     "Connect": {"secret"},
     "Follow": {"secret"},
 }
@@ -59,12 +73,25 @@ class TestingCluster:
     leader: Coordinator
     file: Path
     tokens: dict[str, Token]
+    issuer: TestingIssuer
 
     def bearer(self, caller: str) -> tuple[tuple[str, str], ...]:
         texts = {"wrong": "not the secret of it", "secret": SECRET.secret} | {
             name: str(token) for name, token in self.tokens.items()
         }
+        texts |= {f"jwt {role}": self.issuer.sign(role) for role in ROLES} | {
+            "jwt ended": self.issuer.sign("admin", exp=1),
+            "jwt of another key": self.issuer.sign("admin", key=ec_key()),
+            "jwt for others": self.issuer.sign("admin", aud="another cluster"),
+            "jwt of no role": self.issuer.sign("dancer"),
+        }
         return Credentials(texts.get(caller, "")).metadata()
+
+    @property
+    def leader_issuer(self) -> JwtIssuer:
+        found = self.leader._server._guard._callers._issuer
+        assert found is not None
+        return found
 
     def client(self, caller: str) -> Client:
         token = self.tokens.get(caller)
@@ -73,17 +100,18 @@ class TestingCluster:
 
 @pytest.fixture
 def cluster(new_coordinator: NewCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestingCluster:
-    monkeypatch.setattr(rpc_server, "_REFUSAL_S", 0.0)
+    monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.0)
     monkeypatch.setattr(
         token_book, "PasswordHasher", partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
     )
     file = tmp_path / "tokens.json"
-    leader = leading(new_coordinator(tokens_file=str(file)))
-    tokens = {role: issue(file, SECRET.secret, role, (role,), 0) for role in sorted(READ - {"secret"})}
+    issuer = TestingIssuer(tmp_path)
+    leader = leading(new_coordinator(tokens_file=str(file), jwt=issuer.settings))
+    tokens = {role: issue(file, SECRET.secret, role, (role,), 0) for role in ROLES}
     tokens["ended"] = issue(file, SECRET.secret, "ended", ("admin",), 1)
     tokens["removed"] = issue(file, SECRET.secret, "removed", ("admin",), 0)
     assert remove(file, "removed")
-    return TestingCluster(leader, file, tokens)
+    return TestingCluster(leader, file, tokens, issuer)
 
 
 def test_the_table_has_every_rpc_of_a_coordinator() -> None:
@@ -97,32 +125,63 @@ def test_every_rpc_with_every_role(cluster: TestingCluster) -> None:
         for name, path in PATHS.items():
             for caller in CALLERS:
                 code = _code(channel, path, cluster.bearer(caller))
-                unknown = caller in ("nobody", "wrong", "ended", "removed")
-                refused = grpc.StatusCode.UNAUTHENTICATED if unknown else grpc.StatusCode.PERMISSION_DENIED
+                refused = grpc.StatusCode.UNAUTHENTICATED if caller in UNKNOWN else grpc.StatusCode.PERMISSION_DENIED
                 if code is not refused:
                     assert code not in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
                     found.setdefault(name, set()).add(caller)
     assert found == MAY
 
 
-def test_wrong_credentials_get_no_details_and_wait(cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_credentials_get_no_details_and_wait_longer_each_time(
+    cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waited: list[float] = []
-    sleep = rpc_server.asyncio.sleep
+    sleep = entrance.asyncio.sleep
 
     async def noting(seconds: float) -> None:
         waited.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(rpc_server.asyncio, "sleep", noting)
-    monkeypatch.setattr(rpc_server, "_REFUSAL_S", 0.25)
+    monkeypatch.setattr(entrance.asyncio, "sleep", noting)
+    monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.25)
     said = set()
     with grpc.insecure_channel(cluster.leader.address) as channel:
-        for caller in ("nobody", "wrong", "ended", "removed"):
+        list_jobs = channel.unary_unary(PATHS["List"])
+        for caller in UNKNOWN:
             with pytest.raises(grpc.RpcError) as caught:
-                channel.unary_unary(PATHS["List"])(b"", metadata=cluster.bearer(caller), timeout=30)
+                list_jobs(b"", metadata=cluster.bearer(caller), timeout=30)
             said.add(caught.value.details())
+        stale = SECRET.introduction(Peer(cluster.leader.address, "the process before"), PATHS["List"]).metadata
+        assert _code(channel, PATHS["List"], stale) is grpc.StatusCode.UNAUTHENTICATED
+        for caller in ("secret", "read", "jwt read"):
+            list_jobs(b"", metadata=cluster.bearer(caller), timeout=30)
     assert said == {"the credentials of this call are missing, wrong or no longer valid"}
-    assert waited.count(0.25) == 4
+    assert [delay for delay in waited if delay >= 0.25] == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize("caller", ["read", "jwt read"])
+def test_a_watch_ends_with_the_credentials_that_opened_it(
+    cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch, caller: str
+) -> None:
+    monkeypatch.setattr(entrance, "_LOOK_AGAIN_S", 0.05)
+    with cluster.client("secret") as owner, grpc.insecure_channel(cluster.leader.address) as channel:
+        owner.submit("job", graph())
+        request = encode(m.WatchRequest("job"))
+        watch = channel.unary_stream(PATHS["Watch"])
+        other = watch(request, metadata=cluster.bearer("jwt admin" if caller == "read" else "admin"), timeout=60)
+        stream = watch(request, metadata=cluster.bearer(caller), timeout=60)
+        assert next(stream)
+        assert next(other)
+        if caller == "read":
+            assert remove(cluster.file, "read")
+        else:
+            monkeypatch.setattr(cluster.leader_issuer, "_now_s", lambda: 9e9)
+        with pytest.raises(grpc.RpcError) as caught:
+            list(stream)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert other.is_active()  # another's, who is still known
+        owner.cancel("job")
+        assert list(other)
 
 
 def test_a_client_with_a_token_never_shows_it_in_the_open(
@@ -181,7 +240,10 @@ def test_the_caller_that_changes_a_job_is_logged(cluster: TestingCluster, caplog
         owner.submit("job-2", graph())
         with pytest.raises(Exception, match="forged"):
             owner.cancel("forged\nSubmit job='x' by='admin'")
-    poll(lambda: len(_audited(caplog)) >= 5)
+        with grpc.insecure_channel(cluster.leader.address) as channel:
+            bearer = Credentials(cluster.issuer.sign("operate", sub="bob\n'")).metadata()
+            channel.unary_unary(PATHS["Cancel"])(encode(m.CancelRequest("job-2")), metadata=bearer, timeout=30)
+    poll(lambda: len(_audited(caplog)) >= 6)
     lines = [line.partition(" from=")[0] + line.rpartition(":")[2] for line in _audited(caplog)]
     assert lines == [
         "Submit job='job' by='code' OK",
@@ -189,6 +251,7 @@ def test_the_caller_that_changes_a_job_is_logged(cluster: TestingCluster, caplog
         "Cancel job='' by='code' PERMISSION_DENIED",
         "Submit job='job-2' by='the secret' OK",
         "Cancel job=\"forged\\nSubmit job='x' by='admin'\" by='the secret' NOT_FOUND",
+        f"Cancel job='job-2' by=\"bob\\n' of {ISSUER}\" OK",
     ]
 
 
@@ -225,3 +288,20 @@ def test_a_token_is_for_coordinators_alone(cluster: TestingCluster) -> None:
         assert client.jobs() == ()
     assert cluster.tokens["read"].random not in repr(token)
     assert SECRET.secret not in repr(SECRET)
+
+
+def test_a_client_with_a_jwt(new_coordinator: NewCoordinator, tmp_path: Path) -> None:
+    tls, issuer = make_certificates(tmp_path / "tls"), TestingIssuer(tmp_path)
+    leader = leading(new_coordinator(credentials=Credentials(SECRET.secret, tls), jwt=issuer.settings))
+    authority = TlsFiles(authority=tls.authority)
+    mine = Credentials(tls=authority, token=parse_jwt(issuer.sign("submit")))
+    with Client([leader.address], credentials=mine) as client:
+        assert client.submit("job", graph()).created
+        watch = client.watch("job")
+        assert watch.poll(30_000) is not None
+        watch.close()
+        with pytest.raises(NotAllowed, match=f"needs the role operate, which alice of {ISSUER} does not have"):
+            client.cancel("job")
+    ended = Credentials(tls=authority, token=parse_jwt(issuer.sign("submit", exp=1)))
+    with Client([leader.address], credentials=ended) as client, pytest.raises(NotAllowed, match="no longer valid"):
+        client.jobs()

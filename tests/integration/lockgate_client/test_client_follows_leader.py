@@ -113,7 +113,7 @@ def _wait(thaw: threading.Event) -> None:
         (grpc.StatusCode.INVALID_ARGUMENT, "4 slots needed, 2 there", InvalidJob, "refuses the job: 4 slots needed"),
         (grpc.StatusCode.ALREADY_EXISTS, "'k' was submitted from /a", KeyTaken, "'k' was submitted from /a"),
         (grpc.StatusCode.UNAUTHENTICATED, "pickled functions need the secret", NotAllowed, "LOCKGATE_SECRET_FILE"),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "70 MB", ClientError, "too large for the coordinator"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "70 MB", ClientError, "too much for the coordinator"),
         (grpc.StatusCode.INTERNAL, "boom", ClientError, "boom; see its log for details"),
         (grpc.StatusCode.FAILED_PRECONDITION, "the job has ended", ClientError, "the job has ended"),
         (grpc.StatusCode.UNIMPLEMENTED, "what?", ClientError, "not a Lockgate coordinator"),

@@ -17,6 +17,10 @@ HOLDERS = [
     f"cannot open s3://AKIA:{SECRET}@bucket/path?region=x, since it is not there",
     f"s3://bucket/x?access_key=AKIA&secret_key={SECRET}&scheme=http",
     f"https://{SECRET}@host/",
+    f"9.https://{SECRET}@host/",
+    f"note=password={SECRET}",
+    f"a://b:c@host,a://b:c/{SECRET}@host",
+    f"password= token={SECRET}",
     f"abfs://box@account/x?account_key={SECRET}",
     f"sc://spark:15002/;use_ssl=true;token={SECRET}",
     f"{{'AWS_SECRET_ACCESS_KEY': '{SECRET}', 'region': 'x'}}",
@@ -63,6 +67,12 @@ def test_public_parts_of_a_url_are_still_shown() -> None:
     assert (
         masked(f"postgresql://shop:{SECRET}@db:5432/shop?sslmode=x") == "postgresql://shop:***@db:5432/shop?sslmode=x"
     )
+
+
+@pytest.mark.parametrize("text", ["a", "a://", "a://b:", "password", "a.secret_", "token='", "@"])
+def test_a_long_text_is_masked_in_one_go(text: str) -> None:
+    """With more time than in proportion to its length, this would not end."""
+    masked(text * (400_000 // len(text)) + "://")
 
 
 def test_logs_are_masked_with_what_was_raised() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from lockgate_common.tls import TlsFiles
-from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_common.token import parse_jwt
+from lockgate_coordinator.runtime.settings import CoordinatorSettings, JwtSettings
 from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
 from lockgate.errors import SettingsError
-from lockgate.settings import CoordinatorGroup, TaskManagerGroup, load_settings
+from lockgate.settings import CoordinatorGroup, JwtGroup, TaskManagerGroup, absolute, load_settings
 
 ROOT = Path(__file__).parents[3]
 
@@ -163,6 +164,31 @@ def test_conversion_to_the_processes(tmp_path: Path) -> None:
     manager.check()
 
 
+def test_an_issuer_of_jwts() -> None:
+    assert load_settings(None, {"storage": {"directory": "s"}}, {}).coordinator_settings().jwt is None
+    write("[storage]\ndirectory='s'\n[jwt]\nissuer='https://i'\naudience='a'\nkeys='k.json'\n")
+    env = {"LOCKGATE_JWT_ALGORITHMS": "ES256, PS256", "LOCKGATE_JWT_ROLES": '{"team": "submit"}'}
+    found = load_settings(environment=env).coordinator_settings()
+    assert found.jwt == JwtSettings(
+        "https://i", "a", absolute("k.json"), ("ES256", "PS256"), "role", {"team": "submit"}
+    )
+    found.check()
+    with pytest.raises(SettingsError, match=r'LOCKGATE_JWT_ROLES must be a JSON object, such as {"operators"'):
+        load_settings(environment={"LOCKGATE_JWT_ROLES": "submit"})
+
+
+def test_a_client_with_a_jwt_needs_tls(tmp_path: Path) -> None:
+    jwt = tmp_path / "jwt"
+    jwt.write_text("eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2ln\n")
+    jwt.chmod(0o600)
+    env = {"LOCKGATE_TOKEN_FILE": str(jwt)}
+    with pytest.raises(SettingsError, match="only for coordinators with TLS"):
+        load_settings(environment=env).credentials()
+    shown = load_settings(environment={**env, "LOCKGATE_TLS_AUTHORITY": "ca.pem"}).credentials()
+    assert shown.token == parse_jwt(jwt.read_text())
+    assert "c2ln" not in repr(shown) + repr(shown.token)
+
+
 def test_a_coordinator_without_storage_reports_what_to_configure() -> None:
     with pytest.raises(SettingsError, match="give --storage DIRECTORY"):
         load_settings(environment={}).coordinator_settings()
@@ -248,6 +274,7 @@ def test_roles_that_mean_nothing_are_refused(text: str, sentence: str) -> None:
     ("group", "settings", "other_names"),
     [
         (CoordinatorGroup(), CoordinatorSettings("z", "s"), {"id": "coordinator_id"}),
+        (JwtGroup(), JwtSettings("", "", ""), {}),
         (TaskManagerGroup(), TaskManagerSettings("z", ""), {"id": "task_manager_id"}),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from lockgate_coordinator.graph.batchwise import spans_rows
 from lockgate_coordinator.graph.code import brings_code
 from lockgate_proto import messages as m
 
@@ -20,6 +21,7 @@ def graph(kind: object) -> m.JobGraph:
         m.KeyedAggregate(("k",), (m.Aggregate("n", m.AggregateFunction.COUNT),)),
         m.ConsoleSink(),
         m.SqlTransform("SELECT transform(list, x -> x + 1) FROM input"),
+        m.SqlTransform("SELECT * FROM a JOIN b USING (k)"),
     ],
 )
 def test_sql_and_what_is_built_in_is_no_code(kind: object) -> None:
@@ -45,6 +47,21 @@ def test_sql_and_what_is_built_in_is_no_code(kind: object) -> None:
 )
 def test_pickles_and_sql_that_runs_programs_are(kind: object) -> None:
     assert brings_code(graph(kind)).startswith("operator 'o', which ")
+
+
+@pytest.mark.parametrize(
+    "text", ["map ", " ", "(", " (", "select transform(", "using map ", "/* ", "'\\", "\\'", '"\\', '\\"', "`"]
+)
+def test_a_long_text_is_looked_through_in_one_go(text: str) -> None:
+    """Nobody has looked at its length yet: with more time than in proportion to it, this would not end."""
+    spans_rows(text * (2**20 // len(text)))
+    brings_code(graph(m.SqlTransform(text * (2**20 // len(text)))))
+
+
+def test_what_is_quoted_or_a_comment_spans_no_rows() -> None:
+    assert spans_rows("SELECT 'it\\'s', \"GROUP BY\", `LIMIT 1` /* sum(x) */ FROM input -- GROUP BY\n") == ""
+    assert spans_rows("SELECT 'a\\\\', count(x) FROM input") == "an aggregate"
+    assert spans_rows("SELECT /* a */ 1 FROM input GROUP /* b */ BY k") == "GROUP BY"
 
 
 def test_every_field_of_bytes_counts() -> None:

@@ -1,0 +1,73 @@
+"""The callers without the cluster's secret: holders of a token, a JWT or a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockgate_common.proof import Peer
+from lockgate_common.roles import ANONYMOUS, Principal
+from lockgate_common.security import Metadata
+from lockgate_common.token import BEARER, authorization_of, presented_token
+from lockgate_common.token_book import TokenBook
+
+from lockgate_coordinator.runtime.calls import Call
+from lockgate_coordinator.runtime.certificates import certificate_caller
+from lockgate_coordinator.runtime.jwt_issuer import JwtIssuer
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """An authenticated caller. greeting: initial metadata of the answer."""
+
+    caller: Principal = ANONYMOUS
+    greeting: tuple[tuple[str, str], ...] = ()
+
+
+class Callers:
+    """Authenticates callers without the secret. Each kind of evidence is one method, tried in turn. Thread-safe."""
+
+    def __init__(
+        self,
+        secret: str = "",
+        tokens: TokenBook | None = None,
+        issuer: JwtIssuer | None = None,
+        certificate_roles: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        """certificate_roles: by common or alternative name of a certificate."""
+        self._certificate_roles = certificate_roles or {}
+        self._secret = secret
+        self._tokens = tokens
+        self._issuer = issuer
+
+    @classmethod
+    def of(cls, settings: CoordinatorSettings) -> Callers:
+        """Those that the settings name. Raises SettingsError."""
+        secret, file = settings.credentials.secret, settings.tokens_file
+        tokens = TokenBook(Path(file), secret) if secret and file else None
+        return cls(secret, tokens, JwtIssuer(settings.jwt) if settings.jwt else None, settings.certificate_roles)
+
+    def with_certificate(self, call: Call) -> Admission | None:
+        """Of a call whose connection has a certificate, and that shows nothing itself, which would count more."""
+        holder = certificate_caller(call, self._certificate_roles)
+        return Admission(holder) if holder is not None else None
+
+    def admission(self, me: Peer, method: str, metadata: Metadata) -> Admission | None:
+        """Of a call to this process; None when it shows nothing that is valid now. Blocks, some 50 ms at most."""
+        authorization = authorization_of(metadata)
+        return self._with_token(me, method, authorization) or self._with_jwt(authorization)
+
+    def _with_token(self, me: Peer, method: str, authorization: str) -> Admission | None:
+        if self._tokens is None:
+            return None
+        presented = presented_token(self._secret, me, method, authorization)
+        caller = self._tokens.principal(presented.token) if presented is not None else None
+        return Admission(caller, presented.greeting) if presented is not None and caller is not None else None
+
+    def _with_jwt(self, authorization: str) -> Admission | None:
+        if self._issuer is None or not authorization.startswith(BEARER):
+            return None
+        caller = self._issuer.principal(authorization.removeprefix(BEARER))
+        return Admission(caller) if caller is not None else None

@@ -1,0 +1,142 @@
+"""How much one client may have at a time, so that there is something left for the others.
+
+A client is whoever has a token or JWT, wherever it calls from; anybody else is the address that it calls from. Clients
+that do nothing are forgotten. While more of them are busy than are kept apart, those that come last count as one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from lockgate_common.roles import ANONYMOUS, OWNER, Principal
+
+from lockgate_coordinator.runtime.errors import TooMuch
+
+_KEPT_APART = 10_000
+_SWEEP_S = 1.0
+_BURST_S = 2.0  # of requests, at once
+_RETRY_MS = 1_000  # where it depends on the client itself
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one client. requests: a second; bytes: of requests that have arrived and are not answered."""
+
+    streams: int = 500
+    requests: int = 500
+    bytes: int = 256 * 1024 * 1024
+
+
+class Client:
+    """What one client has now. On the loop only. Raises TooMuch instead of giving more than its limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._left = self._most = limits.requests * _BURST_S
+        self._counted_s = 0.0
+        self._streams = 0
+        self._bytes = 0
+
+    def request(self, now_s: float) -> None:
+        """Counts a request. now_s: monotonic."""
+        rate = self._limits.requests
+        self._left = min(self._most, self._left + (now_s - self._counted_s) * rate)
+        self._counted_s = now_s
+        if self._left < 1:
+            text = f"this client makes more than {rate} requests a second (coordinator.max_client_requests)"
+            raise TooMuch(text, max(100, 1 + math.ceil((1 - self._left) / rate * 1000)))
+        self._left -= 1
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """An open stream, for as long as the block runs."""
+        if self._streams >= self._limits.streams:
+            text = f"this client has {self._streams} streams open, which is the most (coordinator.max_client_streams)"
+            raise TooMuch(text, _RETRY_MS)
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
+    @contextmanager
+    def holds(self, count: int) -> Iterator[None]:
+        """A request of so many bytes, for as long as the block runs. One alone may always be as large as a message."""
+        if self._bytes and self._bytes + count > self._limits.bytes:
+            text = f"requests of this client have {self._bytes + count:,} bytes (coordinator.max_client_bytes)"
+            raise TooMuch(text, _RETRY_MS)
+        self._bytes += count
+        try:
+            yield
+        finally:
+            self._bytes -= count
+
+    def is_idle(self, now_s: float) -> bool:
+        """True when forgetting it changes nothing."""
+        return not self._streams and not self._bytes and now_s - self._counted_s >= _BURST_S
+
+
+class _Exempt(Client):
+    """Nothing is counted, so all servers of this process may share it, whatever their clocks."""
+
+    def request(self, now_s: float) -> None:
+        """Always fine."""
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Always fine."""
+        yield
+
+    @contextmanager
+    def holds(self, count: int) -> Iterator[None]:
+        """Always fine."""
+        del count
+        yield
+
+
+EXEMPT: Client = _Exempt(Limits())
+"""The cluster's own processes."""
+
+
+class ClientLimits:
+    """Every client of a server. On the loop only."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._clients: dict[str, Client] = {}
+        self._others = Client(self._limits)
+        self._swept_s = -_SWEEP_S
+
+    def client(self, caller: Principal, peer: str, now_s: float) -> Client:
+        """Who makes this call. peer: as gRPC names it; now_s: monotonic."""
+        name = f"at {address_of(peer)}" if caller in (OWNER, ANONYMOUS) else f"as {caller.name}"
+        found = self._clients.get(name)
+        if found is not None:
+            return found
+        if len(self._clients) >= _KEPT_APART and now_s - self._swept_s >= _SWEEP_S:
+            self._swept_s = now_s
+            self._clients = {name: client for name, client in self._clients.items() if not client.is_idle(now_s)}
+        if len(self._clients) >= _KEPT_APART:
+            return self._others
+        return self._clients.setdefault(name, Client(self._limits))
+
+
+def address_of(peer: str) -> str:
+    """The part of a peer that it cannot change at will: no port, and of an IPv6 address the network."""
+    kind, _, rest = unquote(peer).partition(":")
+    if kind == "ipv4":
+        return rest.rpartition(":")[0]
+    if kind != "ipv6":
+        return peer
+    text = rest.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return peer
+    mapped = address.ipv4_mapped
+    return str(mapped) if mapped is not None else str(ipaddress.ip_network((int(address), 64), strict=False))

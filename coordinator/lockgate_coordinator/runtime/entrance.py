@@ -1,0 +1,112 @@
+"""What every call passes before it is served: who calls, is that too much of one client, and may it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+
+from grpc import StatusCode
+from lockgate_common.proof import SCHEME
+from lockgate_common.roles import ANONYMOUS, OWNER
+from lockgate_common.token import authorization_of
+
+from lockgate_coordinator.runtime.access import FORWARDED_METADATA, is_of_a_process, refusal
+from lockgate_coordinator.runtime.audit import AuditedCall
+from lockgate_coordinator.runtime.callers import Admission, Callers
+from lockgate_coordinator.runtime.calls import Behaviour, Call
+from lockgate_coordinator.runtime.client_limits import EXEMPT, Client, ClientLimits, address_of
+from lockgate_coordinator.runtime.errors import Refused
+from lockgate_coordinator.runtime.event_loop import LoopThread
+from lockgate_coordinator.runtime.guard import Guard
+from lockgate_coordinator.runtime.wrong_tries import WrongTries
+
+_LOOK_AGAIN_S = 5.0  # whether the token or JWT of an open stream is still valid
+
+
+class Entrance:
+    """Of one server. On its loop only. now_s: monotonic."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        callers: Callers,
+        limits: ClientLimits,
+        asking: Executor,
+        thread: LoopThread,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """asking: where the slow part of finding out who calls is done."""
+        self._guard = guard
+        self._callers = callers
+        self._limits = limits
+        self._asking = asking
+        self._thread = thread
+        self._now_s = now_s
+        self._wrong = WrongTries()
+
+    def guarded(self, behaviour: Behaviour, *, is_stream: bool) -> Behaviour:
+        """The behaviour, for whoever may have it. is_stream: the server sends as long as it likes."""
+
+        async def run(call: Call) -> None:
+            admission = await self._admission(call)
+            call.caller, call.greeting = admission.caller, admission.greeting
+            call.client = self._client(call)
+            call.client.request(self._now_s())
+            self._check(call, admission)
+            if is_stream:
+                with call.client.stream():
+                    await self._while_valid(call, behaviour(call))
+            else:
+                await behaviour(call)
+
+        return run
+
+    def _client(self, call: Call) -> Client:
+        forwarded = any(name == FORWARDED_METADATA for name, _ in call.metadata)
+        if is_of_a_process(call.method, call.caller, forwarded=forwarded):
+            return EXEMPT
+        return self._limits.client(call.caller, call.peer, self._now_s())
+
+    def _check(self, call: Call, admission: Admission) -> None:
+        """Raises Refused for a caller that may not do that."""
+        if why := refusal(call.method, admission.caller, is_free=self._guard.is_free(call.method)):
+            AuditedCall(call.method, admission.caller, call.peer).end(StatusCode.PERMISSION_DENIED.name)
+            raise Refused(StatusCode.PERMISSION_DENIED, why)
+
+    async def _admission(self, call: Call) -> Admission:
+        """Raises Refused. Proofs never wait: none is guessed, and one may be for the process that was here before."""
+        known = self._callers.with_certificate(call) or self._guard.at_once(call.method, call.metadata)
+        if known is not None:
+            return known
+        if authorization_of(call.metadata).startswith(SCHEME):
+            return await self._looked_up(call)
+        address = address_of(call.peer)
+        self._wrong.check(address)
+        try:
+            return await self._looked_up(call)
+        except Refused:
+            with self._wrong.one(address, self._now_s()) as delay_s:
+                await asyncio.sleep(delay_s)
+            raise
+
+    async def _looked_up(self, call: Call) -> Admission:
+        return await self._thread.loop.run_in_executor(self._asking, self._guard.admit, call.method, call.metadata)
+
+    async def _while_valid(self, call: Call, work: Awaitable[None]) -> None:
+        """Ends a stream when its caller's token or JWT has ended, or does not allow it any more. Raises Refused.
+
+        A certificate is as good as its connection: it was checked when that was made.
+        """
+        if call.caller in (OWNER, ANONYMOUS) or not authorization_of(call.metadata):
+            await work
+            return
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=_LOOK_AGAIN_S))[0]:
+                self._check(call, await self._looked_up(call))
+            await task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
