@@ -46,7 +46,8 @@ def write_files(data_dir: Path, files: TlsFiles | None) -> None:
 def lines(data_dir: Path, files: TlsFiles, *, is_member: bool) -> list[str]:
     """Of its configuration: for clients, and for the other servers if it is one of an ensemble.
 
-    Whoever connects shows a certificate of the authority; whoever is connected to, one that names its host as well.
+    All show certificates of the authority. Clients check the host, too; servers among themselves do not, as ZooKeeper
+    has it unless its FIPS mode is switched off.
     """
     return [
         "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
