@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE
 from lockgate_common.security import Credentials
 from lockgate_proto.rpc import SERVICES
 
@@ -80,7 +81,7 @@ def _nodes(client: Any) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "delete leader", lambda: client.delete(f"{CLUSTER}/leader")
     yield "create a job", lambda: client.create(f"{CLUSTER}/jobs/intruder", b"mine")
     yield "create a contender", lambda: client.create(f"{CLUSTER}/contenders/c-x-0000000000", b"", ephemeral=True)
-    yield "open it to all", lambda: client.set_acls(CLUSTER, [])
+    yield "open it to all", lambda: client.set_acls(CLUSTER, OPEN_ACL_UNSAFE)
 
 
 def _calls(address: str, path: str) -> Iterator[tuple[str, str]]:

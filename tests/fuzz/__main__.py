@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import secrets
 import sys
@@ -13,13 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fuzz.catalogue import open_targets
-from tests.fuzz.target import Finding, Target, case, run
+from tests.fuzz.target import CASE_S, Finding, Target, case, run
 
 INPUTS = "LOCKGATE_TEST_FUZZ_INPUTS"
 _AT_ONCE = 200
 _ROUND = 1_000
 """Inputs of each target before servers and folders are made anew, and what the last ones have left is looked at."""
 _MOST_FINDINGS = 20
+_HANGS_S = 20 * CASE_S
 
 
 def main() -> int:
@@ -90,6 +92,8 @@ def _fuzz(target: Target, seed: int, numbers: range, counts: Counter[str]) -> in
     findings, at = 0, numbers.start
     while at < numbers.stop and findings < _MOST_FINDINGS:
         end = min(numbers.stop, at + _AT_ONCE)
+        print(f"\r{target.name}: from case {at}".ljust(110), end="", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback_later(_HANGS_S, exit=True)  # what hangs cannot be judged
         try:
             counts.update(run(target, seed, range(at, end)))
             at = end
@@ -97,6 +101,7 @@ def _fuzz(target: Target, seed: int, numbers: range, counts: Counter[str]) -> in
             findings += 1
             print(f"{target.name}: {error}", flush=True)
             at = error.number + 1
+    faulthandler.cancel_dump_traceback_later()
     return findings
 
 
