@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lockgate_common.json_input import parse_json
 from lockgate_common.reread import RereadFile
 from lockgate_common.roles import Principal, Role
 from lockgate_common.settings import SettingsError
@@ -156,7 +156,7 @@ def _checked(public: Any) -> Any:
 def _of_jwks(text: str) -> tuple[IssuerKey, ...]:
     """Keys for encryption and of unknown kinds are left out."""
     jwt = _package()
-    listed = json.loads(text)["keys"]
+    listed = parse_json(text)["keys"]
     if len(listed) > _MOST_KEYS:
         raise ValueError(f"it has {len(listed)} keys, and {_MOST_KEYS} are the most")
     found = []

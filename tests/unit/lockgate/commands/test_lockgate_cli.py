@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
@@ -123,7 +122,7 @@ _TLS = TlsFiles("/certificate", "/key", "/authority")
 def test_a_cluster_of_ones_own_has_tls_with_zookeeper_when_the_settings_say_so(
     arguments: list[str], called: str, expected: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = "".join(f"{name} = '{path}'\n" for name, path in asdict(_TLS).items())
+    files = "certificate = '/certificate'\nkey = '/key'\nauthority = '/authority'\n"
     Path("lockgate.toml").write_text(f"[zookeeper]\ntls = true\n{files}")
     given: dict[str, object] = {}
     monkeypatch.setattr(called, lambda *_, **options: given.update(options) or 0)
