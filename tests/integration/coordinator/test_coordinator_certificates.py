@@ -7,14 +7,20 @@ import re
 import shutil
 import socket
 import ssl
+import threading
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
 import pytest
 from cryptography import x509
+from lockgate_common.roles import Role
 from lockgate_common.security import Credentials, TlsFiles
 from lockgate_common.token_book import issue
+from lockgate_coordinator.runtime import entrance
+from lockgate_coordinator.runtime.callers import Admission
+from lockgate_coordinator.runtime.calls import Call
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
 
@@ -32,12 +38,12 @@ from tests.integration.coordinator.conftest import (
     leading,
     poll,
 )
-from tests.integration.coordinator.test_coordinator_roles import MAY, PATHS, READ
+from tests.integration.coordinator.test_coordinator_roles import MAY, PATHS
 from tests.integration.coordinator.test_coordinator_roles import _code as code_of
 
 pytestmark = pytest.mark.integration
 
-ROLES = sorted(READ - {"secret"})
+ROLES = sorted(role.value for role in Role)
 
 
 @dataclass
@@ -145,6 +151,34 @@ def test_a_certificate_stands_in_the_audit_log(cluster: MutualCluster, caplog: p
         "Cancel job='' by='certificate submit'",
         "Cancel job='' by='certificate guest'",
     ]
+
+
+def test_a_watch_by_certificate_stays_open(
+    cluster: MutualCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The credentials of open watches are checked again and again; a certificate belongs to the connection."""
+    monkeypatch.setattr(entrance, "_LOOK_AGAIN_S", 0.02)
+    looks, look = threading.Semaphore(0), entrance.Entrance._looked_up
+
+    def looked_up(self: entrance.Entrance, call: Call) -> Awaitable[Admission]:
+        looks.release()
+        return look(self, call)
+
+    monkeypatch.setattr(entrance.Entrance, "_looked_up", looked_up)
+    token = issue(tmp_path / "tokens.json", SECRET.secret, "reader", ("read",), 0)
+    by_token = Client([cluster.leader.address], credentials=Credentials(tls=cluster.clients["guest"], token=token))
+    with cluster.client("admin") as owner, by_token as reader:
+        owner.submit("job", graph())
+        lost: list[str] = []
+        watch, other = owner.watch("job", lost.append), reader.watch("job")
+        assert watch.poll(WAIT_MS) is not None
+        assert other.poll(WAIT_MS) is not None
+        for _ in range(10):  # of the other one, meanwhile
+            assert looks.acquire(timeout=WAIT_S)
+        owner.cancel("job")
+        poll(lambda: watch.ended or (watch.poll(10) and False))
+        assert not lost
+        other.close()
 
 
 def test_what_a_call_shows_counts_more_than_the_certificate(cluster: MutualCluster, tmp_path: Path) -> None:
