@@ -16,7 +16,7 @@ from tests.drained import generated
 
 pytestmark = pytest.mark.chaos
 
-PARTITIONS, RATE = 2, 25.0
+PARTITIONS, RATE = 2, 8.0  # each failure takes a moment to be found
 SKIPPED, LETTERS, CALLS = 101, 103, 107  # each so many-th record fails there, the first ones at the beginning
 
 
