@@ -289,13 +289,13 @@ class Run:
 
     def _submitter(self, key: str, job: SimulatedJob, name: str = "") -> Callable[[], None]:
         graph = encode(job.graph())
-        tries = 0
+        submitted, tries = checksum(graph), 0
 
         def acknowledged(answer: SubmitResponse) -> None:
             known = self.oracle.acknowledged.setdefault(key, answer.run_id)
             self.world.note("client", f"{key} is {answer.run_id}, created={answer.created}")
-            graph = self._acknowledged_graphs.setdefault(key, checksum)
-            if known != answer.run_id or graph != checksum:
+            acknowledged_graph = self._acknowledged_graphs.setdefault(key, submitted)
+            if known != answer.run_id or acknowledged_graph != submitted:
                 self.world.violate(f"[4] {key} was acknowledged as {known} and as {answer.run_id}, perhaps another job")
 
         def submit() -> None:
@@ -304,7 +304,7 @@ class Run:
             leader = self.server.leader()
             coordinator = self._coordinator_at(leader.address) if leader is not None else None
             if coordinator is not None:
-                record = JobRecord(job_key=key, run_id=f"run-{name}{key}-{tries}", graph_checksum=checksum(graph))
+                record = JobRecord(job_key=key, run_id=f"run-{name}{key}-{tries}", graph_checksum=submitted)
                 answer = coordinator.dispatcher.submit(record, graph)
                 answer.add_done_callback(
                     lambda future: acknowledged(future.result()) if future.exception() is None else None

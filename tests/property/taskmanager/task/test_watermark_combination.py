@@ -22,7 +22,7 @@ arrivals = st.lists(
 def test_channels_agree_with_a_model(plan: list[tuple[int, str | tuple[int, bool]]]) -> None:
     combined = ChannelWatermarks(3)
     times, idle, ended = [MIN_WATERMARK] * 3, [False] * 3, [False] * 3
-    combined, high = Watermark(MIN_WATERMARK), MIN_WATERMARK
+    last, high = Watermark(MIN_WATERMARK), MIN_WATERMARK
     for channel, what in plan:
         if ended[channel]:
             continue
@@ -36,8 +36,8 @@ def test_channels_agree_with_a_model(plan: list[tuple[int, str | tuple[int, bool
         resting = [times[number] for number in range(3) if not ended[number]]
         high = max(high, min(awake) if awake else max(resting, default=MAX_WATERMARK))
         now = Watermark(high, bool(resting) and not awake)
-        assert news == (None if now == combined else now)
-        combined = now
+        assert news == (None if now == last else now)
+        last = now
 
 
 reads = st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9), st.booleans(), st.integers(0, 30)), max_size=25)
