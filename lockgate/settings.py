@@ -115,6 +115,7 @@ class CoordinatorGroup(_Group):
     max_watchers: int = 2_000
     max_task_managers: int = 2_000
     max_client_streams: int = 500
+    max_client_calls: int = 200
     max_client_requests: int = 500
     max_client_bytes: int = 256 * 1024 * 1024
 
@@ -255,6 +256,7 @@ class Settings(_Group):
             max_watchers=group.max_watchers,
             max_task_managers=group.max_task_managers,
             max_client_streams=group.max_client_streams,
+            max_client_calls=group.max_client_calls,
             max_client_requests=group.max_client_requests,
             max_client_bytes=group.max_client_bytes,
         )

@@ -24,10 +24,13 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _VALUE = re.compile(r"(?P<open>['\"])(?P<quoted>.*?)(?P=open)|(?P<value>\$\{\w+\}|[^\s&;,'\"<>(){}\[\]]+)")
-_BEARER = re.compile(r"(?P<name>\bBearer )[^\s<'\"]+")
+_BEARER = re.compile(r"(?P<name>\b(?:Bearer|Basic) )[^\s<'\"]+")
+_TOKEN = re.compile(r"(?<![\w.-])(?:lockgate\.[0-9a-f]++\.[0-9a-f]{16,}+\.[0-9a-f]++|eyJ[\w-]++\.[\w-]++\.[\w-]*+)")
+"""A token of Lockgate's, and a JWT, wherever they stand."""
 _VARIABLE = re.compile(r"\$\{\w+\}")
-_NO_SECRET = re.compile(r"\$\{\w+\}|\*\*\*|\d{1,12}")
-"""What stands for a secret, and fencing tokens."""
+_NO_SECRET = re.compile(r"\$\{\w+\}|\*\*\*")
+_FENCING = re.compile(r"(?i)token\W*$")
+"""Tokens that are whole numbers order leaders; a password may be one."""
 _OF_FILE = re.compile(r"(?i)(file|path|dir|location)['\"]?\s*[:=]\s*$")
 
 
@@ -35,7 +38,7 @@ def masked(text: str) -> str:
     """The text without what is secret in it. The same again changes nothing."""
     if "://" in text:
         text = _BEFORE_AT.sub(_without_slashes, _LOGIN.sub(_without_login, text))
-    return _without_values(_BEARER.sub(rf"\g<name>{MASK}", text))
+    return _without_values(_TOKEN.sub(MASK, _BEARER.sub(rf"\g<name>{MASK}", text)))
 
 
 def _without_login(found: re.Match[str]) -> str:
@@ -66,7 +69,8 @@ def _without_values(text: str) -> str:
 
 def _without_value(name: str, found: re.Match[str]) -> str:
     value = found["quoted"] if found["open"] else found["value"]
-    if not value or _NO_SECRET.fullmatch(value) or _OF_FILE.search(name):
+    is_fencing = value.isdecimal() and _FENCING.search(name)
+    if not value or _NO_SECRET.fullmatch(value) or is_fencing or _OF_FILE.search(name):
         return found[0]
     quote = found["open"] or ""
     return f"{quote}{MASK}{quote}"

@@ -17,6 +17,7 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {  # the smallest and the larges
     "max_watchers": (1, None),
     "max_task_managers": (1, None),
     "max_client_streams": (1, None),
+    "max_client_calls": (1, None),
     "max_client_requests": (1, None),
     "max_client_bytes": (1, None),
     "slots": (1, MAX_SLOTS),

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 import grpc
-from lockgate_common.proof import Peer
+from lockgate_common.proof import Peer, UnprovenPeer
 from lockgate_common.security import Credentials, SecurityError
 from lockgate_proto.messages import (
     CancelRequest,
@@ -45,7 +45,7 @@ from lockgate.client.address_map import AddressMap
 from lockgate.client.channels import Channels
 from lockgate.client.deadline import Deadline
 from lockgate.client.directory import CombinedDirectory, CoordinatorList, LeaderDirectory
-from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, classify_rpc_error
+from lockgate.client.errors import ClientError, ClusterUnreachable, NotAllowed, TryAgain, classify_rpc_error
 from lockgate.client.proven_stream import ProvenStream
 from lockgate.client.target import ClusterTarget, find_cluster
 from lockgate.client.watch import JobWatch, LostListener
@@ -305,12 +305,20 @@ class Client:
         """One call to the leader, retried until it is answered or `patience_ms` has passed. Every rpc is idempotent."""
         deadline = Deadline(self._patience_ms if patience_ms is None else patience_ms)
         pause_s, last = FIRST_PAUSE_S, ""
+        unproven = False
         while True:
             leader = self._locate_for(deadline, last)
             limit_s = max(0.05, deadline.remaining_s(CALL_TIMEOUT_S if timeout_s is None else timeout_s))
             try:
                 leader = self._identified(leader, limit_s)
                 return self._ask(leader, method, request, limit_s)
+            except UnprovenPeer as error:
+                if unproven:
+                    raise NotAllowed(str(error)) from error
+                # Perhaps another process has the address now: it is asked who it is, and has to prove that.
+                unproven, last = True, str(error)
+                self.forget_leader()
+                continue
             except grpc.RpcError as error:
                 verdict = classify_rpc_error(error, job_key, leader.address, leader.instance)
             if not isinstance(verdict, TryAgain):

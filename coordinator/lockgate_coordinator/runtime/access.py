@@ -22,6 +22,8 @@ class Access(Enum):
 _JOBS, _CONTROL, _FOLLOW = (full_name(name) for name in ("JobService", "ControlService", "FollowService"))
 _HEALTH, _REFLECTION = "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"
 
+HEALTH_CHECK = f"/{_HEALTH}/Check"  # supervisors and load balancers ask it, whatever else their address asks
+
 ACCESS: dict[str, Role | Access] = {
     f"/{_JOBS}/GetLeader": Access.FREE,
     f"/{_JOBS}/Get": Role.READ,
@@ -39,7 +41,7 @@ ACCESS: dict[str, Role | Access] = {
     f"/{_JOBS}/DisposeSavepoint": Role.OPERATE,
     f"/{_CONTROL}/Connect": Access.PROCESS,
     f"/{_FOLLOW}/Follow": Access.PROCESS,
-    f"/{_HEALTH}/Check": Access.FREE,
+    HEALTH_CHECK: Access.FREE,
     f"/{_HEALTH}/Watch": Access.FREE,
     f"/{_REFLECTION}/ServerReflectionInfo": Access.LOCAL,
 }

@@ -1,7 +1,8 @@
 """How much one client may have at a time, so that there is something left for the others.
 
-A client is whoever has a token or JWT, wherever it calls from; anybody else is the address that it calls from. Clients
-that do nothing are forgotten. While more of them are busy than are kept apart, those that come last count as one.
+A client is whoever has a token, a JWT or a certificate, wherever it calls from. Whoever has the secret, or nothing, is
+the address that it calls from; the two are kept apart. Clients that do nothing are forgotten. While more of them are
+busy than are kept apart, those that come last count as one.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ _RETRY_MS = 1_000  # where it depends on the client itself
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one client. requests: a second; bytes: of requests that have arrived and are not answered."""
+    """Of one client. calls: at a time, beside streams; requests: a second; bytes: of requests not yet answered."""
 
     streams: int = 500
+    calls: int = 200
     requests: int = 500
     bytes: int = 256 * 1024 * 1024
 
@@ -39,8 +41,7 @@ class Client:
         self._limits = limits
         self._left = self._most = limits.requests * _BURST_S
         self._counted_s = 0.0
-        self._streams = 0
-        self._bytes = 0
+        self._streams = self._calls = self._bytes = 0
 
     def request(self, now_s: float) -> None:
         """Counts a request. now_s: monotonic."""
@@ -65,6 +66,18 @@ class Client:
             self._streams -= 1
 
     @contextmanager
+    def call(self) -> Iterator[None]:
+        """A call that is not a stream, for as long as the block runs."""
+        if self._calls >= self._limits.calls:
+            text = f"this client waits for {self._calls} calls, which is the most (coordinator.max_client_calls)"
+            raise TooMuch(text, _RETRY_MS)
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+
+    @contextmanager
     def holds(self, count: int) -> Iterator[None]:
         """A request of so many bytes, for as long as the block runs. One alone may always be as large as a message."""
         if self._bytes and self._bytes + count > self._limits.bytes:
@@ -78,7 +91,7 @@ class Client:
 
     def is_idle(self, now_s: float) -> bool:
         """True when forgetting it changes nothing."""
-        return not self._streams and not self._bytes and now_s - self._counted_s >= _BURST_S
+        return not (self._streams or self._calls or self._bytes) and now_s - self._counted_s >= _BURST_S
 
 
 class _Exempt(Client):
@@ -89,6 +102,11 @@ class _Exempt(Client):
 
     @contextmanager
     def stream(self) -> Iterator[None]:
+        """Always fine."""
+        yield
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
         """Always fine."""
         yield
 
@@ -114,7 +132,10 @@ class ClientLimits:
 
     def client(self, caller: Principal, peer: str, now_s: float) -> Client:
         """Who makes this call. peer: as gRPC names it; now_s: monotonic."""
-        name = f"at {address_of(peer)}" if caller in (OWNER, ANONYMOUS) else f"as {caller.name}"
+        if caller in (OWNER, ANONYMOUS):
+            name = f"{'the owner' if caller == OWNER else 'anybody'} at {address_of(peer)}"
+        else:
+            name = f"as {caller.name}"
         found = self._clients.get(name)
         if found is not None:
             return found

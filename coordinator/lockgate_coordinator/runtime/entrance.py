@@ -12,7 +12,7 @@ from lockgate_common.proof import SCHEME
 from lockgate_common.roles import ANONYMOUS, OWNER
 from lockgate_common.token import authorization_of
 
-from lockgate_coordinator.runtime.access import FORWARDED_METADATA, is_of_a_process, refusal
+from lockgate_coordinator.runtime.access import FORWARDED_METADATA, HEALTH_CHECK, is_of_a_process, refusal
 from lockgate_coordinator.runtime.audit import AuditedCall
 from lockgate_coordinator.runtime.callers import Admission, Callers
 from lockgate_coordinator.runtime.calls import Behaviour, Call
@@ -59,13 +59,14 @@ class Entrance:
                 with call.client.stream():
                     await self._while_valid(call, behaviour(call))
             else:
-                await behaviour(call)
+                with call.client.call():
+                    await behaviour(call)
 
         return run
 
     def _client(self, call: Call) -> Client:
         forwarded = any(name == FORWARDED_METADATA for name, _ in call.metadata)
-        if is_of_a_process(call.method, call.caller, forwarded=forwarded):
+        if call.method == HEALTH_CHECK or is_of_a_process(call.method, call.caller, forwarded=forwarded):
             return EXEMPT
         return self._limits.client(call.caller, call.peer, self._now_s())
 
@@ -82,11 +83,11 @@ class Entrance:
             return known
         if authorization_of(call.metadata).startswith(SCHEME):
             return await self._looked_up(call)
-        address = address_of(call.peer)
-        self._wrong.check(address)
         try:
             return await self._looked_up(call)
         except Refused:
+            address = address_of(call.peer)
+            self._wrong.check(address)
             with self._wrong.one(address, self._now_s()) as delay_s:
                 await asyncio.sleep(delay_s)
             raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -103,7 +104,7 @@ class JwtIssuer:
 
     def _is_now(self, claims: Mapping[str, Any]) -> bool:
         ends, begins, now = claims["exp"], claims.get("nbf", 0), self._now_s()
-        numbers = all(isinstance(number, int | float) for number in (ends, begins))
+        numbers = all(isinstance(number, int | float) and math.isfinite(number) for number in (ends, begins))
         return numbers and begins - _SKEW_S <= now < ends
 
     def _named(self, claims: Mapping[str, Any]) -> Principal | None:

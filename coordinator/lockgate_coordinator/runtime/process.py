@@ -61,7 +61,12 @@ class Coordinator:
             settings.credentials.zookeeper,
         )
         files = MetadataFiles(settings.storage, settings.cluster, settings.credentials.secret)
-        limits = Limits(settings.max_client_streams, settings.max_client_requests, settings.max_client_bytes)
+        limits = Limits(
+            settings.max_client_streams,
+            settings.max_client_calls,
+            settings.max_client_requests,
+            settings.max_client_bytes,
+        )
         self._server = RpcServer(
             settings.credentials, settings.bind, settings.advertise, Callers.of(settings), ClientLimits(limits)
         )

@@ -43,6 +43,7 @@ T = TypeVar("T")
 
 _THREADS = 32  # of each pool
 _CODING_THREADS = 2
+_ADMITTING_THREADS = 8  # find out who calls, whatever the others wait for
 _IN_HAND = 4_096  # unary calls that are running or queued, and as many that wait for an outcome
 _REQUEST_WAIT_S = 30.0
 _SMALL_BYTES = 16 * 1024  # decoded on the loop: some 100 us
@@ -135,6 +136,7 @@ class RpcServer:
         self.thread = LoopThread("rpc-loop")
         self._server = grpc.server(Calls(self.thread, self._failed), options=SERVER_OPTIONS)  # type: ignore[arg-type]
         self._asking = ThreadPoolExecutor(_THREADS, "rpc-asks")
+        self._admitting = ThreadPoolExecutor(_ADMITTING_THREADS, "rpc-admits")
         self._writing = ThreadPoolExecutor(_THREADS, "rpc-writes")
         self._coding = ThreadPoolExecutor(_CODING_THREADS, "rpc-coding")
         self._in_hand = Places(_IN_HAND, "calls are in hand")
@@ -147,7 +149,7 @@ class RpcServer:
         self.peer = Peer(advertise or f"{bind.rpartition(':')[0]}:{self.port}", new_instance())
         callers = callers or Callers()
         self._guard = Guard(credentials, self.peer, callers, everything=not is_loopback(bind))
-        self._entrance = Entrance(self._guard, callers, limits or ClientLimits(), self._asking, self.thread)
+        self._entrance = Entrance(self._guard, callers, limits or ClientLimits(), self._admitting, self.thread)
 
     def serve(self, service: str, implementation: Any, places: dict[str, Places]) -> None:
         """Adds a service of lockgate.v1. Its unary methods take (request, UnaryCall) and return a response or Later.
@@ -186,7 +188,7 @@ class RpcServer:
         """Refuses new calls, gives open ones `grace_s`, ends them, joins every thread. Idempotent."""
         self._server.stop(grace_s).wait()
         self.thread.close()
-        for pool in (self._asking, self._writing, self._coding):
+        for pool in (self._asking, self._admitting, self._writing, self._coding):
             pool.shutdown(wait=True)
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -206,6 +208,9 @@ class RpcServer:
             try:
                 with call.client.holds(len(data)):
                     found = await answer(call, data, known)
+            except asyncio.CancelledError:  # the caller has gone; what it asked for may be done
+                known.audited.end(StatusCode.CANCELLED.name)
+                raise
             except Exception as error:
                 known.audited.end(status(error, call.method)[0].name)
                 raise

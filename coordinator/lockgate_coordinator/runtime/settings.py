@@ -71,6 +71,7 @@ class CoordinatorSettings:
     max_watchers: int = 2_000
     max_task_managers: int = 2_000
     max_client_streams: int = 500
+    max_client_calls: int = 200
     max_client_requests: int = 500
     max_client_bytes: int = 256 * 1024 * 1024
     connect_timeout_ms: int = 30_000

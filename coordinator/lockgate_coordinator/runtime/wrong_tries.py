@@ -1,16 +1,19 @@
 """Wrong credentials, by the address that they come from: each is answered later than the one before.
 
-Only answers to wrong ones wait, so others are not locked out. The secret and proofs are looked at whatever has been
-tried; while many wrong answers to one address wait, its bearers and calls that show nothing are refused unseen.
+Credentials are looked at before anything else, so valid ones are never refused or delayed for what others have tried.
+While many wrong answers to one address wait, further wrong ones are refused at once.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lockgate_coordinator.runtime.errors import TooMuch
+
+log = logging.getLogger(__name__)
 
 _FIRST_S = 0.3
 _LONGEST_S = 5.0
@@ -18,6 +21,7 @@ _FORGOTTEN_S = 60.0
 _KEPT = 10_000
 _WAITING = 1_000  # answers, of all addresses
 _WAITING_OF_ONE = 50
+_LOGGED = frozenset({1, 10, 100, 1_000, 10_000, 100_000})
 
 
 class _Address:
@@ -37,7 +41,7 @@ class WrongTries:
         self._waiting = 0
 
     def check(self, address: str) -> None:
-        """Before credentials are looked at that may be guessed. Raises TooMuch where too many were wrong just now."""
+        """For a wrong try. Raises TooMuch where too many answers wait."""
         known = self._addresses.get(address)
         if known is not None and known.waiting >= _WAITING_OF_ONE:
             raise TooMuch("too many wrong credentials come from this address", int(_LONGEST_S * 1000))
@@ -52,6 +56,8 @@ class WrongTries:
         known.wrong = 0 if now_s - known.last_s > _FORGOTTEN_S else known.wrong
         delay_s = min(_LONGEST_S, _FIRST_S * 2 ** min(known.wrong, 10)) if self._waiting < _WAITING else 0.0
         known.wrong, known.last_s = known.wrong + 1, now_s
+        if known.wrong in _LOGGED:
+            log.warning("%d calls with wrong or missing credentials from %s in a row", known.wrong, address)
         known.waiting, self._waiting = known.waiting + 1, self._waiting + 1
         try:
             yield delay_s

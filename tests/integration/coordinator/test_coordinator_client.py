@@ -143,6 +143,9 @@ def test_a_leader_that_was_started_again_at_its_address_is_found_again(leader: C
         assert client.jobs() == ()
         client._leader = m.LeaderRecord(address=leader.address)  # as a standby's hint names it
         assert client.jobs() == ()
+        client._leader = replace(before, instance="of the process before")
+        client.submit("job", graph())  # which goes only to a process that has proved itself
+        assert [job.job_key for job in client.jobs()] == ["job"]
 
 
 def test_a_wrong_secret_is_one_error_at_once(leader: Coordinator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from lockgate_common.token import Token, parse_jwt, parse_token
 from lockgate_common.token_book import issue, remove
 from lockgate_coordinator.runtime import entrance, rpc_server, wrong_tries
 from lockgate_coordinator.runtime.access import ACCESS
+from lockgate_coordinator.runtime.audit import AuditedCall
 from lockgate_coordinator.runtime.jwt_issuer import JwtIssuer
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
@@ -253,6 +255,35 @@ def test_the_caller_that_changes_a_job_is_logged(cluster: TestingCluster, caplog
         "Cancel job=\"forged\\nSubmit job='x' by='admin'\" by='the secret' NOT_FOUND",
         f"Cancel job='job-2' by=\"bob\\n' of {ISSUER}\" OK",
     ]
+
+
+def test_a_change_whose_caller_has_gone_is_logged(
+    cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "lockgate.audit")
+    begun, go_on, end = threading.Event(), threading.Event(), AuditedCall.end
+    check = rpc_server.check_request
+
+    def waiting(request: object) -> None:
+        check(request)
+        if isinstance(request, m.CancelRequest):
+            begun.set()
+            assert go_on.wait(60)
+
+    monkeypatch.setattr(rpc_server, "check_request", waiting)
+    ended: list[str] = []
+    monkeypatch.setattr(AuditedCall, "end", lambda call, outcome: (ended.append(outcome), end(call, outcome))[1])
+    with cluster.client("code") as coder, grpc.insecure_channel(cluster.leader.address) as channel:
+        coder.submit("job", graph())
+        call = channel.unary_unary(PATHS["Cancel"]).future(
+            encode(m.CancelRequest("job")), metadata=cluster.bearer("operate"), timeout=60
+        )
+        assert begun.wait(60)
+        call.cancel()
+        poll(lambda: "CANCELLED" in ended)
+        go_on.set()
+        poll(lambda: coder.job("job").state is m.JobState.CANCELED)
+    assert [line for line in _audited(caplog) if line.startswith("Cancel ") and line.endswith(": CANCELLED")]
 
 
 def test_a_token_of_another_cluster_is_worth_nothing(cluster: TestingCluster, tmp_path: Path) -> None:

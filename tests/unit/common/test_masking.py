@@ -8,7 +8,7 @@ import logging
 import pytest
 from lockgate_common.masking import MaskingFormatter, mask_logs, masked
 
-SECRET = "geheim9"
+SECRET, NUMBERS, SECRET_HEX = "geheim9", "12345678", "5ec2e7" * 8
 
 HOLDERS = [
     f"postgresql://shop:{SECRET}@db:5432/shop?sslmode=require",
@@ -30,6 +30,11 @@ HOLDERS = [
     f"host=db password = '{SECRET} with spaces' dbname=shop",
     f"Credentials(secret='{SECRET}', tls=None)",
     f"authorization: Bearer {SECRET}",
+    f"Authorization: Basic {SECRET}",
+    f"jdbc:postgresql://db/shop?password={NUMBERS}",
+    f"pwd={NUMBERS}",
+    f"lockgate.0123456789ab.{SECRET_HEX}.{SECRET_HEX} is a token",
+    f"the JWT eyJhbGciOiJFUzI1NiJ9.{SECRET}.c2ln is wrong",
     f"--spark-option spark.authenticate.secret={SECRET}",
 ]
 
@@ -37,7 +42,7 @@ HOLDERS = [
 @pytest.mark.parametrize("text", HOLDERS)
 def test_a_secret_is_masked(text: str) -> None:
     shown = masked(text)
-    assert SECRET not in shown
+    assert not [secret for secret in (SECRET, NUMBERS, SECRET_HEX) if secret in shown]
     assert "***" in shown
     assert masked(shown) == shown
 

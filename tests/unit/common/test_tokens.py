@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
 from lockgate_common import token_book
-from lockgate_common.roles import OWNER, Principal, Role, roles_named
+from lockgate_common.roles import ANONYMOUS, OWNER, Principal, Role, roles_named
 from lockgate_common.token import Token, check_of, parse_token
-from lockgate_common.token_book import TokenBook, TokenFileError, issue, read_entries, remove
+from lockgate_common.token_book import TokenBook, TokenEntry, TokenFileError, issue, read_entries, remove
 
 SECRET = "a secret that is long enough"
 
@@ -66,6 +68,75 @@ def test_the_slow_hash_is_made_once_and_never_for_strangers(path: Path, slow_has
     assert book.principal(Token("unknown", token.random, check_of(SECRET, "unknown"))) is None
     assert slow_hashes == [token.random]
     assert book.principal(Token(token.token_id, "1" * 64, token.check)) is None
+
+
+def test_wrong_tries_with_a_known_id_cost_a_few_slow_hashes_and_nobody_else_waits(
+    path: Path, slow_hashes: list[str]
+) -> None:
+    now = [1_000.0]
+    book, mine = TokenBook(path, SECRET, lambda: now[0]), issue(path, SECRET, "mine", ("read",), 0)
+    wrong = Token(mine.token_id, "1" * 64, mine.check)
+    for _ in range(100):
+        assert book.principal(wrong) is None
+    assert len(slow_hashes) == 5
+    assert book.principal(mine) is None, "its holder tried too much, and waits"
+    now[0] += 11
+    assert book.principal(mine) is not None
+    for _ in range(100):
+        assert book.principal(wrong) is None
+        assert book.principal(mine) is not None
+    assert len(slow_hashes) == 6
+
+
+def test_a_slow_check_of_one_token_delays_no_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, other = (issue(path, SECRET, name, ("read",), 0) for name in ("slow", "other"))
+    book, checked, go_on = TokenBook(path, SECRET), threading.Event(), threading.Event()
+    verifies = book._verifies
+
+    def waiting(hashed: str, random: str) -> bool:
+        if random == slow.random:
+            checked.set()
+            assert go_on.wait(60)
+        return verifies(hashed, random)
+
+    monkeypatch.setattr(book, "_verifies", waiting)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(book.principal, slow)
+        assert checked.wait(60)
+        assert book.principal(other) is not None
+        go_on.set()
+        assert found.result(60) is not None
+
+
+@pytest.mark.parametrize("name", [OWNER.name, ANONYMOUS.name])
+def test_no_token_has_the_name_of_the_owner(path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="no token can be named"):
+        issue(path, SECRET, name, ("read",), 0)
+    token = issue(path, SECRET, "me", ("admin",), 0)
+    path.write_text(path.read_text().replace('"me"', f'"{name}"'))
+    assert TokenBook(path, SECRET).principal(token) is None
+
+
+def test_changes_of_the_file_wait_for_one_another(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    issue(path, SECRET, "leaver", ("admin",), 0)
+    read, begun, go_on = token_book.read_entries, threading.Event(), threading.Event()
+
+    def slowly(file: Path) -> tuple[TokenEntry, ...]:
+        found = read(file)
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            assert go_on.wait(60)
+        return found
+
+    monkeypatch.setattr(token_book, "read_entries", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        made = pool.submit(issue, path, SECRET, "new", ("read",), 0)
+        assert begun.wait(60)
+        removed = pool.submit(remove, path, "leaver")
+        go_on.set()
+        assert removed.result(60)
+        made.result(60)
+    assert [entry.name for entry in read(path)] == ["new"]
 
 
 def test_the_file_is_read_again_when_it_changes(path: Path) -> None:

@@ -67,6 +67,25 @@ def test_open_streams() -> None:
             pass
 
 
+def test_calls_that_wait_and_streams_are_counted_apart() -> None:
+    client = Client(Limits(streams=1, calls=2))
+    with client.stream(), client.call(), client.call():
+        assert not client.is_idle(1e9)
+        text = "waits for 2 calls, which is the most (coordinator.max_client_calls); try again in"
+        assert text in str(refusal(client.call().__enter__))
+    with client.call():
+        pass
+    assert client.is_idle(1e9)
+
+
+def test_strangers_leave_its_share_to_whoever_has_the_secret_at_their_address() -> None:
+    limits = ClientLimits(Limits(streams=1))
+    with limits.client(ANONYMOUS, "ipv4:127.0.0.1:1", 1.0).stream():
+        refusal(limits.client(ANONYMOUS, "ipv4:127.0.0.1:2", 1.0).stream().__enter__)
+        with limits.client(OWNER, "ipv4:127.0.0.1:3", 1.0).stream():
+            pass
+
+
 def test_bytes_that_are_in_work_and_one_request_of_any_size() -> None:
     client = Client(Limits(bytes=100))
     with client.holds(1_000):
@@ -87,7 +106,9 @@ def test_what_one_has_takes_nothing_from_another() -> None:
     assert many(clients.client(BOB, "ipv4:10.0.0.1:1", 100.0), 100.0) == 20  # the same address
     nobody = clients.client(ANONYMOUS, "ipv4:10.0.0.1:1", 100.0)
     assert many(nobody, 100.0) == 20
-    assert clients.client(OWNER, "ipv4:10.0.0.1:99", 100.0) is nobody  # the secret says nothing of who it is
+    owner = clients.client(OWNER, "ipv4:10.0.0.1:99", 100.0)
+    assert many(owner, 100.0) == 20
+    assert clients.client(OWNER, "ipv4:10.0.0.1:100", 100.0) is owner  # the secret says nothing of who it is
     assert many(clients.client(OWNER, "ipv4:10.0.0.2:1", 100.0), 100.0) == 20
 
 

@@ -76,6 +76,7 @@ def test_it_begins_and_ends(issuer: TestingIssuer) -> None:
         {"exp": 1},
         {"exp": "for ever"},
         {"exp": float("nan")},
+        {"exp": float("inf")},
         {"nbf": 9_999_999_999},
         {"nbf": "now"},
     ],
