@@ -10,6 +10,7 @@ import os
 import ssl
 import threading
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -32,6 +33,13 @@ class Pem:
     certificate: bytes
     key: bytes
     authority: bytes
+
+    def has_ended(self) -> bool:
+        """True when the certificate is not valid any more."""
+        from cryptography import x509
+
+        ends = x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc if self.certificate else None
+        return ends is not None and ends <= datetime.now(UTC)
 
     def server_configuration(self) -> grpc.ServerCertificateConfiguration:
         """For one handshake of a server."""
@@ -121,6 +129,8 @@ class _Newest:
     def _renewed(self, before: Pem | None) -> Pem:
         try:
             pem = _usable(self._files)
+            if before is not None and pem.has_ended():
+                raise SecurityError(f"the certificate {self._files.certificate} has ended")
         except SecurityError as error:
             if before is None:
                 raise

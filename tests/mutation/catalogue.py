@@ -593,6 +593,16 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "role_unchecked",
+        "refusing a call that the caller's roles do not allow",
+        ("tests/integration/coordinator/test_coordinator_roles.py::test_every_rpc_with_every_role",),
+    ),
+    Mutant(
+        "jwt_audience_unchecked",
+        "refusing a JWT that was made for another service",
+        ("tests/unit/coordinator/runtime/test_jwt_issuer.py::test_claims_that_are_wrong_or_missing",),
+    ),
+    Mutant(
         "seal_unchecked",
         "checking the seal of a snapshot that a job is to start from",
         (

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from lockgate_common.certificates import make_authority
 from lockgate_common.security import Credentials, SecurityError, TlsFiles
 from lockgate_common.tls import handshake_problem
 
@@ -68,6 +69,20 @@ def test_a_new_edition_comes_with_new_files_alone(tmp_path: Path) -> None:
     Path(files.certificate).write_bytes(Path(new.certificate).read_bytes())
     assert credentials.edition() is not first
     assert Credentials().edition() is None
+
+
+def test_a_certificate_that_has_ended_does_not_take_the_place_of_one_that_counts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = make_authority(tmp_path, "authority")
+    files = authority.issue(tmp_path, "one", (), 30)
+    credentials = Credentials(tls=files)
+    first = credentials.edition()
+    late = authority.issue(tmp_path, "late", (), 0)
+    for old, new in ((files.key, late.key), (files.certificate, late.certificate)):
+        Path(old).write_bytes(Path(new).read_bytes())
+    assert credentials.edition() is first
+    assert "has ended" in caplog.text
 
 
 class SlowLink:
