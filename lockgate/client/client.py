@@ -324,7 +324,8 @@ class Client:
             if not isinstance(verdict, TryAgain):
                 raise verdict
             problem = self._credentials.handshake_problem(verdict.reason)
-            last = f"{leader.address} {problem}" if problem else verdict.reason
+            if not last or not deadline.expired:  # the last try has little time, and says little
+                last = f"{leader.address} {problem}" if problem else verdict.reason
             if not verdict.pause_s:
                 self.forget_leader(verdict.leader, leader.address)
             if deadline.expired:

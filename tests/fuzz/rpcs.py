@@ -28,7 +28,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
-from lockgate_coordinator.runtime import rpc_server
+from lockgate_coordinator.runtime import wrong_tries
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_ha.embedded import EmbeddedZooKeeper
@@ -272,7 +272,7 @@ def _coordinator(folder: Path) -> Iterator[Server]:
         credentials=SECRET,
         coordinator_id="c1",
     )
-    with mock.patch.object(rpc_server, "_REFUSAL_S", 0.0):  # thousands of callers are wrong here
+    with mock.patch.object(wrong_tries, "_FIRST_S", 0.0):  # thousands of callers are wrong here
         coordinator = Coordinator(settings, EmbeddedZooKeeper().connector())
         try:
             coordinator.start()

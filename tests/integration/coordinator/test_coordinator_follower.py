@@ -107,7 +107,7 @@ def test_a_replaced_leader_is_notified_of_the_later_token(
 def test_it_is_notified_even_if_it_could_not_be_reached_at_first(
     former: CutOffLeader, follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lockgate_coordinator.runtime.follow._TELL_AGAIN_S", 0.05)
+    monkeypatch.setattr("lockgate_coordinator.runtime.follow._NOTIFY_AGAIN_S", 0.05)
     follower.follow(former.record, 1)
     former.requests.get(timeout=WAIT_S)
     former.stop()  # cut off from everybody
