@@ -59,8 +59,7 @@ class Entrance:
                 with call.client.stream():
                     await self._while_valid(call, behaviour(call))
             else:
-                with call.client.call():
-                    await behaviour(call)
+                await behaviour(call)
 
         return run
 

@@ -206,7 +206,7 @@ class RpcServer:
                 return
             known = UnaryCall(call)
             try:
-                with call.client.holds(len(data)):
+                with call.client.call(), call.client.holds(len(data)):  # one that sends no request holds nothing
                     found = await answer(call, data, known)
             except asyncio.CancelledError:  # the caller has gone; what it asked for may be done
                 known.audited.end(StatusCode.CANCELLED.name)
