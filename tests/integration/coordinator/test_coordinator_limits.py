@@ -16,7 +16,8 @@ from lockgate_common import token_book
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
 from lockgate_common.token_book import issue
-from lockgate_coordinator.runtime import wrong_tries
+from lockgate_coordinator.runtime import rpc_server, wrong_tries
+from lockgate_coordinator.runtime.client_limits import Limits
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
@@ -113,6 +114,37 @@ def test_a_client_that_floods_is_refused_and_another_works(
         stop.set()
         flooding.join()
     assert codes == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
+def test_calls_of_one_client_that_wait_leave_room_for_others(
+    cluster: LimitedCluster, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster.leader._server._entrance._limits, "_limits", Limits(calls=2))
+    begun, go_on, check = threading.Semaphore(0), threading.Event(), rpc_server.check_request
+
+    def waiting(request: object) -> None:
+        check(request)
+        if isinstance(request, m.GetRequest):
+            begun.release()
+            assert go_on.wait(60)
+
+    monkeypatch.setattr(rpc_server, "check_request", waiting)
+    get, eager, data = (
+        channel.unary_unary(path("JobService", "Get")),
+        cluster.bearer("eager"),
+        encode(m.GetRequest("x")),
+    )
+    calls = [get.future(data, metadata=eager, timeout=60) for _ in range(2)]
+    try:
+        for _ in calls:
+            assert begun.acquire(timeout=60)
+        assert "waits for 2 calls" in refused(get, data, eager).details()
+        with PatientClient(cluster, "other") as other:
+            assert other.jobs() == ()
+    finally:
+        go_on.set()
+    assert {call.exception().code() for call in calls} == {grpc.StatusCode.NOT_FOUND}
+    assert channel.unary_unary(LIST)(b"", metadata=eager, timeout=30) is not None
 
 
 def test_the_client_waits_as_long_as_it_is_told_and_goes_on(cluster: LimitedCluster) -> None:
