@@ -25,9 +25,9 @@ from lockgate_proto.messages import (
 
 from lockgate.client import TERMINAL, Client, ClientError
 
-PATIENCE_S = 180.0  # a bound, not an expectation: on an idle machine nothing here takes 10 s
+PATIENCE_S = 300.0  # a bound, not an expectation: on an idle machine nothing here takes 10 s
 _LOOK_EVERY_S = 0.05
-_CHECKPOINT_MS = 150_000
+_CHECKPOINT_MS = 270_000
 
 
 def patient(graph: JobGraph) -> JobGraph:

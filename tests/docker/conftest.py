@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from lockgate_devtools.cluster.ports import choose
 from lockgate_devtools.equipment.compose import compose_command, empty_settings, own_settings
-from lockgate_devtools.equipment.engine import docker
 
 from tests.docker.fleet import Fleet
 
@@ -79,16 +78,9 @@ def docker_setup(docker_compose_command: str, ports: tuple[int, ...]) -> list[st
     """
     del docker_compose_command  # it skips before anything is built
     os.environ.update({f"LOCKGATE_PORT_{number}": str(port) for number, port in enumerate(ports, 1)})
-    os.environ["LOCKGATE_TEST_CGROUP_PARENT"] = _cgroup_parent()
     if "LOCKGATE_IMAGE" not in os.environ:
         subprocess.run([str(ROOT / "docker" / "build.sh")], cwd=ROOT, check=True)
     return ["up -d --scale taskmanager=3"]
-
-
-def _cgroup_parent() -> str:
-    """The root of all control groups, where the engine can name it; empty for its default. See tests.yaml."""
-    kind = docker("info", "--format", "{{.CgroupDriver}} {{.CgroupVersion}}").strip()
-    return "/" if kind == "cgroupfs 1" else ""
 
 
 @pytest.fixture(scope="session")
