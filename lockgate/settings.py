@@ -114,6 +114,7 @@ class CoordinatorGroup(_Group):
     heartbeat_timeout_ms: int = 3000
     max_watchers: int = 2_000
     max_task_managers: int = 2_000
+    max_jobs: int = 500
     max_client_streams: int = 500
     max_client_calls: int = 200
     max_client_requests: int = 500
@@ -255,6 +256,7 @@ class Settings(_Group):
             coordinator_id=group.id,
             max_watchers=group.max_watchers,
             max_task_managers=group.max_task_managers,
+            max_jobs=group.max_jobs,
             max_client_streams=group.max_client_streams,
             max_client_calls=group.max_client_calls,
             max_client_requests=group.max_client_requests,

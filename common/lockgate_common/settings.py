@@ -16,6 +16,7 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {  # the smallest and the larges
     "heartbeat_ms": (20, None),
     "max_watchers": (1, None),
     "max_task_managers": (1, None),
+    "max_jobs": (1, None),
     "max_client_streams": (1, None),
     "max_client_calls": (1, None),
     "max_client_requests": (1, None),

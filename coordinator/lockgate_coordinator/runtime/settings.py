@@ -51,8 +51,8 @@ class CoordinatorSettings:
     manager of the cluster reaches; bind: `host:port` of the gRPC server, port 0 picks a free one; advertise:
     `host:port` that others use, empty for the bound address, which others must then be able to reach; coordinator_id:
     empty for a generated one; tokens_file: see `TokenBook`, empty for no tokens; certificate_roles: by common name or
-    alternative name of a client's certificate; jwt: None for no JWTs; max_client_*: of one client, open streams,
-    requests a second, and bytes of requests in work. Times are in milliseconds.
+    alternative name of a client's certificate; jwt: None for no JWTs; max_jobs: jobs that have not ended; max_client_*:
+    of one client, open streams, requests a second, and bytes of requests in work. Times are in milliseconds.
     """
 
     zookeeper: str
@@ -70,6 +70,7 @@ class CoordinatorSettings:
     coordinator_id: str = ""
     max_watchers: int = 2_000
     max_task_managers: int = 2_000
+    max_jobs: int = 500
     max_client_streams: int = 500
     max_client_calls: int = 200
     max_client_requests: int = 500

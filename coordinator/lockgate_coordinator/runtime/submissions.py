@@ -72,8 +72,10 @@ class Submissions:
                 _same(running.record, record)
                 if running.record.allow_unmatched_state != record.allow_unmatched_state:
                     raise Busy(f"job {key} is being submitted with another choice for unmatched state; try again")
-            elif known is None and (problems := clashes(writes, self._taken())):
-                raise Refused(StatusCode.INVALID_ARGUMENT, "\n".join(problems))
+            elif known is None:
+                self._check_room()
+                if problems := clashes(writes, self._taken()):
+                    raise Refused(StatusCode.INVALID_ARGUMENT, "\n".join(problems))
         except (Refused, Busy) as error:
             answer.set_exception(error)
             return answer
@@ -88,6 +90,14 @@ class Submissions:
         written = self._term.workers.submit(key, partial(self._write, record, graph, check))
         written.add_done_callback(partial(self._written, record, answer))
         return answer
+
+    def _check_room(self) -> None:
+        most = self._term.services.settings.max_jobs
+        if len(self._term.jobs.keys() | self._open.keys()) >= most:
+            raise Refused(
+                StatusCode.RESOURCE_EXHAUSTED,
+                f"{most} jobs have not ended, as many as coordinator.max_jobs allows; cancel one, or raise the limit",
+            )
 
     def _taken(self) -> dict[str, tuple[Destination, ...]]:
         """The destinations of jobs that have not ended, including those that are being submitted."""

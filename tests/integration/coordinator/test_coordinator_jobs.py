@@ -414,6 +414,17 @@ def test_watches_are_bounded(new_coordinator: NewCoordinator, caller: NewCaller)
         stream.cancel()
 
 
+def test_a_job_that_ends_makes_room_for_another(new_coordinator: NewCoordinator, caller: NewCaller) -> None:
+    api = caller(leading(new_coordinator(max_jobs=1)))
+    api("Submit", m.SubmitRequest("first", graph()))
+    refused = api.fails("Submit", m.SubmitRequest("second", graph()))
+    assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "max_jobs" in refused.details()
+    api("Cancel", m.CancelRequest("first"))
+    api.state("first", JobState.CANCELED)
+    assert api("Submit", m.SubmitRequest("second", graph())).created
+
+
 serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
 

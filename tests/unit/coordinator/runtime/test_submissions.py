@@ -12,8 +12,11 @@ import pytest
 from grpc import StatusCode
 from lockgate_coordinator.graph.destinations import Destination
 from lockgate_coordinator.runtime.errors import Refused
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.submissions import Submissions
 from lockgate_proto.messages import JobRecord, SubmitResponse
+
+SETTINGS = CoordinatorSettings("z:1", "/s", max_jobs=2)
 
 
 def _asked(restore_from: str = "", checksum: str = "sha256:1", run_id: str = "run") -> JobRecord:
@@ -26,7 +29,10 @@ def submissions() -> Submissions:
     never: Future[Any] = Future()
     workers = SimpleNamespace(submit=lambda *_: never)
     persistence = SimpleNamespace(submit=lambda *_: None)
-    term: Any = SimpleNamespace(jobs={}, ended={}, results={}, token=1, persistence=persistence, workers=workers)
+    services = SimpleNamespace(settings=SETTINGS)
+    term: Any = SimpleNamespace(
+        jobs={}, ended={}, results={}, token=1, persistence=persistence, workers=workers, services=services
+    )
     return Submissions(term)
 
 
@@ -83,7 +89,7 @@ def test_a_submission_is_acknowledged_when_it_is_durable_and_carries_its_leaders
         persistence=persistence,
         workers=workers,
         fence=SimpleNamespace(over=Event()),
-        services=SimpleNamespace(actor=actor),
+        services=SimpleNamespace(actor=actor, settings=SETTINGS),
         add=lambda *_, **__: SimpleNamespace(load=lambda **_: None),
     )
     answer = Submissions(term).submit(_asked(), b"")
@@ -111,7 +117,7 @@ def test_a_submission_that_becomes_durable_as_the_term_ends_is_left_to_the_next_
         token=0,
         add=add,
         fence=SimpleNamespace(over=over),
-        services=SimpleNamespace(actor=actor),
+        services=SimpleNamespace(actor=actor, settings=SETTINGS),
         persistence=None,
         workers=SimpleNamespace(submit=lambda *_: written),
     )
@@ -121,3 +127,14 @@ def test_a_submission_that_becomes_durable_as_the_term_ends_is_left_to_the_next_
     written.set_result(durable)
     assert answer.result(0) == SubmitResponse("job", "run", created=True)
     assert begun == ([] if is_over else [(durable, True)])
+
+
+def test_a_job_beyond_the_limit_is_refused_and_a_known_one_is_not(submissions: Submissions) -> None:
+    """Those that are being written count, too."""
+    for key in ("first", "second"):
+        assert not submissions.submit(JobRecord(key, "run", graph_checksum="sha256:1"), b"").done()
+    error = submissions.submit(JobRecord("third", "run", graph_checksum="sha256:1"), b"").exception(0)
+    assert isinstance(error, Refused)
+    assert error.code is StatusCode.RESOURCE_EXHAUSTED
+    assert "2 jobs have not ended, as many as coordinator.max_jobs allows" in str(error)
+    assert not submissions.submit(JobRecord("first", "again", graph_checksum="sha256:1"), b"").done()
