@@ -20,6 +20,7 @@ def test_a_leader_that_dies_in_the_middle_of_a_submission_leaves_one_job(testing
         testing.cluster.wait_ready("coordinator", armed, PATIENCE_S, other_than=before)
         assert job.submission.created == (point == faults.SUBMISSION_POINTS[0])
         assert testing.client.submit(job.key, job.graph).run_id == job.submission.run_id
+        testing.wait_until(lambda: bool(history.completed), "a checkpoint is in ZooKeeper")
         job.check_exact()
         again = testing.client.submit(job.key, job.graph)
         assert (again.run_id, again.created) == (job.submission.run_id, False), "it has a result, and is not run again"

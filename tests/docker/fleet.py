@@ -237,8 +237,18 @@ class Fleet:
         return done.stdout + done.stderr
 
     def pause(self, container: Container) -> None:
-        """Freezes every process in it."""
-        docker("pause", container.id)
+        """Freezes every process in it. The engine gives up soon where they are busy; then it is asked again."""
+
+        def frozen() -> bool:
+            try:
+                docker("pause", container.id)
+            except UserError as error:
+                if "unable to freeze" not in str(error):
+                    raise
+                return False
+            return True
+
+        self.wait_until(frozen, f"{container.service} is paused")
 
     def unpause(self, container: Container) -> None:
         """Lets them go on."""

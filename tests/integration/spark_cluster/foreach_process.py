@@ -80,7 +80,7 @@ def commit_and_cancel(program: ChainProgram, ui: str) -> str:
     thread.start()
     while thread.is_alive():
         thread.join(LOOK_EVERY_S)
-        if any(name.startswith("calls v[0] attempt 1") for name in descriptions(ui)):
+        if "calls v[0] attempt 1, after checkpoint 1" in descriptions(ui):
             program.cancel()  # as often as a task manager does
     return ", ".join(failures)
 

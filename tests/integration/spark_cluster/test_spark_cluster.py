@@ -69,10 +69,10 @@ def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def drill(spark: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The leader is killed; nothing may be lost or duplicated."""
-    options = {"slots": 1, "taskmanager": spark}
+    options = {"slots": 1, "taskmanager": spark, "start_timeout_ms": int(PATIENCE_S * 1000)}
     code = run_drill(times=1, every_s=1.0, seed=5, directory=str(folder), cluster_options=options)
-    out = capsys.readouterr().out
-    assert code == 0, out
+    out, err = capsys.readouterr()
+    assert code == 0, out + err
     assert " 0 lost, 0 duplicated" in out
     assert "verdict:     pass" in out
 
