@@ -66,7 +66,8 @@ def status_message(
     if life.has_ended:
         return ""
     if life.is_suspended:
-        return "ZooKeeper is not reachable: running subtasks continue, nothing new is started or completed"
+        why = life.suspended_because and f" ({life.suspended_because})"
+        return f"ZooKeeper is not reachable{why}: running subtasks continue, nothing new is started or completed"
     if ending is not None:
         return not_written or ending.message
     if state is JobState.DEPLOYING and attempt is not None and attempt.deployed_ms is not None:

@@ -109,6 +109,10 @@ class Dispatcher:
         """ZooKeeper is reachable again."""
         self._in_term(lambda term: term.resume())
 
+    def explained(self, reason: str) -> None:
+        """Why ZooKeeper is unreachable."""
+        self._in_term(lambda term: term.explain(reason))
+
     def revoked(self, reason: str) -> None:
         """The term is over: its workers stop before their next write, its machines are dropped."""
         self._replace(None, reason)
@@ -268,10 +272,16 @@ class Dispatcher:
 
 def writable(term: LeaderTerm) -> None:
     """Raises Busy while the term must not write."""
-    if term.suspended:
-        raise Busy("ZooKeeper is not reachable from the leader at the moment; try again")
+    reachable(term)
     if term.recovering:
         raise Busy("the new leader is still reading the jobs; try again")
+
+
+def reachable(term: LeaderTerm) -> None:
+    """Raises Busy while the term cannot reach ZooKeeper."""
+    if term.suspended:
+        why = term.suspended_because and f" ({term.suspended_because})"
+        raise Busy(f"ZooKeeper is not reachable from the leader at the moment{why}; try again")
 
 
 def _wait(answer: Future[T]) -> T:

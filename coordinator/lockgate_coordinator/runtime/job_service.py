@@ -32,13 +32,14 @@ from lockgate_coordinator.job.deploy_size import start_problem
 from lockgate_coordinator.job.merged_story import merged
 from lockgate_coordinator.job.restore import misfits
 from lockgate_coordinator.runtime.access import FORWARDED_METADATA
-from lockgate_coordinator.runtime.dispatcher import Dispatcher, writable
+from lockgate_coordinator.runtime.dispatcher import Dispatcher, reachable, writable
 from lockgate_coordinator.runtime.disposal import dispose
 from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
 from lockgate_coordinator.runtime.event_loop import Bell
 from lockgate_coordinator.runtime.job_keys import check_new, check_request_id
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, storage_uri
+from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.rpc_server import Later, Stream, UnaryCall
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.snapshot_seal import TRUST
@@ -327,12 +328,8 @@ class JobService:
 
     def _result(self, key: str) -> m.JobResult:
         """The result of a job that is unknown to the term. Raises Refused NOT_FOUND."""
-        result, persistence, suspended = self._dispatcher.call(
-            lambda term: (term.results.get(key), term.persistence, term.suspended)
-        )
+        result, persistence = self._dispatcher.call(lambda term: _known_result(term, key))
         if result is None and key:
-            if suspended:  # the read would block its thread until ZooKeeper is back
-                raise Busy("ZooKeeper is not reachable from the leader at the moment; try again")
             result = persistence.result(key)
         if result is None:
             raise no_such_job(key)
@@ -401,6 +398,14 @@ def _own_storage(graph: m.JobGraph) -> str:
     return (
         storage_uri(backend.uri) if isinstance(backend, m.FilesystemBackend | m.RocksdbBackend) and backend.uri else ""
     )
+
+
+def _known_result(term: LeaderTerm, key: str) -> tuple[m.JobResult | None, Persistence]:
+    """And what reads it where it is not known. Raises Busy when that cannot be done now."""
+    result = term.results.get(key)
+    if result is None and key:
+        reachable(term)  # the read would block its thread until ZooKeeper is back
+    return result, term.persistence
 
 
 def _status(term: LeaderTerm, key: str) -> m.JobStatus | None:

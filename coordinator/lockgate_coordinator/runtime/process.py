@@ -59,6 +59,7 @@ class Coordinator:
             settings.session_timeout_ms,
             Protection(settings.cluster, settings.credentials.secret),
             settings.credentials.zookeeper,
+            lambda why: self.dispatcher.explained(why),
         )
         files = MetadataFiles(settings.storage, settings.cluster, settings.credentials.secret)
         limits = Limits(
