@@ -21,6 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from lockgate_common.certificate_hosts import alternative_name
 from lockgate_common.tls import SecurityError, TlsFiles
+from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
 AUTHORITY_DAYS = 3_650
 _EARLY = timedelta(minutes=5)  # clocks of other hosts may be behind
@@ -83,7 +84,9 @@ def load_authority(folder: Path) -> Authority | None:
         return None
     try:
         signed = x509.load_pem_x509_certificate(certificate.read_bytes())
-        key = load_pem_private_key(private.read_bytes(), None)
+        key = load_pem_private_key(read_trusted(private, is_key=True).encode(), None)
+    except UntrustedFile as error:
+        raise SecurityError(f"the key {error}") from error
     except OSError as error:
         raise SecurityError(
             f"cannot read {error.filename}: {error.strerror}; signing needs the authority's ca.pem and ca.key"

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import grpc
 
+from lockgate_common.trusted_files import UntrustedFile, read_trusted
+
 log = logging.getLogger(__name__)
 
 
@@ -160,7 +162,7 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
 
 def _show(context: ssl.SSLContext, files: TlsFiles) -> None:
     read_tls_file(files.certificate)
-    read_tls_file(files.key)
+    read_key(files.key)
     try:
         context.load_cert_chain(files.certificate, files.key, password=lambda: "")  # never asks at the terminal
     except (ssl.SSLError, ValueError) as error:
@@ -212,7 +214,7 @@ def _usable(files: TlsFiles) -> Pem:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    pem = Pem(*(read_tls_file(path) for path in (files.certificate, files.key, files.authority)))
+    pem = Pem(read_tls_file(files.certificate), read_key(files.key), read_tls_file(files.authority))
     part = files.authority
     try:
         x509.load_pem_x509_certificates(pem.authority)
@@ -239,10 +241,22 @@ def read_tls_file(path: str) -> bytes:
         raise SecurityError(f"cannot read the TLS file {path!r}: {error.strerror}") from error
 
 
+def read_key(path: str) -> bytes:
+    """As `read_tls_file`, for a key: refused if other users can read it."""
+    try:
+        return read_trusted(Path(path), is_key=True).encode() if path else b""
+    except UntrustedFile as error:
+        raise SecurityError(f"the key {error}") from error
+    except UnicodeDecodeError as error:
+        raise SecurityError(f"the TLS file {path} is not whole, or not PEM") from error
+    except OSError as error:
+        raise SecurityError(f"cannot read the TLS file {path!r}: {error.strerror}") from error
+
+
 def _version(path: str) -> object:
     """Another one when the file has changed."""
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid
