@@ -1,6 +1,6 @@
 """The two addresses of a server: the one it listens on (bind), and the one that others connect to (advertise).
 
-Also the addresses of ZooKeeper's servers.
+Also the addresses of ZooKeeper's servers, and those that calls come from.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from enum import Enum
+from urllib.parse import unquote
 
 _ZOOKEEPER_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s\[\]:,/@?#]+)(?::([0-9]{1,5}))?")
 
@@ -33,6 +34,22 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def address_of(peer: str) -> str:
+    """The part of a peer that it cannot change at will: no port, and of an IPv6 address the network."""
+    kind, _, rest = unquote(peer).partition(":")
+    if kind == "ipv4":
+        return rest.rpartition(":")[0]
+    if kind != "ipv6":
+        return peer
+    text = rest.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return peer
+    mapped = address.ipv4_mapped
+    return str(mapped) if mapped is not None else str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
 def zookeeper_problem(hosts: str) -> str:

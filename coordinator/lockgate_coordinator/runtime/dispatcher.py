@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from grpc import StatusCode
+from lockgate_common.serving.event_loop import Bell, LoopThread, settled
 from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.store import CoordinationStore
 from lockgate_proto.messages import LeaderRecord
@@ -18,7 +19,6 @@ from lockgate_proto.messages import LeaderRecord
 from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.coordinator_services import CoordinatorServices
 from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped
-from lockgate_coordinator.runtime.event_loop import Bell, LoopThread, settled
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.settings import CoordinatorSettings

@@ -13,6 +13,7 @@ import uuid
 
 from lockgate_common.masking import masked
 from lockgate_common.security import SecurityError
+from lockgate_common.serving.places import Places
 from lockgate_common.settings import SettingsError
 from lockgate_common.stop_signals import stop_signals
 from lockgate_common.zookeeper_wait import NoZooKeeper, wait_for_zookeeper
@@ -23,7 +24,6 @@ from lockgate_ha.session import Connector
 from lockgate_ha.zookeeper import connector as zookeeper_connector
 from lockgate_proto.messages import LeaderRecord
 
-from lockgate_coordinator.runtime.admission import Places
 from lockgate_coordinator.runtime.callers import Callers
 from lockgate_coordinator.runtime.client_limits import ClientLimits, Limits
 from lockgate_coordinator.runtime.control_service import ControlService
