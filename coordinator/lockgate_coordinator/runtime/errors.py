@@ -16,6 +16,18 @@ class StorageError(Exception):
         self.retryable = retryable
 
 
+class ForeignSnapshot(StorageError):
+    """Neither a record nor the cluster's seal vouches for a snapshot. file: its metadata, for people."""
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(f"{file} {why}")
+        self.file = file
+
+
+class NeedsOperator(Exception):
+    """A job can go on only after its operator has done something. The message says what."""
+
+
 class NotLeading(Exception):
     """This coordinator is a standby; the caller must call the leader.
 

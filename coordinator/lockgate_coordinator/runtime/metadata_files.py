@@ -22,8 +22,8 @@ from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import CheckpointMetadata, CompletedCheckpoint, JobRecord, JobResult
 from pyarrow import fs
 
-from lockgate_coordinator.runtime.errors import StorageError
-from lockgate_coordinator.runtime.snapshot_seal import SnapshotSeal, UnsealedSnapshot, unsealed
+from lockgate_coordinator.runtime.errors import ForeignSnapshot, StorageError
+from lockgate_coordinator.runtime.snapshot_seal import ForeignSeal, SnapshotSeal, UnsealedSnapshot, unsealed
 
 METADATA_FILE = "_metadata"
 SHARED_FOLDER = "shared"
@@ -185,6 +185,17 @@ class MetadataFiles:
             _delete(folder.parent())
 
 
+def start_checksum(pointer: str) -> str:
+    """The checksum of the metadata at `pointer` as it is now, whoever wrote it. Raises StorageError."""
+    file, found = _metadata_location(pointer), Checksum()
+    try:
+        for piece in storages.pieces(file):
+            found.add(piece)
+    except (*_ERRORS, storages.NotAFile) as error:
+        raise _failed("read", file, error) from error
+    return found.text
+
+
 def storage_uri(storage: str) -> str:
     """A local path as a `file://` URI; a URI as it is, its path without a trailing slash."""
     if "://" not in storage:
@@ -288,6 +299,8 @@ def _read(file: Location, check: _Check | None) -> bytes:
         return content
     except FileNotFoundError:
         raise
+    except ForeignSeal as error:
+        raise ForeignSnapshot(file.masked_uri, str(error)) from error
     except UnsealedSnapshot as error:
         raise StorageError(f"{file.masked_uri} {error}") from error
     except (storages.FileTooLarge, storages.NotAFile) as error:

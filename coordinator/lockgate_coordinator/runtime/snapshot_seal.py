@@ -29,6 +29,10 @@ class UnsealedSnapshot(ValueError):
     """The message is the rest of a sentence about the file."""
 
 
+class ForeignSeal(UnsealedSnapshot):
+    """It has no seal, or one of another cluster."""
+
+
 @dataclass(frozen=True)
 class SnapshotSeal:
     """Of one cluster. secret: "" for none: nothing is sealed, and everything is believed that is not damaged."""
@@ -57,9 +61,9 @@ class SnapshotSeal:
         if not self.secret:
             return
         if not seal:
-            raise UnsealedSnapshot(f"is not sealed with the secret of cluster {self.cluster}; {_TRUST}")
+            raise ForeignSeal(f"is not sealed with the secret of cluster {self.cluster}; {_TRUST}")
         if not hmac.compare_digest(seal, self._seal(digest)):
-            raise UnsealedSnapshot(f"has the seal of another secret or cluster than {self.cluster}; {_TRUST}")
+            raise ForeignSeal(f"has the seal of another secret or cluster than {self.cluster}; {_TRUST}")
 
 
 def unsealed(data: bytes) -> bytes:
