@@ -20,6 +20,11 @@ _SECRET_HINT = (
 _NOT_LEADER = "not the leader"
 
 
+def nothing_to_prove(address: str) -> str:
+    """Why a job is not handed over: only TLS, or a secret or token of its own, tells a client who answers."""
+    return f"there is no secret file, so nobody at {address} can prove to be the cluster{_SECRET_HINT}"
+
+
 class ClientError(UserError):
     """A call that cannot succeed unchanged. `str()` says why and what to do."""
 
