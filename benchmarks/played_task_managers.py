@@ -13,7 +13,6 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -65,23 +64,24 @@ class PlayedTaskManager:
                 incarnation=self._name,
             )
         )
-        beating = asyncio.create_task(self._beat())
+        call = stub.Connect(metadata=self._metadata)
+        tasks = [asyncio.create_task(self._write(call)), asyncio.create_task(self._beat())]
         try:
-            async for message in stub.Connect(self._requests(self._outbox), metadata=self._metadata):
+            async for message in call:
                 if message.token > self._token:
                     self._token, self._handled = message.token, 0
                 if message.WhichOneof("body") != "heartbeat" and not 0 < message.sequence <= self._handled:
                     self._handled = max(self._handled, message.sequence)
                     self._react(message)
         finally:
-            beating.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    @staticmethod
-    async def _requests(
-        outbox: asyncio.Queue[control_pb2.TaskManagerMessage],
-    ) -> AsyncIterator[control_pb2.TaskManagerMessage]:
+    async def _write(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+        outbox = self._outbox
         while True:
-            yield await outbox.get()
+            await call.write(await outbox.get())
 
     def _send(self, *, numbered: bool = False, **body: object) -> None:
         self._sent += numbered
