@@ -42,12 +42,13 @@ def measure(arguments: argparse.Namespace) -> Measurement:
     each = -(-slots // fleet)
     coordinator = {"max_task_managers": fleet + 10, "max_client_streams": fleet + 100, "heartbeat_timeout_ms": 30_000}
     options = ClusterOptions(taskmanagers=0, coordinator=coordinator)
-    with WorkFolder("lockgate-control-plane-", say) as work, LocalCluster(work.path / "cluster", options) as cluster:
-        with (
-            _played(cluster, fleet, each, arguments.processes),
-            Client(cluster.coordinators, credentials=cluster.credentials(), patience_ms=120_000) as client,
-        ):
-            values = _measure(cluster, client, slots, fleet, each, arguments.checkpoints)
+    with (
+        WorkFolder("lockgate-control-plane-", say) as work,
+        LocalCluster(work.path / "cluster", options) as cluster,
+        _played(cluster, fleet, each, arguments.processes),
+        Client(cluster.coordinators, credentials=cluster.credentials(), patience_ms=120_000) as client,
+    ):
+        values = _measure(cluster, client, slots, fleet, each, arguments.checkpoints)
     count = slots * _VERTICES
     values = {"subtasks": count, "task_managers": fleet, **values}
     goal = arguments.subtasks == 10_000

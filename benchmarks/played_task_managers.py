@@ -120,10 +120,17 @@ class PlayedTaskManager:
 
     def _deployed(self, deploy: control_pb2.Deploy) -> None:
         self._deploy = deploy
+        layout = control_pb2.Layout.FromString(deploy.layout)
+        here = [
+            slot
+            for slot, number in enumerate(layout.slots)
+            if layout.participants[number].task_manager_id == self._name
+        ]
         self._own = [
-            control_pb2.SubtaskId(attempt=deploy.attempt, vertex_id=item.vertex_id, subtask=item.subtask)
-            for item in deploy.placements
-            if item.task_manager_id == self._name
+            control_pb2.SubtaskId(attempt=deploy.attempt, vertex_id=vertex.id, subtask=slot)
+            for vertex in layout.graph.vertices
+            for slot in here
+            if slot < vertex.parallelism
         ]
         for subtask in self._own:
             running = control_pb2.SubtaskReport(subtask=subtask, phase=control_pb2.SUBTASK_RUNNING)

@@ -1320,21 +1320,24 @@ class CheckpointCommitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """Where a subtask runs."""
+class Participant:
+    """A task manager that takes part in an attempt."""
 
-    vertex_id: str = ""
-    subtask: int = 0
     task_manager_id: str = ""
     exchange_address: str = ""
+    # Of the process, as in its Register: whom a channel proves itself to.
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Incarnation:
-    """Which process a task manager is: as in its Register."""
+class Layout:
+    """What an attempt consists of, and where."""
 
-    task_manager_id: str = ""
-    incarnation: str = ""
+    # Normalized: every vertex names its parallelism.
+    graph: JobGraph | None = None
+    participants: tuple[Participant, ...] = ()
+    # Slot i runs subtask i of every vertex that has so many: the index of its participant.
+    slots: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -1342,17 +1345,15 @@ class Deploy:
     """All subtasks of one attempt for one task manager, in one message."""
 
     attempt: AttemptId | None = None
-    graph: JobGraph | None = None
-    # Of every subtask of the attempt, on all task managers.
-    placements: tuple[Placement, ...] = ()
     # For the subtasks placed on the receiver.
     restore: tuple[SubtaskState, ...] = ()
     # 0: starts without state.
     restored_checkpoint_id: int = 0
     # URI under which chk-<id>/ folders are created.
     checkpoint_directory: str = ""
-    # Of the placements' task managers: whom a channel proves itself to.
-    incarnations: tuple[Incarnation, ...] = ()
+    # A Layout, the same for every task manager of the attempt. As bytes, so that it is encoded once, and not once for
+    # each of them.
+    layout: bytes = b""
     # The event that caused it, see StoryLine.
     cause_id: str = ""
 

@@ -294,7 +294,7 @@ class LeaderTerm:
     def task_manager_added(self, task_manager: TaskManager) -> None:
         name = task_manager.task_manager_id
         self._settle_running(task_manager)
-        self.slots(TaskManagerAdded(name, task_manager.exchange_address, task_manager.slots))
+        self.slots(TaskManagerAdded(name, task_manager.exchange_address, task_manager.slots, task_manager.incarnation))
         for runner in self.jobs.values():
             self._prepare(runner, {name})
 
