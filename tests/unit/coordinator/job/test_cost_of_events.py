@@ -94,7 +94,9 @@ def steps(master: Driver, these: Sequence[events.Event]) -> float:
 
 
 def _reports(job: WideJob) -> Sequence[events.Event]:
-    return [job.running(key) for key in job.keys[10:60]]
+    for key in job.keys[:-50]:
+        job.give(job.running(key))
+    return [job.running(key) for key in job.keys[-50:-1]]
 
 
 def _heartbeats(job: WideJob) -> Sequence[events.Event]:
@@ -111,7 +113,9 @@ def _first_records(job: WideJob) -> Sequence[events.Event]:
 def _acknowledgements(job: WideJob) -> Sequence[events.Event]:
     job.start()
     checkpoint_id = job.trigger()
-    return [job.acknowledged(key, checkpoint_id) for key in job.keys[10:60]]
+    for key in job.keys[:-50]:
+        job.give(job.acknowledged(key, checkpoint_id))
+    return [job.acknowledged(key, checkpoint_id) for key in job.keys[-50:-1]]
 
 
 def _commits(job: WideJob) -> Sequence[events.Event]:
@@ -120,7 +124,9 @@ def _commits(job: WideJob) -> Sequence[events.Event]:
     for key in job.keys:
         job.give(job.acknowledged(key, checkpoint_id))
     job.persisted(job.one(effects.PersistCheckpoint))
-    return [job.committed(key, checkpoint_id) for key in job.keys[10:60]]
+    for key in job.keys[:-50]:
+        job.give(job.committed(key, checkpoint_id))
+    return [job.committed(key, checkpoint_id) for key in job.keys[-50:]]
 
 
 def _ticks(job: WideJob) -> Sequence[events.Event]:
