@@ -196,13 +196,12 @@ def _taken(found: Any, room: _Elements | None) -> Any:
 
 
 def _decoded(pb: Message, room: _Elements | None) -> Any:
-    return _decoder(_kind(type(pb)))(pb, room)
+    return _decoder_named(type(pb).__name__)(pb, room)
 
 
 @cache
-def _kind(pb_class: type[Message]) -> type[Any]:
-    kind: type[Any] = getattr(messages, pb_class.__name__)
-    return kind
+def _decoder_named(name: str) -> _Getter:
+    return _decoder(getattr(messages, name))
 
 
 @cache
