@@ -119,7 +119,7 @@ def to_pb(message: Any) -> Message:
 
 def from_pb(kind: type[M], pb: Message, room: _Elements | None = None) -> M:
     """The frozen message of type `kind` that says what `pb` says. Unknown enum numbers become the first value."""
-    found: M = _decoder(kind)(pb, room)
+    found: M = _decoder_named(kind.__name__)(pb, room)
     return found
 
 
