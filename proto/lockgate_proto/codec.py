@@ -19,10 +19,12 @@ from google.protobuf.message import DecodeError, Message
 
 from lockgate_proto import messages
 from lockgate_proto.v1 import checkpoint_pb2, control_pb2, exchange_pb2, failure_pb2, graph_pb2, job_pb2, story_pb2
+from lockgate_proto.wire import is_within
 
 M = TypeVar("M")
 
 _MODULES = (failure_pb2, story_pb2, graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
+_PARTS_AN_ELEMENT, _OWN_PARTS = 4, 100  # messages and texts of an element of a repeated field, and of the rest
 _FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
 
 
@@ -40,7 +42,11 @@ class _Elements:
         """Raises MalformedMessage before any of them is decoded."""
         self._left -= count
         if self._left < 0:
-            raise MalformedMessage(f"the message has more than {self._most:,} elements")
+            raise _too_many(self._most)
+
+
+def _too_many(most: int) -> MalformedMessage:
+    return MalformedMessage(f"the message has more than {most:,} elements")
 
 
 def encode(message: Any) -> bytes:
@@ -53,8 +59,11 @@ def decode(kind: type[M], data: bytes, most: int | None = None) -> M:
 
     most: elements of repeated fields, at all depths together; None: as many as there are. Depth is bounded by protobuf.
     """
+    pb_class = _pb_class(kind.__name__)
+    if most is not None and not is_within(pb_class.DESCRIPTOR, data, _OWN_PARTS + _PARTS_AN_ELEMENT * most):
+        raise _too_many(most)
     try:
-        pb = _pb_class(kind.__name__).FromString(data)
+        pb = pb_class.FromString(data)
     except DecodeError as error:
         raise MalformedMessage(f"{len(data)} bytes are not a {kind.__name__}: {error}") from error
     return from_pb(kind, pb, None if most is None else _Elements(most))
