@@ -54,6 +54,8 @@ _OBJECTS = {
     ("tls", "roles"): '{"alice": ["submit", "operate"]}',
     ("jwt", "roles"): '{"operators": "operate"}',
 }
+# Variables that hold a list, with commas.
+_LISTS = (("cluster", "coordinators"), ("jwt", "algorithms"), ("taskmanager", "folders"), ("taskmanager", "variables"))
 # Options of commands that are not named after their key.
 _OPTIONS = {("cluster", "name"): "--cluster-name", ("zookeeper", "hosts"): "--zookeeper"}
 # Variables that are read elsewhere: the file itself, where a command finds its cluster, and switches of the tests.
@@ -122,7 +124,10 @@ class CoordinatorGroup(_Group):
 
 
 class TaskManagerGroup(_Group):
-    """`[taskmanager]`: slots, Spark, and the exchange's address."""
+    """`[taskmanager]`: slots, Spark, the exchange's address, and what jobs without the role code may name.
+
+    folders: paths and URIs, empty for all that are not the cluster's or the system's; variables: names for `${NAME}`.
+    """
 
     bind: str = "127.0.0.1:0"
     advertise: str = ""
@@ -134,6 +139,8 @@ class TaskManagerGroup(_Group):
     heartbeat_ms: int = 500
     target_batch_ms: int = 300
     max_batch_bytes: int = 32 * 1024 * 1024
+    folders: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
 
 
 class StorageGroup(_Group):
@@ -261,6 +268,7 @@ class Settings(_Group):
             max_client_calls=group.max_client_calls,
             max_client_requests=group.max_client_requests,
             max_client_bytes=group.max_client_bytes,
+            private=self.private_places(),
         )
 
     def task_manager_settings(self) -> TaskManagerSettings:
@@ -283,7 +291,22 @@ class Settings(_Group):
             target_batch_ms=group.target_batch_ms,
             max_batch_bytes=group.max_batch_bytes,
             task_manager_id=group.id,
+            private=self.private_places(),
+            **self.limits_of_jobs(),
         )
+
+    def limits_of_jobs(self) -> dict[str, tuple[str, ...]]:
+        """What jobs without the role code may name, as fields of TaskManagerSettings."""
+        group = self.taskmanager
+        return {"folders": tuple(map(absolute, group.folders)), "variables": group.variables}
+
+    def private_places(self) -> tuple[str, ...]:
+        """The cluster's own files and folders, as far as they are named here. They need not exist."""
+        files = [self.security.token_file, self.tls.key, self.zookeeper.key, os.environ.get("LOCKGATE_CONFIG", "")]
+        storage, mark, options = self.storage.directory.partition("?")
+        if storage:
+            files.append(f"{storage.rstrip('/')}/{self.cluster.name}{mark}{options}")
+        return (str(self.secret_path), str(self.tokens_path), *(absolute(file) for file in files if file))
 
     def zookeeper_tls(self) -> TlsFiles | None:
         """The files for TLS with ZooKeeper; None for plain text. Raises SettingsError when they are incomplete."""
@@ -431,7 +454,7 @@ def _place(name: str, known: Mapping[str, Mapping[str, FieldInfo]]) -> tuple[str
 
 
 def _parse(name: str, place: tuple[str, str], text: str) -> Any:
-    if place in (("cluster", "coordinators"), ("jwt", "algorithms")):
+    if place in _LISTS:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if example := _OBJECTS.get(place):
         try:

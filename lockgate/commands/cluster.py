@@ -61,7 +61,7 @@ def cluster(
 ) -> int:
     """Run a whole cluster on this machine, in the foreground: ZooKeeper, coordinators, task managers.
 
-    Of the settings it uses [tls], and zookeeper.tls with the files for that.
+    Of the settings it uses [tls], zookeeper.tls with the files for that, taskmanager.folders and .variables.
 
     Prints one line with the addresses when it is ready. Ctrl-C or SIGTERM stops every process it started; one that
     dies is started again. Commands in the same folder find it by themselves (./.lockgate).
@@ -94,5 +94,5 @@ def cluster(
         zookeeper_ports=zookeeper_ports,
         tls=settings.server_tls_files(),
         coordinator={"certificate_roles": settings.certificate_roles()},
-        taskmanager=spark_settings(spark_master, spark_options),
+        taskmanager=spark_settings(spark_master, spark_options) | settings.limits_of_jobs(),
     )

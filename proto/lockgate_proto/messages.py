@@ -616,6 +616,9 @@ class JobGraph:
     state_backend: StateBackend | None = None
     # Unset: slow subtasks are not moved.
     straggler_replacement: StragglerReplacement | None = None
+    # Set by the coordinator when the job's author may not run code, whatever the client says: task managers then limit
+    # the files and variables that its operators name.
+    confined: bool = False
 
 
 @dataclass(frozen=True, slots=True)

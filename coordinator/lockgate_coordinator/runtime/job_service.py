@@ -33,6 +33,7 @@ from lockgate_coordinator.job.deploy_size import start_problem
 from lockgate_coordinator.job.merged_story import merged
 from lockgate_coordinator.job.restore import misfits
 from lockgate_coordinator.runtime.access import FORWARDED_METADATA
+from lockgate_coordinator.runtime.confinement import places_of, trespass
 from lockgate_coordinator.runtime.dispatcher import Dispatcher, reachable, writable
 from lockgate_coordinator.runtime.disposal import dispose
 from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
@@ -82,6 +83,7 @@ class JobService:
         cluster: Cluster,
     ) -> None:
         self._credentials: Credentials = settings.credentials
+        self._places = places_of(settings)
         self._address = address
         self._dispatcher = dispatcher
         self._files = files
@@ -98,9 +100,8 @@ class JobService:
         trusted = TRUST if request.trust_snapshot else ""
         if trusted:
             call.audited.trusted = request.restore_from
-        if not call.caller.may(Role.CODE) and (what := brings_code(graph) or trusted):
-            text = f"{what} needs the role code, which {call.caller.name} does not have"
-            raise Refused(StatusCode.PERMISSION_DENIED, text)
+        if not call.caller.may(Role.CODE):
+            graph = self._confined(graph, trusted, call.caller.name)
         self._dispatcher.wait_recovered()
         data = encode(graph)
         record = m.JobRecord(
@@ -119,6 +120,14 @@ class JobService:
         answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data, check, writes))
         late = "it is not known yet whether the job was submitted; submit it again unchanged"
         return _outcome(answer, late, lambda done: replace(done, warnings=warnings(graph)))
+
+    def _confined(self, graph: m.JobGraph, trusted: str, caller: str) -> m.JobGraph:
+        """The graph of a caller who may not run code, marked as such. Raises Refused for what only code may do."""
+        if what := brings_code(graph) or trusted:
+            raise Refused(StatusCode.PERMISSION_DENIED, f"{what} needs the role code, which {caller} does not have")
+        if problem := trespass(graph, self._places):
+            raise Refused(StatusCode.PERMISSION_DENIED, f"{problem} ({caller} does not have it)")
+        return replace(graph, confined=True)
 
     def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> Callable[[], str]:
         """Checks the graph; returns a further check that needs the storage, see `Submissions.submit`.

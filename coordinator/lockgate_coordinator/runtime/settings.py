@@ -52,7 +52,8 @@ class CoordinatorSettings:
     `host:port` that others use, empty for the bound address, which others must then be able to reach; coordinator_id:
     empty for a generated one; tokens_file: see `TokenBook`, empty for no tokens; certificate_roles: by common name or
     alternative name of a client's certificate; jwt: None for no JWTs; max_jobs: jobs that have not ended; max_client_*:
-    of one client, open streams, requests a second, and bytes of requests in work. Times are in milliseconds.
+    of one client, open streams, requests a second, and bytes of requests in work; private: paths and URIs that jobs
+    whose authors may not run code neither read nor write. Times are in milliseconds.
     """
 
     zookeeper: str
@@ -76,6 +77,7 @@ class CoordinatorSettings:
     max_client_requests: int = 500
     max_client_bytes: int = 256 * 1024 * 1024
     connect_timeout_ms: int = 30_000
+    private: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raises SettingsError naming the first setting that cannot work."""

@@ -286,12 +286,18 @@ class LocalCluster:
         if role == "zookeeper":
             assert self._ensemble is not None
             return self._ensemble.settings(number)
-        common = {"cluster": options.cluster, "zookeeper": self.zookeeper}
+        tls_key = [options.tls.key] if options.tls else []
+        private = [str(self.directory), str(self.secret_file), self._storage_folder(), *tls_key]
+        common = {"cluster": options.cluster, "zookeeper": self.zookeeper, "private": private}
         if role == "coordinator":
             bind = f"{ports.HOST}:{self._ports.get(name, 0)}"
             return {**common, "coordinator_id": name, "storage": self.storage, "bind": bind, **options.coordinator}
         work = str(self.directory / name)
         return {**common, "task_manager_id": name, "slots": options.slots, "work_dir": work, **options.taskmanager}
+
+    def _storage_folder(self) -> str:
+        folder, mark, options = self.storage.partition("?")
+        return f"{folder.rstrip('/')}/{self.options.cluster}{mark}{options}"
 
     def _tls(self) -> dict[str, Any] | None:
         """As JSON."""

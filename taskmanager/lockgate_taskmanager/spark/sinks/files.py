@@ -58,6 +58,7 @@ class FileSink(StagedSink):
         """The run that the job starts from had another path: its staged output is either visible there, or lost."""
         try:
             theirs = self._folder.elsewhere(transaction.folder)
+            self._check(theirs)
             if transaction.checkpoint_id <= _marked(theirs.child(marker)):
                 return
             missing = [target for target in transaction.targets if not filesystem.exists(theirs.child(target))]
