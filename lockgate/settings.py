@@ -292,7 +292,8 @@ class Settings(_Group):
             max_batch_bytes=group.max_batch_bytes,
             task_manager_id=group.id,
             private=self.private_places(),
-            **self.limits_of_jobs(),
+            folders=tuple(map(absolute, group.folders)),
+            variables=group.variables,
         )
 
     def limits_of_jobs(self) -> dict[str, tuple[str, ...]]:

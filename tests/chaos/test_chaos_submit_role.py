@@ -15,8 +15,9 @@ from lockgate_common.security import Credentials, default_tokens_file
 from lockgate_common.token_book import issue
 from lockgate_proto.messages import JobGraph, NoRestart, RestartStrategy
 
-from lockgate import Job, Stream
+from lockgate import Job
 from lockgate.client import Client, JobFailed, JobHandle, NotAllowed
+from lockgate.pipeline.stream import Stream
 from tests.chaos.testing_cluster import TestingCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]

@@ -143,7 +143,7 @@ def test_links_where_sinks_stage_are_followed(places: Path, name: str) -> None:
     ],
 )
 def test_files_in_database_urls(places: Path, url: str) -> None:
-    with pytest.raises(UserError, match="role code|must be an absolute path"):
+    with pytest.raises(UserError, match=r"role code|must be an absolute path"):
         sql.SqlSink(context(places), SqlSink(url.format(own=places / "own"), "t", ("k",)))
 
 
@@ -190,7 +190,7 @@ def test_variables_are_those_that_the_operator_allows(places: Path) -> None:
     for name in ("OTHER", "LOCKGATE_TOKEN", "NOT_SET"):
         with pytest.raises(UserError, match=rf"\$\{{{name}\}}, which needs the role code, or an operator who adds"):
             filled({"password": f"${{{name}}}"}, "op", bound)
-        with pytest.raises(UserError, match="taskmanager.variables"):
+        with pytest.raises(UserError, match=r"taskmanager\.variables"):
             filled_url(f"postgresql://u:${{{name}}}@h/d", "op", limits(places))
     assert filled({"x": "${OTHER}"}, "op") == {"x": "value of OTHER"}
 
