@@ -175,7 +175,7 @@ class SparkEngine:
     def build(self, context: ProgramContext) -> ChainProgram:
         vertex = _vertex(context.graph, context.subtask.vertex_id)
         check(vertex)
-        self._learn_storage(context)
+        self._check_storage(context)
         key = _bench_key(context)
         wait_s = 0 if context.is_warmup else _LET_GO_WAIT_S
         bench = self._benches.check_out(key, context.subtask.subtask, wait_s, context.is_warmup)
@@ -207,8 +207,13 @@ class SparkEngine:
     def discover(self, graph: JobGraph, vertex_id: str, known: Collection[str]) -> tuple[tuple[SplitState, ...], bool]:
         return operators.discover(_vertex(graph, vertex_id), known, self._limits_of(graph))
 
-    def _learn_storage(self, context: ProgramContext) -> None:
-        """The cluster's folder in the job's storage is private: `<storage>/<cluster>/<job>/<run>` is this run's."""
+    def _check_storage(self, context: ProgramContext) -> None:
+        """Raises UserError for a storage that the job may not choose. From now on the cluster's folder in it is
+        private: `<storage>/<cluster>/<job>/<run>` is this run's.
+        """
+        backend = (context.graph.state_backend or StateBackend()).backend
+        if uri := getattr(backend, "uri", ""):
+            self._limits_of(context.graph).check_path(uri, "the state backend's folder", writes=True)
         attempt, places = context.subtask.attempt or AttemptId(), self._limits.places
         folder = context.checkpoint_directory.partition("?")[0]
         if places is not None and not context.is_warmup and attempt.job_key:
