@@ -64,7 +64,11 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
     data = folder / "data"
     data.mkdir()
     testing = TestingCluster(
-        folder / "cluster", coordinators=1, taskmanagers=1, taskmanager={"variables": ["LISTED_*"]}
+        folder / "cluster",
+        coordinators=1,
+        taskmanagers=1,
+        start_timeout_ms=300_000,
+        taskmanager={"variables": ["LISTED_*"]},
     )
     testing.environment |= {"SHOP_PASSWORD": PASSWORD, "LISTED_PASSWORD": LISTED}
     with testing, contextlib.ExitStack() as clients:
