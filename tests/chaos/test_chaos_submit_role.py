@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from lockgate_common.security import Credentials, default_tokens_file
+from lockgate_common.security import Credentials
 from lockgate_common.token_book import issue
 from lockgate_proto.messages import JobGraph, NoRestart, RestartStrategy
 
@@ -63,17 +63,18 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
     folder = tmp_path_factory.mktemp("submit-role")
     data = folder / "data"
     data.mkdir()
+    tokens = folder / "tokens" / "tokens.json"  # beside the secret the running cluster holds the folder's lock
     testing = TestingCluster(
         folder / "cluster",
         coordinators=1,
         taskmanagers=1,
         start_timeout_ms=300_000,
+        coordinator={"tokens_file": str(tokens)},
         taskmanager={"variables": ["LISTED_*"]},
     )
     testing.environment |= {"SHOP_PASSWORD": PASSWORD, "LISTED_PASSWORD": LISTED}
     with testing, contextlib.ExitStack() as clients:
         secret = testing.cluster.credentials().secret
-        tokens = default_tokens_file(testing.cluster.secret_file)
         (data / "in.txt").write_text("a\nb\n")
         (data / "links").mkdir()
         (data / "links" / "x.txt").symlink_to(testing.cluster.secret_file)
@@ -127,7 +128,7 @@ TRIES = {
     "the secret by a way around": reading("{data}/../data/folder/secret"),
     "a link to the secret": reading("{data}/links"),
     "a link to the cluster": reading("{data}/folder/logs"),
-    "tokens": reading("{own}/tokens.json"),
+    "tokens": reading("{data}/../tokens/tokens.json"),
     "snapshots": reading("{own}/storage"),
     "logs": reading("{own}/logs"),
     "the environment": reading("/proc/self/environ"),

@@ -287,7 +287,8 @@ class LocalCluster:
             assert self._ensemble is not None
             return self._ensemble.settings(number)
         tls_key = [options.tls.key] if options.tls else []
-        private = [str(self.directory), str(self.secret_file), self._storage_folder(), *tls_key]
+        tokens = options.coordinator.get("tokens_file", "")
+        private = [str(self.directory), str(self.secret_file), self._storage_folder(), tokens, *tls_key]
         common = {"cluster": options.cluster, "zookeeper": self.zookeeper, "private": private}
         if role == "coordinator":
             bind = f"{ports.HOST}:{self._ports.get(name, 0)}"
