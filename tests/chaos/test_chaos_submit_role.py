@@ -132,7 +132,7 @@ TRIES = {
     "snapshots": reading("{own}/storage"),
     "logs": reading("{own}/logs"),
     "the environment": reading("/proc/self/environ"),
-    "SQL on a file": computing("SELECT * FROM text.`{own}/secret`"),
+    "SQL on a file": computing("SELECT f.value FROM input, text.`{own}/secret` AS f"),
     "SQL on a file in a subquery": computing("SELECT (SELECT max(value) FROM text . `{own}/secret`) AS x FROM input"),
     "a variable in SQL": computing("SELECT '${{env:SHOP_PASSWORD}}' AS x FROM input"),
     "Java in SQL": computing("SELECT try_reflect('java.lang.System', 'getenv', 'SHOP_PASSWORD') AS x FROM input"),
