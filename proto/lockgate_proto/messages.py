@@ -602,6 +602,8 @@ class LeaderRecord:
     granted_unix_us: int = 0
     # Of the process: random. Calls between processes prove themselves to this one alone.
     instance: str = ""
+    # URL of the process's web dashboard; empty: none.
+    dashboard: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1774,6 +1776,8 @@ class CoordinatorStatus:
     address: str = ""
     pid: int = 0
     leader: bool = False
+    # URL of its web dashboard; empty: none.
+    dashboard: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1802,6 +1806,19 @@ class OperatorStatus:
     records_ahead: int = 0
     # As in OperatorCounters.
     records_failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeView:
+    """One edge of a job's graph."""
+
+    # Vertex id.
+    source: str = ""
+    # Vertex id.
+    target: str = ""
+    partitioning: Partitioning = Partitioning(0)
+    # As in Edge.
+    side_output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1856,6 +1873,8 @@ class JobStatus:
     straggler: str = ""
     # Describes `error`, if an attempt failed.
     failure: JobFailure | None = None
+    # Of a job that has not ended.
+    edges: tuple[EdgeView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

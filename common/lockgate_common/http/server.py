@@ -1,20 +1,24 @@
-"""An HTTP server in a thread of its process, with an event loop of its own."""
+"""An HTTP server in a thread of its process, with an event loop of its own.
+
+Until somebody connects, the thread only waits: uvicorn is not imported, so a process starts no later for its server.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lockgate_common.addresses import host_and_port, is_loopback
 from lockgate_common.http.hosts import HostNames
 from lockgate_common.http.server_context import server_context
-from lockgate_common.http.shield import App, Shield
+from lockgate_common.http.shield import App, Scope, Shield, nobody
 from lockgate_common.security import Credentials
 
 if TYPE_CHECKING:
@@ -31,7 +35,7 @@ class HttpServer:
     """Serves one ASGI app. The port is opened at once, and answered from `start` on.
 
     bind: `host:port`, port 0 picks a free one; credentials: of the process, whose TLS files it uses, and without which
-    it is not reached from other machines; setting: what names the address, for messages; trusted_origins: see `Shield`.
+    it is not reached from other machines; setting: what names the address, for messages; may_read: see `Shield`.
     Raises SecurityError, and OSError with a sentence when the port is taken.
     """
 
@@ -41,7 +45,7 @@ class HttpServer:
         bind: str,
         credentials: Credentials,
         setting: str,
-        trusted_origins: Callable[[], Collection[str]] = tuple,
+        may_read: Callable[[Scope], bool] = nobody,
     ) -> None:
         credentials.check_reach(bind)
         self._tls = credentials.tls
@@ -50,11 +54,11 @@ class HttpServer:
         host, port = self._socket.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.is_local = is_loopback(self.address)
-        self._app = Shield(app, HostNames(bind, self._tls).current, trusted_origins)
+        self._app = Shield(app, HostNames(bind, self._tls).current, may_read)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._lock = threading.Lock()
-        self._stopped = False
+        self._wake, self._woken = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name=f"http-{setting}", daemon=True)
 
     @property
@@ -69,17 +73,19 @@ class HttpServer:
     def stop(self) -> None:
         """Ends open streams, closes the port, joins the thread. Idempotent."""
         with self._lock:
-            self._stopped = True
+            self._wake.close()
             if self._loop is not None:
                 with contextlib.suppress(RuntimeError):  # it has ended by itself
                     self._loop.call_soon_threadsafe(self._stopping.set)
         if self._thread.ident is not None:
             self._thread.join()
+        self._woken.close()
         self._socket.close()
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            if self._woken not in select.select([self._socket, self._woken], (), ())[0]:
+                asyncio.run(self._serve())
         except Exception:
             log.exception("the HTTP server at %s has ended", self.address)
 
@@ -88,7 +94,7 @@ class HttpServer:
 
         with self._lock:
             self._loop = asyncio.get_running_loop()
-            if self._stopped:
+            if self._wake.fileno() < 0:
                 return
         config, state = configuration(self._app), ServerState()
         config.load()

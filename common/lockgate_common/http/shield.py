@@ -44,22 +44,27 @@ def own_origin(scope: Scope) -> str:
     return f"{scope['scheme']}://{header(scope, 'host')}".lower()
 
 
+def nobody(_scope: Scope) -> bool:
+    """No page of another site."""
+    return False
+
+
 class Shield:
     """An ASGI app around another one.
 
-    names: under which the server may be called; trusted_origins: other sites that may read, for example pages of the
-    cluster's other coordinators, as `https://host:port`.
+    names: under which the server may be called; may_read: whether the page of another site, which the request's
+    `Origin` names, may read the answer.
     """
 
     def __init__(
         self,
         app: App,
         names: Callable[[], Collection[str]],
-        trusted_origins: Callable[[], Collection[str]] = tuple,
+        may_read: Callable[[Scope], bool] = nobody,
     ) -> None:
         self._app = app
         self._names = names
-        self._trusted_origins = trusted_origins
+        self._may_read = may_read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = _Answer(send, self._shared_with(scope))
@@ -84,7 +89,7 @@ class Shield:
 
     def _shared_with(self, scope: Scope) -> str:
         origin = header(scope, "origin").lower()
-        return origin if origin and scope["method"] in _READS and origin in self._trusted_origins() else ""
+        return origin if origin and scope["method"] in _READS and self._may_read(scope) else ""
 
     def _check(self, scope: Scope) -> None:
         """Raises HttpRefusal."""

@@ -29,10 +29,13 @@ JSON = {"Content-Type": "application/json"}
 class Served:
     """A server and what its app was asked."""
 
-    def __init__(self, credentials: Credentials, trusted: tuple[str, ...] = ()) -> None:
+    def __init__(self, credentials: Credentials, trusted: str = "nobody") -> None:
+        def may_read(scope: Any) -> bool:
+            return shield.header(scope, "origin") == trusted
+
         self.asked: list[str] = []
         self.streaming, self.left = threading.Event(), threading.Event()
-        self.server = HttpServer(self.app, "127.0.0.1:0", credentials, "coordinator.dashboard", lambda: trusted)
+        self.server = HttpServer(self.app, "127.0.0.1:0", credentials, "coordinator.dashboard", may_read)
         self.callers = HttpCallers(credentials, is_local=True)
         self.server.start()
 
@@ -65,7 +68,7 @@ class Served:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    served = Served(Credentials(SECRET), ("http://127.0.0.1:7",))
+    served = Served(Credentials(SECRET), "http://127.0.0.1:7")
     yield served
     served.server.stop()
 
