@@ -123,6 +123,7 @@ class Settings(Group):
             zookeeper=self.zookeeper.hosts or DEFAULT_ZOOKEEPER,
             bind=group.bind,
             advertise=group.advertise,
+            dashboard=group.dashboard,
             storage=absolute(self.storage.directory),
             credentials=self.credentials(create=True),
             tokens_file=str(self.tokens_path),

@@ -55,10 +55,11 @@ class ZooKeeperGroup(Group):
 
 
 class CoordinatorGroup(Group):
-    """`[coordinator]`: the job API's address and the heartbeats to task managers."""
+    """`[coordinator]`: addresses of the job API and of the dashboard (`host:port`, `off`, or empty), heartbeats."""
 
     bind: str = "127.0.0.1:7070"
     advertise: str = ""
+    dashboard: str = ""
     id: str = ""
     heartbeat_ms: int = 500
     heartbeat_timeout_ms: int = 3000

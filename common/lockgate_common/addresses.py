@@ -72,10 +72,9 @@ def address_problem(bind: str, advertise: str) -> str:
     can reach.
     """
     for name, address in (("bind", bind), ("advertise", advertise or bind)):
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65535:
-            return f"{name}: {address!r} is not host:port"
-    if _names_one_machine(advertise or bind):
+        if problem := port_problem(address):
+            return f"{name}: {problem}"
+    if names_one_machine(advertise or bind):
         return ""
     if advertise:
         return f"advertise: nothing can connect to {advertise}; give the host:port at which others reach this process"
@@ -85,7 +84,14 @@ def address_problem(bind: str, advertise: str) -> str:
     )
 
 
-def _names_one_machine(address: str) -> bool:
+def port_problem(address: str) -> str:
+    """What is wrong with a `host:port`; "" when nothing is."""
+    host, _, port = address.rpartition(":")
+    return "" if host and port.isdigit() and int(port) <= 65535 else f"{address!r} is not host:port"
+
+
+def names_one_machine(address: str) -> bool:
+    """False for a `host:port` that stands for every address of a machine."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         return not ipaddress.ip_address(host).is_unspecified

@@ -363,6 +363,7 @@ class JobService:
                 contender.address,
                 contender.pid,
                 leader is not None and contender.coordinator_id == leader.coordinator_id,
+                contender.dashboard,
             )
             for contender in self._cluster.contenders()
         )

@@ -70,6 +70,7 @@ def _on_processes(folder: Path, source: Path | None, options: Mapping[str, Any])
     say("starting ZooKeeper, 2 coordinators and 2 task managers, each a process of its own ...")
     with LocalCluster(folder / "cluster", taskmanager=micro_batches(corpus), **options) as cluster:
         say(f"ready: coordinators {', '.join(cluster.coordinators)}, ZooKeeper {cluster.zookeeper}")
+        say(f"look at it while it runs: {cluster.dashboard}")
         with Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client:
             show.count(client, wordcount.graph(corpus.folder, database, CHECKPOINT_INTERVAL_MS))
     say("now the same counts by a plain Spark batch job ...")

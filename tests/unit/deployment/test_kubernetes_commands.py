@@ -52,7 +52,7 @@ def in_pod(settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def _started(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The settings that the pod's command hands to its process, which is not started."""
     seen: list[Any] = []
-    monkeypatch.setattr(f"lockgate_{pod.role}.runtime.process.run", lambda settings: seen.append(settings) or 0)
+    monkeypatch.setattr(f"lockgate_{pod.role}.runtime.process.run", lambda settings, *_web: seen.append(settings) or 0)
     assert pod.arguments()[:2] == ["lockgate", pod.role]
     assert run(pod.arguments()[1:]) == 0
     (settings,) = seen
