@@ -12,10 +12,10 @@ from lockgate_common.http.refusal import HttpRefusal
 from lockgate_common.http.shield import Scope
 from lockgate_common.proof import AUTHORIZATION, Peer
 from lockgate_common.roles import OWNER, Principal
+from lockgate_common.serving.refusals import TooMuch
+from lockgate_common.serving.wrong_tries import WrongTries
 from lockgate_common.token import BEARER, Jwt
 from lockgate_coordinator.runtime.callers import Callers
-from lockgate_coordinator.runtime.errors import TooMuch
-from lockgate_coordinator.runtime.wrong_tries import WrongTries
 
 _NOWHERE = Peer("", "")  # nothing is proved here: tokens are shown
 
