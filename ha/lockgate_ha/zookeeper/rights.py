@@ -6,13 +6,16 @@ from typing import Any
 
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
-from lockgate_ha.protection import Protection
+from lockgate_ha.protection import Protection, maker
 
 
 def rights(protection: Protection) -> dict[str, Any]:
     """Options of a kazoo client that acts as the owner."""
     owner = protection.owner
-    return {} if owner is None else {"auth_data": [("digest", f"{owner.user}:{owner.password}")]}
+    if owner is None:
+        return {}
+    users = (owner, maker(protection.secret))
+    return {"auth_data": [("digest", f"{user.user}:{user.password}") for user in users]}
 
 
 def acl_of(protection: Protection, *, shared: bool) -> list[ACL]:
