@@ -37,6 +37,7 @@ def certificates(folder: Path, names: tuple[str, ...], hosts: tuple[str, ...], d
       lockgate certificates tls --name c1 --host c1.example --host 10.0.0.1
       lockgate certificates tls --name alice --days 90               # a client: give it a role in [tls.roles]
     """
+    from lockgate_common import private_folder
     from lockgate_common.certificates import load_authority, make_authority
     from lockgate_common.security import SecurityError
 
@@ -45,7 +46,7 @@ def certificates(folder: Path, names: tuple[str, ...], hosts: tuple[str, ...], d
     for name in chosen:
         _check(name, folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder.make_missing(folder)
         authority = load_authority(folder)
         if authority is None:
             authority = make_authority(folder, "Lockgate cluster")
