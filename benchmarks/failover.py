@@ -7,6 +7,7 @@ import statistics
 import sys
 from typing import Any
 
+from lockgate_devtools.cluster.from_settings import tls_options
 from lockgate_devtools.drill import DrillOptions, Report, Target, drill
 
 from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
@@ -64,7 +65,14 @@ def exact(report: Report) -> Report:
 def _drill(target: Target, times: int, arguments: argparse.Namespace) -> Report | None:
     if times == 0:
         return None
-    return exact(drill(DrillOptions(kill=target, times=times, every_s=arguments.every, seed=arguments.seed), say))
+    options = DrillOptions(
+        kill=target,
+        times=times,
+        every_s=arguments.every,
+        seed=arguments.seed,
+        cluster_options={"zookeepers": arguments.zookeepers, **tls_options(arguments.config)},
+    )
+    return exact(drill(options, say))
 
 
 def main() -> int:
@@ -73,6 +81,8 @@ def main() -> int:
     options.add_argument("--times", type=int, default=20, help="leader kills")
     options.add_argument("--taskmanager-times", type=int, default=10, help="task manager kills, 0 for none")
     options.add_argument("--every", type=float, default=2.0, help="seconds between a whole cluster and the next kill")
+    options.add_argument("--zookeepers", type=int, choices=(1, 3), default=1, help="ZooKeeper servers")
+    options.add_argument("--config", metavar="FILE", help="settings file, for [tls] and zookeeper.tls")
     options.add_argument("--seed", type=int, default=1, help="of the moments and victims")
     return run(options.parse_args(), measure)
 

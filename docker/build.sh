@@ -149,7 +149,7 @@ gather_dependencies() {
 
 build_wheel() {
     local sources wanted
-    mapfile -t sources < <(find lockgate proto/lockgate_proto common ha coordinator taskmanager devtools -name __pycache__ -prune -o -type f -print | LC_ALL=C sort)
+    mapfile -t sources < <(find lockgate proto/lockgate_proto common ha coordinator taskmanager devtools web -name __pycache__ -prune -o -type f -print | LC_ALL=C sort)
     wanted=$(sha256sum pyproject.toml README.md "${sources[@]}" | checksum)
     if [ "$(cat "$context/wheel.stamp" 2>/dev/null)" != "$wanted" ]; then
         echo "building Lockgate's wheel ..."

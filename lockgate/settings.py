@@ -14,9 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockgate_common.addresses import zookeeper_problem
 from lockgate_common.json_input import parse_json
-from lockgate_common.roles import roles_named
 from lockgate_common.security import (
     Credentials,
     SecurityError,
@@ -26,13 +24,22 @@ from lockgate_common.security import (
     load_secret,
     load_token,
 )
-from lockgate_common.settings import number_problem
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
 
 from lockgate.errors import SettingsError
+from lockgate.settings_groups import (
+    ClusterGroup,
+    CoordinatorGroup,
+    Group,
+    JwtGroup,
+    SecurityGroup,
+    StorageGroup,
+    TaskManagerGroup,
+    TlsGroup,
+    ZooKeeperGroup,
+)
 
 if TYPE_CHECKING:
     from lockgate_coordinator.runtime.settings import CoordinatorSettings, JwtSettings
@@ -54,6 +61,8 @@ _OBJECTS = {
     ("tls", "roles"): '{"alice": ["submit", "operate"]}',
     ("jwt", "roles"): '{"operators": "operate"}',
 }
+# Variables that hold a list, with commas.
+_LISTS = (("cluster", "coordinators"), ("jwt", "algorithms"), ("taskmanager", "folders"), ("taskmanager", "variables"))
 # Options of commands that are not named after their key.
 _OPTIONS = {("cluster", "name"): "--cluster-name", ("zookeeper", "hosts"): "--zookeeper"}
 # Variables that are read elsewhere: the file itself, where a command finds its cluster, and switches of the tests.
@@ -63,138 +72,7 @@ _OF_COMPOSE = ("LOCKGATE_IMAGE", "LOCKGATE_INPUT", "LOCKGATE_PORT_1", "LOCKGATE_
 _TEST_PREFIX = "LOCKGATE_TEST_"
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @field_validator("*")
-    @classmethod
-    def _is_within_bounds(cls, value: Any, info: ValidationInfo) -> Any:
-        problem = number_problem(info.field_name or "", value) if isinstance(value, int) else ""
-        if problem:
-            raise PydanticCustomError("bounds", "{problem}", {"problem": problem})
-        return value
-
-
-class ClusterGroup(_Group):
-    """`[cluster]`: which cluster this is, and where its coordinators listen (for clients without ZooKeeper)."""
-
-    name: str = Field(default="default", pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    coordinators: tuple[str, ...] = ()
-
-
-class ZooKeeperGroup(_Group):
-    """`[zookeeper]`: the ensemble, `host:port,host:port`, and the session timeout; whether it is reached with TLS.
-
-    certificate, key, authority: PEM files for that where `[tls]` has others. Servers need all three.
-    """
-
-    hosts: str = ""
-    session_timeout_ms: int = 4000
-    tls: bool = False
-    certificate: str = ""
-    key: str = ""
-    authority: str = ""
-
-    @field_validator("hosts")
-    @classmethod
-    def _are_addresses(cls, hosts: str) -> str:
-        problem = zookeeper_problem(hosts) if hosts else ""
-        if problem:
-            raise PydanticCustomError("addresses", "{problem}", {"problem": problem})
-        return hosts
-
-
-class CoordinatorGroup(_Group):
-    """`[coordinator]`: the job API's address and the heartbeats to task managers."""
-
-    bind: str = "127.0.0.1:7070"
-    advertise: str = ""
-    id: str = ""
-    heartbeat_ms: int = 500
-    heartbeat_timeout_ms: int = 3000
-    max_watchers: int = 2_000
-    max_task_managers: int = 2_000
-    max_jobs: int = 500
-    max_client_streams: int = 500
-    max_client_calls: int = 200
-    max_client_requests: int = 500
-    max_client_bytes: int = 256 * 1024 * 1024
-
-
-class TaskManagerGroup(_Group):
-    """`[taskmanager]`: slots, Spark, and the exchange's address."""
-
-    bind: str = "127.0.0.1:0"
-    advertise: str = ""
-    id: str = ""
-    slots: int = 2
-    spark_master: str = ""
-    spark_options: dict[str, str] = Field(default_factory=dict)
-    work_dir: str = ""
-    heartbeat_ms: int = 500
-    target_batch_ms: int = 300
-    max_batch_bytes: int = 32 * 1024 * 1024
-
-
-class StorageGroup(_Group):
-    """`[storage]`: the directory or URI that holds snapshots; every process must reach the same one."""
-
-    directory: str = ""
-
-
-class SecurityGroup(_Group):
-    """`[security]`: the file with the secret that processes and clients share; tokens in place of it.
-
-    tokens_file: what coordinators know of tokens; token_file: the one token that a client has.
-    """
-
-    secret_file: str = ""
-    tokens_file: str = ""
-    token_file: str = ""
-
-
-class JwtGroup(_Group):
-    """`[jwt]`: an issuer whose JWTs let callers in. None of it, or at least issuer, audience and keys.
-
-    keys: a JWKS or PEM file of public keys; roles: what the values of the claim mean, when they are no names of roles.
-    """
-
-    issuer: str = ""
-    audience: str = ""
-    keys: str = ""
-    algorithms: tuple[str, ...] = ("RS256", "ES256")
-    role_claim: str = "role"
-    roles: dict[str, str] = Field(default_factory=dict)
-
-
-class TlsGroup(_Group):
-    """`[tls]`: PEM files, whether every connection needs a certificate on both sides, and what certificates are for.
-
-    Without `mutual` clients need `authority` alone. roles: {common name or alternative name: roles}.
-    """
-
-    certificate: str = ""
-    key: str = ""
-    authority: str = ""
-    mutual: bool = False
-    roles: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-
-    @field_validator("roles", mode="before")
-    @classmethod
-    def _are_roles(cls, roles: Any) -> Any:
-        """One role may stand without a list."""
-        if not isinstance(roles, dict):
-            return roles
-        listed = {name: (given,) if isinstance(given, str) else given for name, given in roles.items()}
-        for name, given in listed.items():
-            try:
-                roles_named(given)
-            except (ValueError, TypeError) as error:
-                raise PydanticCustomError("roles", "{problem}", {"problem": f"{name!r}: {error}"}) from error
-        return listed
-
-
-class Settings(_Group):
+class Settings(Group):
     """All settings, checked. Make one with `load_settings`."""
 
     cluster: ClusterGroup = Field(default=ClusterGroup())
@@ -245,6 +123,7 @@ class Settings(_Group):
             zookeeper=self.zookeeper.hosts or DEFAULT_ZOOKEEPER,
             bind=group.bind,
             advertise=group.advertise,
+            dashboard=group.dashboard,
             storage=absolute(self.storage.directory),
             credentials=self.credentials(create=True),
             tokens_file=str(self.tokens_path),
@@ -261,6 +140,7 @@ class Settings(_Group):
             max_client_calls=group.max_client_calls,
             max_client_requests=group.max_client_requests,
             max_client_bytes=group.max_client_bytes,
+            private=self.private_places(),
         )
 
     def task_manager_settings(self) -> TaskManagerSettings:
@@ -283,7 +163,23 @@ class Settings(_Group):
             target_batch_ms=group.target_batch_ms,
             max_batch_bytes=group.max_batch_bytes,
             task_manager_id=group.id,
+            private=self.private_places(),
+            folders=tuple(map(absolute, group.folders)),
+            variables=group.variables,
         )
+
+    def limits_of_jobs(self) -> dict[str, tuple[str, ...]]:
+        """What jobs without the role code may name, as fields of TaskManagerSettings."""
+        group = self.taskmanager
+        return {"folders": tuple(map(absolute, group.folders)), "variables": group.variables}
+
+    def private_places(self) -> tuple[str, ...]:
+        """The cluster's own files and folders, as far as they are named here. They need not exist."""
+        files = [self.security.token_file, self.tls.key, self.zookeeper.key, os.environ.get("LOCKGATE_CONFIG", "")]
+        storage, mark, options = self.storage.directory.partition("?")
+        if storage:
+            files.append(f"{storage.rstrip('/')}/{self.cluster.name}{mark}{options}")
+        return (str(self.secret_path), str(self.tokens_path), *(absolute(file) for file in files if file))
 
     def zookeeper_tls(self) -> TlsFiles | None:
         """The files for TLS with ZooKeeper; None for plain text. Raises SettingsError when they are incomplete."""
@@ -431,7 +327,7 @@ def _place(name: str, known: Mapping[str, Mapping[str, FieldInfo]]) -> tuple[str
 
 
 def _parse(name: str, place: tuple[str, str], text: str) -> Any:
-    if place in (("cluster", "coordinators"), ("jwt", "algorithms")):
+    if place in _LISTS:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if example := _OBJECTS.get(place):
         try:

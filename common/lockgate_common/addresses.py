@@ -1,6 +1,6 @@
 """The two addresses of a server: the one it listens on (bind), and the one that others connect to (advertise).
 
-Also the addresses of ZooKeeper's servers.
+Also the addresses of ZooKeeper's servers, and those that calls come from.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from enum import Enum
+from urllib.parse import unquote
 
 _ZOOKEEPER_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s\[\]:,/@?#]+)(?::([0-9]{1,5}))?")
 
@@ -35,6 +36,22 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
+def address_of(peer: str) -> str:
+    """The part of a peer that it cannot change at will: no port, and of an IPv6 address the network."""
+    kind, _, rest = unquote(peer).partition(":")
+    if kind == "ipv4":
+        return rest.rpartition(":")[0]
+    if kind != "ipv6":
+        return peer
+    text = rest.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return peer
+    mapped = address.ipv4_mapped
+    return str(mapped) if mapped is not None else str(ipaddress.ip_network((int(address), 64), strict=False))
+
+
 def zookeeper_problem(hosts: str) -> str:
     """The problem with the addresses of an ensemble, as the rest of a sentence about them; "" when there is none.
 
@@ -55,10 +72,9 @@ def address_problem(bind: str, advertise: str) -> str:
     can reach.
     """
     for name, address in (("bind", bind), ("advertise", advertise or bind)):
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65535:
-            return f"{name}: {address!r} is not host:port"
-    if _names_one_machine(advertise or bind):
+        if problem := port_problem(address):
+            return f"{name}: {problem}"
+    if names_one_machine(advertise or bind):
         return ""
     if advertise:
         return f"advertise: nothing can connect to {advertise}; give the host:port at which others reach this process"
@@ -68,7 +84,14 @@ def address_problem(bind: str, advertise: str) -> str:
     )
 
 
-def _names_one_machine(address: str) -> bool:
+def port_problem(address: str) -> str:
+    """What is wrong with a `host:port`; "" when nothing is."""
+    host, _, port = address.rpartition(":")
+    return "" if host and port.isdigit() and int(port) <= 65535 else f"{address!r} is not host:port"
+
+
+def names_one_machine(address: str) -> bool:
+    """False for a `host:port` that stands for every address of a machine."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         return not ipaddress.ip_address(host).is_unspecified

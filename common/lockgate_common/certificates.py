@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from lockgate_common.certificate_hosts import alternative_name
 from lockgate_common.tls import SecurityError, TlsFiles
+from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
 AUTHORITY_DAYS = 3_650
 _EARLY = timedelta(minutes=5)  # clocks of other hosts may be behind
@@ -54,7 +55,7 @@ class Authority:
         )
         if hosts:
             builder = builder.add_extension(
-                x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
+                x509.SubjectAlternativeName([alternative_name(host) for host in hosts]), critical=False
             )
         signed = builder.sign(self.key, hashes.SHA256())
         certificate, private = folder / f"{name}.pem", folder / f"{name}.key"
@@ -83,7 +84,9 @@ def load_authority(folder: Path) -> Authority | None:
         return None
     try:
         signed = x509.load_pem_x509_certificate(certificate.read_bytes())
-        key = load_pem_private_key(private.read_bytes(), None)
+        key = load_pem_private_key(read_trusted(private, is_key=True).encode(), None)
+    except UntrustedFile as error:
+        raise SecurityError(f"the key {error}") from error
     except OSError as error:
         raise SecurityError(
             f"cannot read {error.filename}: {error.strerror}; signing needs the authority's ca.pem and ca.key"
@@ -106,17 +109,6 @@ def _builder(name: str, key: ec.EllipticCurvePrivateKey, days: int) -> x509.Cert
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-
-
-def _host(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        pass
-    try:
-        return x509.DNSName(host)
-    except ValueError as error:
-        raise SecurityError(f"{host!r} is neither a host name nor an address") from error
 
 
 def _write(certificate: Path, private: Path, signed: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:

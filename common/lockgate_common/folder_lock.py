@@ -16,15 +16,16 @@ class FolderInUse(Exception):
     """Another process holds the lock."""
 
 
-def take(folder: Path, patience_s: float = 0.0) -> IO[bytes]:
+def take(folder: Path, patience_s: float = 0.0, name: str = NAME) -> IO[bytes]:
     """Locks an existing folder until the returned file is closed, here and in every process that has inherited it.
 
-    patience_s: how long to wait for the current holder to end. Raises FolderInUse, and OSError when the file cannot be
+    patience_s: how long to wait for the current holder to end. name: of the lock; locks of different names do not
+    exclude each other. Raises FolderInUse, and OSError when the file cannot be
     created. On a file system without locks every process gets in.
     """
     deadline = time.monotonic() + patience_s
-    (folder / NAME).touch(0o600)
-    file = (folder / NAME).open("ab")
+    (folder / name).touch(0o600)
+    file = (folder / name).open("ab")
     while True:
         try:
             with contextlib.suppress(BlockingIOError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator
@@ -191,17 +192,43 @@ def sync_folder(path: str) -> None:
     sync_file(path)
 
 
-def read_all(location: Location) -> pa.Buffer:
-    """The whole content. Raises OSError (FileNotFoundError when it is missing)."""
+class NotAFile(ValueError):
+    """A pipe or device, which may block its reader or never end."""
+
+
+class FileTooLarge(ValueError):
+    """A file is larger than whoever reads it expects. size_bytes: its size."""
+
+    def __init__(self, size_bytes: int, most_bytes: int) -> None:
+        super().__init__(f"it has {size_bytes:,} bytes, and there should be at most {most_bytes:,}")
+        self.size_bytes = size_bytes
+
+
+def read_all(location: Location, most_bytes: int) -> pa.Buffer:
+    """The whole content. Raises OSError (FileNotFoundError when it is missing), NotAFile, FileTooLarge.
+
+    Nothing of a file that is too large is read.
+    """
+    _check_kind(location)
     with _missing(location), location.fs.open_input_file(location.path) as file:
-        return file.read_buffer()
+        size = file.size()
+        if size > most_bytes:
+            raise FileTooLarge(size, most_bytes)
+        return file.read_buffer(size)
 
 
 def pieces(location: Location) -> Iterator[bytes]:
-    """The whole content, a megabyte at a time. Raises OSError (FileNotFoundError when it is missing)."""
+    """The whole content, a megabyte at a time. Raises OSError (FileNotFoundError when it is missing), NotAFile."""
+    _check_kind(location)
     with _missing(location), location.fs.open_input_stream(location.path) as stream:
         while piece := stream.read(1 << 20):
             yield piece
+
+
+def _check_kind(location: Location) -> None:
+    """Raises NotAFile, OSError. Only this machine has such."""
+    if location.is_local and stat.S_IFMT(os.stat(location.path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+        raise NotAFile("it is neither a file nor a folder")
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """TLS: PEM files that are read again when they have changed, and what a failed handshake means.
 
-gRPC makes its own connections with them; `client_context` is for Python's, which are those to ZooKeeper.
+gRPC makes its own connections with them; `client_context` is for Python's, which are those to ZooKeeper, and
+`http.server_context` for HTTP.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 
 import grpc
+
+from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
 log = logging.getLogger(__name__)
 
@@ -148,19 +151,24 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    authority = read_tls_file(files.authority)
+    load_authority_into(context, read_tls_file(files.authority), files)
+    if files.certificate:
+        load_certificate_into(context, files)
+    return context
+
+
+def load_authority_into(context: ssl.SSLContext, authority: bytes, files: TlsFiles) -> None:
+    """Whom to trust. authority: what the file of that name holds. Raises SecurityError."""
     try:
         context.load_verify_locations(cadata=authority.decode())
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise SecurityError(f"{files.authority} holds no certificate of an authority in PEM") from error
-    if files.certificate:
-        _show(context, files)
-    return context
 
 
-def _show(context: ssl.SSLContext, files: TlsFiles) -> None:
+def load_certificate_into(context: ssl.SSLContext, files: TlsFiles) -> None:
+    """What to show. Raises SecurityError."""
     read_tls_file(files.certificate)
-    read_tls_file(files.key)
+    read_key(files.key)
     try:
         context.load_cert_chain(files.certificate, files.key, password=lambda: "")  # never asks at the terminal
     except (ssl.SSLError, ValueError) as error:
@@ -212,7 +220,7 @@ def _usable(files: TlsFiles) -> Pem:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    pem = Pem(*(read_tls_file(path) for path in (files.certificate, files.key, files.authority)))
+    pem = Pem(read_tls_file(files.certificate), read_key(files.key), read_tls_file(files.authority))
     part = files.authority
     try:
         x509.load_pem_x509_certificates(pem.authority)
@@ -239,10 +247,22 @@ def read_tls_file(path: str) -> bytes:
         raise SecurityError(f"cannot read the TLS file {path!r}: {error.strerror}") from error
 
 
+def read_key(path: str) -> bytes:
+    """As `read_tls_file`, for a key: refused if other users can read it."""
+    try:
+        return read_trusted(Path(path), is_key=True).encode() if path else b""
+    except UntrustedFile as error:
+        raise SecurityError(f"the key {error}") from error
+    except UnicodeDecodeError as error:
+        raise SecurityError(f"the TLS file {path} is not whole, or not PEM") from error
+    except OSError as error:
+        raise SecurityError(f"cannot read the TLS file {path!r}: {error.strerror}") from error
+
+
 def _version(path: str) -> object:
     """Another one when the file has changed."""
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid

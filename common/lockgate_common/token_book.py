@@ -28,6 +28,7 @@ from lockgate_common.trusted_files import UntrustedFile, read_trusted
 _ID_BYTES = 6
 _MOST_WRONG = 5  # slow checks of one token that fail, until it is quiet for a while
 _WRONG_FORGOTTEN_S = 10.0
+_LOCK = "tokens.lock"  # a running cluster holds the other lock of its folder
 _LOCK_PATIENCE_S = 10.0
 _LAST_UNIX_S = 253_402_300_799  # the end of the year 9999: later ones cannot be shown
 
@@ -159,7 +160,9 @@ def _changing(path: Path) -> Iterator[None]:
     """One change at a time, or a token that another change removes would come back. Raises TokenFileError."""
     try:
         private_folder.make_missing(path.parent)
-        lock = folder_lock.take(path.parent, _LOCK_PATIENCE_S)
+        lock = folder_lock.take(
+            path.parent, _LOCK_PATIENCE_S, f"{path.stem}.lock"
+        )  # not that of a cluster whose folder it is
     except folder_lock.FolderInUse as error:
         raise TokenFileError(f"another command is changing the tokens in {path}; try again") from error
     except OSError as error:

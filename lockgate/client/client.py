@@ -45,7 +45,14 @@ from lockgate.client.address_map import AddressMap
 from lockgate.client.channels import Channels
 from lockgate.client.deadline import Deadline
 from lockgate.client.directory import CombinedDirectory, CoordinatorList, LeaderDirectory
-from lockgate.client.errors import ClientError, ClusterUnreachable, NotAllowed, TryAgain, classify_rpc_error
+from lockgate.client.errors import (
+    ClientError,
+    ClusterUnreachable,
+    NotAllowed,
+    TryAgain,
+    classify_rpc_error,
+    nothing_to_prove,
+)
 from lockgate.client.proven_stream import ProvenStream
 from lockgate.client.target import ClusterTarget, find_cluster
 from lockgate.client.watch import JobWatch, LostListener
@@ -64,6 +71,7 @@ class Client:
 
     coordinators: `host:port` each; zookeeper: `host:port,...`. One of the two is enough; with both the coordinators
     are asked first. patience_ms: how long a call looks for a leader before it fails. Every call raises ClientError.
+    credentials: without secret and token a job is handed over with TLS only; with None to whoever answers.
     """
 
     def __init__(
@@ -79,6 +87,7 @@ class Client:
         directory: LeaderDirectory | None = None,
     ) -> None:
         self._credentials = credentials or Credentials()
+        self._is_trusting = credentials is None
         self._patience_ms = patience_ms
         self._address_map = AddressMap()
         self._directory = directory or _directory(
@@ -348,6 +357,8 @@ class Client:
         """
         if method == "Submit" and not self._credentials.is_empty:
             self._ask(leader, "GetLeader", GetLeaderRequest(), limit_s)
+        elif method == "Submit" and self._credentials.tls is None and not self._is_trusting:
+            raise NotAllowed(nothing_to_prove(leader.address))
         introduction = self._credentials.introduction(Peer(leader.address, leader.instance), path("JobService", method))
         stub: Any = call(self._channels.to(self._address_map.to(leader.address)), "JobService", method)
         answer, ended = stub.with_call(request, timeout=limit_s, metadata=introduction.metadata)

@@ -20,6 +20,11 @@ _SECRET_HINT = (
 _NOT_LEADER = "not the leader"
 
 
+def nothing_to_prove(address: str) -> str:
+    """Why a job is not handed over: only TLS, or a secret or token of its own, tells a client who answers."""
+    return f"there is no secret file, so nobody at {address} can prove to be the cluster{_SECRET_HINT}"
+
+
 class ClientError(UserError):
     """A call that cannot succeed unchanged. `str()` says why and what to do."""
 
@@ -55,6 +60,14 @@ class NotAllowed(ClientError):
     """The cluster does not know this client, or does not let it do that."""
 
 
+class NotAuthenticated(NotAllowed):
+    """The cluster does not know this client."""
+
+
+class NotPossible(ClientError):
+    """The state of the job or of the cluster does not allow it now."""
+
+
 class JobFailed(ClientError):
     """The job ended as FAILED. `str()` is the job's own error."""
 
@@ -85,7 +98,7 @@ def classify_rpc_error(error: grpc.RpcError, job_key: str, address: str, instanc
         leader = leader_in(error)
         if leader or details.startswith(_NOT_LEADER):
             return TryAgain(f"{address} is not the leader", leader)
-        return ClientError(details)
+        return NotPossible(details)
     if code is grpc.StatusCode.UNAUTHENTICATED and _trailing(error, INSTANCE_METADATA) not in ("", instance):
         return TryAgain(f"{address} is another process now", address)
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.ABORTED):
@@ -129,7 +142,7 @@ def _final(code: grpc.StatusCode, details: str, job_key: str, address: str) -> C
     if code is grpc.StatusCode.PERMISSION_DENIED:
         return NotAllowed(details or "this client may not do that")
     if code is grpc.StatusCode.UNAUTHENTICATED:
-        return NotAllowed(f"{details or 'the cluster requires its secret'}{_SECRET_HINT}")
+        return NotAuthenticated(f"{details or 'the cluster requires its secret'}{_SECRET_HINT}")
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return ClientError(f"{address} is not a Lockgate coordinator of this version ({details})")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:

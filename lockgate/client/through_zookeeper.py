@@ -78,7 +78,7 @@ class ThroughZooKeeper:
         )
 
     def _no_leader(self) -> str:
-        return (
+        return self._connector.trouble() or (
             f"ZooKeeper at {self._connector.hosts} has no leader for the cluster {self._cluster!r}; start a "
             "coordinator with `lockgate coordinator`, or check the name (cluster.name)"
         )

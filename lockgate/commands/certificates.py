@@ -38,6 +38,7 @@ def certificates(folder: Path, names: tuple[str, ...], hosts: tuple[str, ...], d
       lockgate certificates tls --name alice --days 90               # a client: give it a role in [tls.roles]
     """
     from lockgate_common import private_folder
+    from lockgate_common.certificate_hosts import alternative_name
     from lockgate_common.certificates import load_authority, make_authority
     from lockgate_common.security import SecurityError
 
@@ -46,6 +47,8 @@ def certificates(folder: Path, names: tuple[str, ...], hosts: tuple[str, ...], d
     for name in chosen:
         _check(name, folder)
     try:
+        for host in hosts:
+            alternative_name(host)  # before anything is made
         private_folder.make_missing(folder)
         authority = load_authority(folder)
         if authority is None:

@@ -7,7 +7,7 @@ import os
 import click
 
 from lockgate.commands.options import spark_options as with_spark
-from lockgate.commands.options import spark_settings
+from lockgate.commands.options import spark_settings, tls_config_option, zookeepers_option
 
 
 @click.command()
@@ -23,7 +23,7 @@ from lockgate.commands.options import spark_settings
 @click.option(
     "--slots", type=click.IntRange(1, 64), metavar="N", default=2, show_default=True, help="Slots of each task manager."
 )
-@click.option("--zookeepers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="ZooKeeper servers.")
+@zookeepers_option
 @click.option("--zookeeper", metavar="HOST:PORT,...", help="Use a ZooKeeper that is already running.")
 @click.option("--dir", "directory", default=".lockgate", show_default=True, help="Data, logs and cluster.json.")
 @click.option("--storage", metavar="DIR|URI", help="Snapshots.  [default: DIR/storage]")
@@ -43,15 +43,13 @@ from lockgate.commands.options import spark_settings
     multiple=True,
     help="[default: free ones]",
 )
-@click.option(
-    "--config", metavar="FILE", help="Settings file, for [tls] and zookeeper.tls.  [default: ./lockgate.toml]"
-)
+@tls_config_option
 @with_spark("local[SLOTS]")
 def cluster(
     coordinators: int,
     taskmanagers: int,
     slots: int,
-    zookeepers: str,
+    zookeepers: int | None,
     zookeeper: str | None,
     directory: str,
     storage: str | None,
@@ -63,7 +61,7 @@ def cluster(
 ) -> int:
     """Run a whole cluster on this machine, in the foreground: ZooKeeper, coordinators, task managers.
 
-    Of the settings it uses [tls], and zookeeper.tls with the files for that.
+    Of the settings it uses [tls], zookeeper.tls with the files for that, taskmanager.folders and .variables.
 
     Prints one line with the addresses when it is ready. Ctrl-C or SIGTERM stops every process it started; one that
     dies is started again. Commands in the same folder find it by themselves (./.lockgate).
@@ -88,7 +86,7 @@ def cluster(
         coordinators=coordinators,
         taskmanagers=taskmanagers,
         slots=slots,
-        zookeepers=0 if zookeeper else int(zookeepers),
+        zookeepers=0 if zookeeper else zookeepers or 1,
         zookeeper=zookeeper or "",
         zookeeper_tls=settings.zookeeper_tls(),
         storage=storage or "",
@@ -96,5 +94,5 @@ def cluster(
         zookeeper_ports=zookeeper_ports,
         tls=settings.server_tls_files(),
         coordinator={"certificate_roles": settings.certificate_roles()},
-        taskmanager=spark_settings(spark_master, spark_options),
+        taskmanager=spark_settings(spark_master, spark_options) | settings.limits_of_jobs(),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lockgate.commands.options import spark_options as with_spark
-from lockgate.commands.options import spark_settings
+from lockgate.commands.options import spark_settings, tls_config_option, zookeepers_option
 
 _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 
@@ -32,6 +32,8 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 @click.option("--dir", "directory", metavar="DIR", help="Keep data and logs there.  [default: a temporary folder]")
 @click.option("--storage", metavar="DIR|URI", help="Snapshots of its own cluster.  [default: DIR/storage]")
 @click.option("--slots", type=click.IntRange(1, 64), metavar="N", help="Slots of each task manager.  [default: 2]")
+@zookeepers_option
+@tls_config_option
 @with_spark("local[SLOTS]")
 def drill(
     kill: str,
@@ -43,32 +45,37 @@ def drill(
     directory: str | None,
     storage: str | None,
     slots: int | None,
+    zookeepers: int | None,
+    config: str | None,
     spark_master: str | None,
     spark_options: tuple[str, ...],
 ) -> int:
     """Kill parts of a cluster under load, measure the recovery, and account for every record.
 
     Starts 2 coordinators, 2 task managers and ZooKeeper in a temporary folder, unless --cluster names a running
-    cluster; with zookeeper.tls in the settings, over TLS. Exits with 0 only when nothing was lost or duplicated.
+    cluster; over TLS if [tls] or zookeeper.tls is set. Exits with 0 only when nothing was lost or duplicated.
 
     \b
     Examples:
       lockgate drill
       lockgate drill --kill taskmanager --times 5 --every 10
       lockgate drill --kill leader --times 20 --seed 7 --json report.json
+      lockgate drill --zookeepers 3 --kill zookeeper
       lockgate drill --cluster .lockgate
       lockgate drill --storage 's3://bucket/drill?endpoint_override=s3.example:9000&scheme=http'
       lockgate drill --slots 1 --spark-master spark://spark.example:7077
     """
+    from lockgate_devtools.cluster.from_settings import tls_options
     from lockgate_devtools.drill import Target, run_drill
 
-    from lockgate.settings import load_settings
-
     own: dict[str, Any] = {"slots": slots} if slots else {}
+    own |= {"zookeepers": zookeepers} if zookeepers else {}
     own |= {"storage": storage} if storage else {}
     own |= {"taskmanager": spark} if (spark := spark_settings(spark_master, spark_options)) else {}
-    if not cluster and (tls := load_settings().zookeeper_tls()):
-        own |= {"zookeeper_tls": tls}
+    if config and cluster:
+        raise click.UsageError("--config is for the drill's own cluster: omit it, or --cluster")
+    if not cluster:
+        own |= tls_options(config)
     return run_drill(
         kill=Target(kill),
         times=times,
@@ -83,14 +90,19 @@ def drill(
 
 @click.command()
 @click.option("--input", "folder", metavar="FOLDER", help="Text files to count.  [default: Python's standard library]")
-def demo(folder: str | None) -> int:
+@zookeepers_option
+@tls_config_option
+def demo(folder: str | None, zookeepers: int | None, config: str | None) -> int:
     """Count words on a cluster of real processes, kill the leader in the middle, compare with plain Spark.
+
+    Over TLS if [tls] or zookeeper.tls is set.
 
     \b
     Examples:
       lockgate demo
       lockgate demo --input ~/books
+      lockgate demo --zookeepers 3 --config lockgate.toml
     """
-    from lockgate_devtools.demo.__main__ import main
+    from lockgate_devtools.demo.__main__ import run
 
-    return main(["--input", folder] if folder else [])
+    return run(folder or "", zookeepers or 1, config)

@@ -37,6 +37,7 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
       lockgate jobs --state running --state restarting
       lockgate jobs --json | jq -r '.[] | select(.state == "RUNNING") | .key'
     """
+    from lockgate import shapes
     from lockgate.commands import views
 
     with connect(target) as client:
@@ -46,7 +47,7 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
         click.echo(f"none of the {len(listed)} jobs is {' or '.join(states)}")
         return
     if as_json:
-        _print_json([views.summary_json(job) for job in found])
+        _print_json([shapes.summary_json(job) for job in found])
     else:
         click.echo(views.jobs_text(found))
 
@@ -67,16 +68,17 @@ def job(key: str, story: bool, as_json: bool, **target: str | None) -> None:
       lockgate job wordcount-1f2e3d4c --json | jq .last_checkpoint.duration_ms
       lockgate job wordcount-1f2e3d4c --story | grep 'checkpoint 7'
     """
+    from lockgate import shapes
     from lockgate.commands import views
-    from lockgate.commands.story_views import story_json, story_text
+    from lockgate.commands.story_views import story_text
 
     with connect(target) as client:
         if story:
             answer = client.story(key)
-            as_text, as_data = story_text(answer), story_json(answer)
+            as_text, as_data = story_text(answer), shapes.story_json(answer)
         else:
             status = client.job(key)
-            as_text, as_data = views.job_text(status), views.job_json(status)
+            as_text, as_data = views.job_text(status), shapes.job_json(status)
     if as_json:
         _print_json(as_data)
     else:
@@ -113,12 +115,13 @@ def checkpoints(key: str, as_json: bool, **target: str | None) -> None:
       lockgate checkpoints wordcount-1f2e3d4c
       lockgate submit wordcount.py --from "$(lockgate checkpoints KEY --json | jq -r '.[0].pointer')"
     """
+    from lockgate import shapes
     from lockgate.commands import views
 
     with connect(target) as client:
         found = client.checkpoints(key)
     if as_json:
-        _print_json([views.checkpoint_json(checkpoint) for checkpoint in found])
+        _print_json([shapes.checkpoint_json(checkpoint) for checkpoint in found])
     else:
         click.echo(views.checkpoints_text(found))
 
@@ -178,11 +181,11 @@ def leader(as_json: bool, **target: str | None) -> None:
       lockgate leader
       kill -9 "$(lockgate leader --json | jq .pid)"      # see a failover
     """
-    from lockgate.commands import views
+    from lockgate import shapes
 
     with connect(target) as client:
         found = client.leader()
     if as_json:
-        _print_json(views.leader_json(found))
+        _print_json(shapes.leader_json(found))
     else:
         click.echo(f"{found.address}  pid {found.pid}  token {found.token}  session {found.session}")

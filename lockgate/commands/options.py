@@ -55,6 +55,24 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(function)
 
 
+def zookeepers_option(function: F) -> F:
+    """`--zookeepers`, of a cluster on this machine: None for one server."""
+    return click.option(
+        "--zookeepers", type=click.Choice(["1", "3"]), help="ZooKeeper servers.  [default: 1]", callback=_number
+    )(function)
+
+
+def _number(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def tls_config_option(function: F) -> F:
+    """`--config`, of a cluster on this machine."""
+    return click.option(
+        "--config", metavar="FILE", help="Settings file, for [tls] and zookeeper.tls.  [default: ./lockgate.toml]"
+    )(function)
+
+
 def spark_options(default: str) -> Callable[[F], F]:
     """`--spark-master` and `--spark-option`. default: the help text's default for the master."""
 

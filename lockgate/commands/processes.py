@@ -49,12 +49,16 @@ def start_logging(level: str | None) -> None:
 @click.command()
 @click.option("--bind", metavar="HOST:PORT", help="Where the job API listens.  [default: 127.0.0.1:7070]")
 @click.option("--advertise", metavar="HOST:PORT", help="The address that others connect to.  [default: as bound]")
+@click.option(
+    "--dashboard", metavar="HOST:PORT|off", help="The web dashboard.  [default: 127.0.0.1:7080, or a free port]"
+)
 @click.option("--storage", metavar="DIR|URI", help="Snapshots; one place that every process reaches.")
 @click.option("--id", "coordinator_id", metavar="ID", help="Its name in listings.  [default: generated]")
 @_common_options
 def coordinator(
     bind: str | None,
     advertise: str | None,
+    dashboard: str | None,
     storage: str | None,
     coordinator_id: str | None,
     zookeeper: str | None,
@@ -79,7 +83,7 @@ def coordinator(
     settings = load_settings(
         config,
         {
-            "coordinator": {"bind": bind, "advertise": advertise, "id": coordinator_id},
+            "coordinator": {"bind": bind, "advertise": advertise, "dashboard": dashboard, "id": coordinator_id},
             "storage": {"directory": storage},
             "zookeeper": {"hosts": zookeeper},
             "cluster": {"name": cluster_name},
@@ -88,8 +92,9 @@ def coordinator(
     )
     chosen = settings.coordinator_settings()
     from lockgate_coordinator.runtime.process import run
+    from lockgate_web.dashboard import Dashboard
 
-    return run(chosen)
+    return run(chosen, Dashboard)
 
 
 @click.command()

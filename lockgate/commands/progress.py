@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 from lockgate_proto.messages import JobEvent, JobEventKind, JobState, JobStatus
 
+from lockgate import shapes
 from lockgate.client import TERMINAL, Client
 from lockgate.commands import views
 
@@ -144,11 +145,11 @@ class JsonProgress(Silent):
 
     def status(self, status: JobStatus) -> None:
         """{"status": ...}"""
-        _print_line({"status": views.job_json(status)})
+        _print_line({"status": shapes.job_json(status)})
 
     def event(self, event: JobEvent) -> None:
         """{"event": ...}"""
-        _print_line({"event": views.event_json(event)})
+        _print_line({"event": shapes.event_json(event)})
 
 
 def _print_line(value: dict[str, Any]) -> None:

@@ -49,11 +49,11 @@ def savepoint() -> None:
 @target_options
 def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None) -> None:
     """Take a savepoint and print its pointer. `lockgate savepoint KEY` does the same."""
-    from lockgate.commands import views
+    from lockgate import shapes
 
     with connect(target) as client:
         taken = client.savepoint(key, int((timeout_s or 0) * 1000))
-    click.echo(json.dumps(views.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
+    click.echo(json.dumps(shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
 
 
 @savepoint.command("list")
@@ -62,12 +62,13 @@ def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None)
 @target_options
 def list_(key: str, as_json: bool, **target: str | None) -> None:
     """List the savepoints of a job, running or ended, newest first."""
+    from lockgate import shapes
     from lockgate.commands import views
 
     with connect(target) as client:
         found = client.savepoints(key)
     if as_json:
-        click.echo(json.dumps([views.checkpoint_json(savepoint) for savepoint in found], indent=2))
+        click.echo(json.dumps([shapes.checkpoint_json(savepoint) for savepoint in found], indent=2))
     else:
         click.echo(views.checkpoints_text(found))
 
@@ -104,14 +105,14 @@ def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bo
       lockgate stop wordcount-1f2e3d4c
       lockgate submit wordcount.py --from "$(lockgate stop wordcount-1f2e3d4c --wait)"
     """
-    from lockgate.commands import views
+    from lockgate import shapes
     from lockgate.commands.progress import Silent, follow
 
     with connect(target) as client:
         taken = client.stop(key, drain=drain, timeout_ms=int((timeout_s or 0) * 1000))
         if wait:
             follow(client, key, Silent())
-    click.echo(json.dumps(views.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
+    click.echo(json.dumps(shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
 
 
 @click.command()

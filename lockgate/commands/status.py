@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import click
 from lockgate_proto.messages import ClusterStatus, JobStatus
@@ -24,38 +23,11 @@ def status(as_json: bool, **target: str | None) -> None:
       lockgate status
       lockgate status --json | jq '[.task_managers[].free_slots] | add'
     """
+    from lockgate.shapes import status_json
+
     with connect(target) as client:
         cluster, jobs = client.cluster(), client.jobs()
     click.echo(json.dumps(status_json(cluster, jobs), indent=2) if as_json else status_text(cluster, jobs))
-
-
-def status_json(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> dict[str, Any]:
-    """`lockgate status --json`. jobs: how many are in each state."""
-    from lockgate.commands.views import leader_json
-
-    return {
-        "leader": leader_json(cluster.leader) if cluster.leader is not None else None,
-        "coordinators": [
-            {
-                "id": coordinator.coordinator_id,
-                "address": coordinator.address,
-                "pid": coordinator.pid,
-                "leader": coordinator.leader,
-            }
-            for coordinator in cluster.coordinators
-        ],
-        "task_managers": [
-            {
-                "id": task_manager.task_manager_id,
-                "address": task_manager.address,
-                "pid": task_manager.pid,
-                "slots": task_manager.slots,
-                "free_slots": task_manager.free_slots,
-            }
-            for task_manager in cluster.task_managers
-        ],
-        "jobs": dict(Counter(job.state.name for job in jobs)),
-    }
 
 
 def status_text(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> str:

@@ -3,30 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 from lockgate_proto.messages import JobStory, StoryLine
-
-
-def story_json(story: JobStory) -> dict[str, Any]:
-    """`lockgate job KEY --story --json`."""
-    return {
-        "lines": [
-            {
-                "id": line.id,
-                "cause_id": line.cause_id,
-                "unix_us": line.unix_us,
-                "process": line.process,
-                "place": line.place,
-                "attempt": line.attempt,
-                "event": line.event,
-                "change": line.change,
-                "effects": list(line.effects),
-            }
-            for line in story.lines
-        ],
-        "remarks": list(story.remarks),
-    }
 
 
 def story_text(story: JobStory) -> str:

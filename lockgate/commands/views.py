@@ -1,141 +1,13 @@
-"""Listings: the JSON shapes that scripts rely on, and plain text for people."""
+"""Listings as plain text for people."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any
 
-from lockgate_proto.messages import (
-    CheckpointMode,
-    CompletedCheckpoint,
-    FailurePlace,
-    JobEvent,
-    JobFailure,
-    JobStatus,
-    LeaderRecord,
-    StorageTrouble,
-)
+from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus
 
-Json = dict[str, Any]
-
-
-def leader_json(leader: LeaderRecord) -> Json:
-    """`lockgate leader --json`."""
-    return {"address": leader.address, "pid": leader.pid, "token": leader.token, "session": leader.session}
-
-
-def checkpoint_json(checkpoint: CompletedCheckpoint | None) -> Json | None:
-    """One completed checkpoint."""
-    if checkpoint is None:
-        return None
-    return {
-        "id": checkpoint.checkpoint_id,
-        "kind": checkpoint.kind.name.lower(),
-        "pointer": checkpoint.pointer,
-        "state": state_kind(checkpoint),
-        "size_bytes": checkpoint.size_bytes,
-        "written_bytes": checkpoint.written_bytes,
-        "diff_values": checkpoint.diff_values,
-        "diff_saved_bytes": checkpoint.diff_saved_bytes,
-        "triggered_unix_ms": checkpoint.triggered_unix_ms,
-        "duration_ms": checkpoint.duration_ms,
-        "longest_sync_ms": checkpoint.longest_sync_us / 1000,
-        "longest_alignment_ms": checkpoint.longest_alignment_ms,
-        "unaligned": checkpoint.unaligned,
-        "channel_state_bytes": checkpoint.channel_state_bytes,
-        "token": checkpoint.token,
-    }
-
-
-def summary_json(status: JobStatus) -> Json:
-    """One line of `lockgate jobs --json`."""
-    return {
-        "key": status.job_key,
-        "name": status.name,
-        "state": status.state.name,
-        "attempt": status.attempt,
-        "restarts": status.restarts,
-        "submitted_unix_ms": status.submitted_unix_ms,
-        "ended_unix_ms": status.ended_unix_ms or None,
-        "message": status.message,
-        "error": status.error,
-    }
-
-
-def job_json(status: JobStatus) -> Json:
-    """`lockgate job KEY --json`."""
-    return {
-        **summary_json(status),
-        "run_id": status.run_id,
-        "token": status.token,
-        "leader": status.leader_address,
-        "straggler": status.straggler,
-        "failure": failure_json(status.failure),
-        "operators": [
-            {
-                "id": operator.operator_id,
-                "name": operator.name,
-                "vertex": operator.vertex_id,
-                "records_in": operator.records_in,
-                "records_out": operator.records_out,
-                "records_late": operator.records_late,
-                "records_malformed": operator.records_malformed,
-                "records_ahead": operator.records_ahead,
-                "records_failed": operator.records_failed,
-            }
-            for operator in status.operators
-        ],
-        "subtasks": [
-            {
-                "vertex": subtask.vertex_id,
-                "subtask": subtask.subtask,
-                "task_manager": subtask.task_manager_id,
-                "state": subtask.state,
-            }
-            for subtask in status.subtasks
-        ],
-        "checkpoints": {
-            "mode": mode_name(status),
-            "completed": status.checkpoints_completed,
-            "aborted": status.checkpoints_aborted,
-        },
-        "last_checkpoint": checkpoint_json(status.last_checkpoint),
-        "storage_trouble": _trouble_json(status.storage_trouble),
-    }
-
-
-def failure_json(failure: JobFailure | None) -> Json | None:
-    """The failure of the job, or of its newest attempt; None without one."""
-    if failure is None:
-        return None
-    place = failure.place or FailurePlace()
-    return {
-        "cause": failure.cause.name.lower(),
-        "vertex": failure.vertex_id,
-        "subtask": failure.subtask,
-        "operator": place.operator_id,
-        "column": place.column,
-        "read": [{"split": range_.split, "start": range_.start, "end": range_.end} for range_ in place.ranges],
-        "times": failure.times,
-        "attempt": failure.attempt,
-    }
-
-
-def _trouble_json(trouble: StorageTrouble | None) -> Json | None:
-    return None if trouble is None else {"since_unix_ms": trouble.since_unix_ms, "reason": trouble.reason}
-
-
-def event_json(event: JobEvent) -> Json:
-    """One event of `lockgate watch --json`."""
-    return {
-        "kind": event.kind.name,
-        "unix_us": event.unix_us,
-        "attempt": event.attempt,
-        "checkpoint_id": event.checkpoint_id,
-        "token": event.token,
-        "text": event.text,
-    }
+from lockgate.shapes import mode_name, state_kind
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
@@ -221,11 +93,6 @@ def job_text(status: JobStatus) -> str:
     return "\n".join(lines)
 
 
-def mode_name(status: JobStatus) -> str:
-    """`exactly_once` and so on, as in the pipeline builder; empty for a job that has ended."""
-    return status.checkpoint_mode.name.lower() if status.checkpoint_mode else ""
-
-
 def checkpoint_line(status: JobStatus) -> str:
     """The checkpoint statistics in one line."""
     counts = f"{status.checkpoints_completed} completed, {status.checkpoints_aborted} aborted under this leader"
@@ -260,13 +127,6 @@ def checkpoints_text(checkpoints: Sequence[CompletedCheckpoint]) -> str:
         for checkpoint in checkpoints
     ]
     return table(("ID", "KIND", "STATE", "TRIGGERED", "TOOK", "SIZE", "WRITTEN", "POINTER"), rows, right=(0, 4, 5, 6))
-
-
-def state_kind(checkpoint: CompletedCheckpoint) -> str:
-    """Whether a checkpoint is self-contained, or incremental, and whether it stores binary differences."""
-    if not checkpoint.incremental:
-        return "full"
-    return "diff" if checkpoint.diff_values else "incremental"
 
 
 def event_text(event: JobEvent) -> str:

@@ -157,13 +157,14 @@ def protect(
 
     Clusters are made like that. This is for one that an earlier version has made, and for a change of the secret. Stop
     every coordinator and task manager first. What an unprotected cluster holds is believed, so look at the jobs that
-    are listed.
+    are listed, and at the snapshots that they start from.
 
     \b
     Examples:
       lockgate zookeeper protect
       lockgate zookeeper protect --secret-file new --former-secret-file old
     """
+    from lockgate_common.masking import masked
     from lockgate_common.security import SecurityError, load_secret
     from lockgate_ha.errors import StoreError
     from lockgate_ha.protection import Protection
@@ -186,12 +187,27 @@ def protect(
         if former_secret_file and not former:
             raise UserError(f"{former_secret_file} does not exist; without it leave --former-secret-file out")
         hosts, tls = settings.zookeeper.hosts or DEFAULT_ZOOKEEPER, settings.zookeeper_tls()
-        found = protect_nodes(hosts, Protection(name, former), protection, tls)
+        found = protect_nodes(hosts, Protection(name, former), protection, _checksum_of, tls)
     except (StoreError, SecurityError) as error:
         raise UserError(str(error)) from error
     click.echo(f"cluster {name}: {found.nodes} nodes are protected, {found.records} records were sealed now")
     click.echo(f"jobs: {', '.join(found.jobs) or 'none'}")
-    return 0
+    for key, snapshot in found.starts.items():
+        click.echo(f"job {key} starts from {masked(snapshot)}, which an earlier version has not sealed, as it is now")
+    for key, why in found.unread.items():
+        click.echo(f"job {key} will be held back: {why}; run this again where the snapshot can be read", err=True)
+    return 1 if found.unread else 0
+
+
+def _checksum_of(pointer: str) -> str:
+    from lockgate_coordinator.runtime.errors import StorageError
+    from lockgate_coordinator.runtime.metadata_files import start_checksum
+    from lockgate_ha.zookeeper.protecting import SnapshotUnread
+
+    try:
+        return start_checksum(pointer)
+    except StorageError as error:
+        raise SnapshotUnread(str(error)) from error
 
 
 @zookeeper.command()

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -18,10 +19,12 @@ from google.protobuf.message import DecodeError, Message
 
 from lockgate_proto import messages
 from lockgate_proto.v1 import checkpoint_pb2, control_pb2, exchange_pb2, failure_pb2, graph_pb2, job_pb2, story_pb2
+from lockgate_proto.wire import is_within
 
 M = TypeVar("M")
 
 _MODULES = (failure_pb2, story_pb2, graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
+_PARTS_AN_ELEMENT, _OWN_PARTS = 4, 100  # messages and texts of an element of a repeated field, and of the rest
 _FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
 
 
@@ -39,7 +42,11 @@ class _Elements:
         """Raises MalformedMessage before any of them is decoded."""
         self._left -= count
         if self._left < 0:
-            raise MalformedMessage(f"the message has more than {self._most:,} elements")
+            raise _too_many(self._most)
+
+
+def _too_many(most: int) -> MalformedMessage:
+    return MalformedMessage(f"the message has more than {most:,} elements")
 
 
 def encode(message: Any) -> bytes:
@@ -52,8 +59,11 @@ def decode(kind: type[M], data: bytes, most: int | None = None) -> M:
 
     most: elements of repeated fields, at all depths together; None: as many as there are. Depth is bounded by protobuf.
     """
+    pb_class = _pb_class(kind.__name__)
+    if most is not None and not is_within(pb_class.DESCRIPTOR, data, _OWN_PARTS + _PARTS_AN_ELEMENT * most):
+        raise _too_many(most)
     try:
-        pb = _pb_class(kind.__name__).FromString(data)
+        pb = pb_class.FromString(data)
     except DecodeError as error:
         raise MalformedMessage(f"{len(data)} bytes are not a {kind.__name__}: {error}") from error
     return from_pb(kind, pb, None if most is None else _Elements(most))
@@ -118,23 +128,12 @@ def to_pb(message: Any) -> Message:
 
 def from_pb(kind: type[M], pb: Message, room: _Elements | None = None) -> M:
     """The frozen message of type `kind` that says what `pb` says. Unknown enum numbers become the first value."""
-    values: dict[str, Any] = {}
-    for item in _fields(kind):
-        if item.members:
-            member = pb.WhichOneof(item.name)
-            values[item.name] = None if member is None else _decoded(getattr(pb, member), room)
-        elif item.is_map or item.is_repeated:
-            found = getattr(pb, item.name)
-            if room is not None:
-                room.take(len(found))
-            values[item.name] = dict(found) if item.is_map else _elements(item, found, room)
-        elif (item.is_message or item.is_optional) and not pb.HasField(item.name):
-            values[item.name] = None
-        elif item.is_message:
-            values[item.name] = _decoded(getattr(pb, item.name), room)
-        else:
-            values[item.name] = item.convert(getattr(pb, item.name))
-    return kind(**values)
+    found: M = _decoder_named(kind.__name__)(pb, room)
+    return found
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +144,13 @@ class _Field:
     is_map: bool = False
     is_optional: bool = False  # a scalar that may be left out
     members: Mapping[str, str] = dataclasses.field(default_factory=dict)  # oneof: message name to pb field name
-    convert: Callable[[Any], Any] = lambda value: value
+    convert: Callable[[Any], Any] = _as_it_is
+
+    @property
+    def is_plain(self) -> bool:
+        """A scalar that is taken over unchanged."""
+        special = self.is_message or self.is_repeated or self.is_map or self.is_optional or self.members
+        return not special and self.convert is _as_it_is
 
 
 def _json_value(value: Any) -> Any:
@@ -160,12 +165,52 @@ def _json_value(value: Any) -> Any:
     return to_json(value) if dataclasses.is_dataclass(value) else value
 
 
-def _elements(item: _Field, found: Any, room: _Elements | None) -> tuple[Any, ...]:
-    return tuple(_decoded(entry, room) if item.is_message else item.convert(entry) for entry in found)
+_Getter = Callable[[Message, "_Elements | None"], Any]
+
+
+@cache
+def _decoder(kind: type[Any]) -> _Getter:
+    """Decodes messages of one type. Made once for each type: a leader decodes thousands a second."""
+    fields = _fields(kind)
+    if all(item.is_plain for item in fields) and len(fields) > 1:
+        values = attrgetter(*(item.name for item in fields))
+        return lambda pb, _: kind(*values(pb))
+    getters = tuple(_getter(item) for item in fields)
+    return lambda pb, room: kind(*[get(pb, room) for get in getters])
+
+
+def _getter(item: _Field) -> _Getter:
+    """Takes the value of one field out of a message of pb2."""
+    name, convert = item.name, item.convert
+    if item.members:
+        return lambda pb, room: None if (member := pb.WhichOneof(name)) is None else _decoded(getattr(pb, member), room)
+    if item.is_map:
+        return lambda pb, room: dict(_taken(getattr(pb, name), room))
+    if item.is_repeated and item.is_message:
+        return lambda pb, room: tuple([_decoded(entry, room) for entry in _taken(getattr(pb, name), room)])
+    if item.is_repeated:
+        return lambda pb, room: tuple(map(convert, _taken(getattr(pb, name), room)))
+    if item.is_message:
+        return lambda pb, room: _decoded(getattr(pb, name), room) if pb.HasField(name) else None
+    if item.is_optional:
+        return lambda pb, _: convert(getattr(pb, name)) if pb.HasField(name) else None
+    return lambda pb, _: convert(getattr(pb, name))
+
+
+def _taken(found: Any, room: _Elements | None) -> Any:
+    """The elements of a field, once there is room for them."""
+    if room is not None:
+        room.take(len(found))
+    return found
 
 
 def _decoded(pb: Message, room: _Elements | None) -> Any:
-    return from_pb(getattr(messages, type(pb).__name__), pb, room)
+    return _decoder_named(type(pb).__name__)(pb, room)
+
+
+@cache
+def _decoder_named(name: str) -> _Getter:
+    return _decoder(getattr(messages, name))
 
 
 @cache
@@ -204,7 +249,7 @@ def _message_name(item: Any) -> str:
 def _field(item: Any) -> _Field:
     is_message = item.type == FieldDescriptor.TYPE_MESSAGE
     is_map = is_message and item.message_type.GetOptions().map_entry
-    convert = _enum_converter(item.enum_type.name) if item.type == FieldDescriptor.TYPE_ENUM else lambda value: value
+    convert = _enum_converter(item.enum_type.name) if item.type == FieldDescriptor.TYPE_ENUM else _as_it_is
     is_optional = item.has_presence and not is_message
     is_repeated = item.is_repeated and not is_map
     return _Field(item.name, is_message and not is_map, is_repeated, is_map, is_optional, convert=convert)

@@ -602,6 +602,8 @@ class LeaderRecord:
     granted_unix_us: int = 0
     # Of the process: random. Calls between processes prove themselves to this one alone.
     instance: str = ""
+    # URL of the process's web dashboard; empty: none.
+    dashboard: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -616,6 +618,9 @@ class JobGraph:
     state_backend: StateBackend | None = None
     # Unset: slow subtasks are not moved.
     straggler_replacement: StragglerReplacement | None = None
+    # Set by the coordinator when the job's author may not run code, whatever the client says: task managers then limit
+    # the files and variables that its operators name.
+    confined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1320,21 +1325,24 @@ class CheckpointCommitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """Where a subtask runs."""
+class Participant:
+    """A task manager that takes part in an attempt."""
 
-    vertex_id: str = ""
-    subtask: int = 0
     task_manager_id: str = ""
     exchange_address: str = ""
+    # Of the process, as in its Register: whom a channel proves itself to.
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Incarnation:
-    """Which process a task manager is: as in its Register."""
+class Layout:
+    """What an attempt consists of, and where."""
 
-    task_manager_id: str = ""
-    incarnation: str = ""
+    # Normalized: every vertex names its parallelism.
+    graph: JobGraph | None = None
+    participants: tuple[Participant, ...] = ()
+    # Slot i runs subtask i of every vertex that has so many: the index of its participant.
+    slots: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -1342,17 +1350,15 @@ class Deploy:
     """All subtasks of one attempt for one task manager, in one message."""
 
     attempt: AttemptId | None = None
-    graph: JobGraph | None = None
-    # Of every subtask of the attempt, on all task managers.
-    placements: tuple[Placement, ...] = ()
     # For the subtasks placed on the receiver.
     restore: tuple[SubtaskState, ...] = ()
     # 0: starts without state.
     restored_checkpoint_id: int = 0
     # URI under which chk-<id>/ folders are created.
     checkpoint_directory: str = ""
-    # Of the placements' task managers: whom a channel proves itself to.
-    incarnations: tuple[Incarnation, ...] = ()
+    # A Layout, the same for every task manager of the attempt. As bytes, so that it is encoded once, and not once for
+    # each of them.
+    layout: bytes = b""
     # The event that caused it, see StoryLine.
     cause_id: str = ""
 
@@ -1770,6 +1776,8 @@ class CoordinatorStatus:
     address: str = ""
     pid: int = 0
     leader: bool = False
+    # URL of its web dashboard; empty: none.
+    dashboard: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1798,6 +1806,19 @@ class OperatorStatus:
     records_ahead: int = 0
     # As in OperatorCounters.
     records_failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeView:
+    """One edge of a job's graph."""
+
+    # Vertex id.
+    source: str = ""
+    # Vertex id.
+    target: str = ""
+    partitioning: Partitioning = Partitioning(0)
+    # As in Edge.
+    side_output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1852,6 +1873,8 @@ class JobStatus:
     straggler: str = ""
     # Describes `error`, if an attempt failed.
     failure: JobFailure | None = None
+    # Of a job that has not ended.
+    edges: tuple[EdgeView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ PACKAGES = (
     "coordinator/lockgate_coordinator",
     "taskmanager/lockgate_taskmanager",
     "devtools/lockgate_devtools",
+    "web/lockgate_web",
 )
 ROOMS = tuple(package.partition("/")[0] for package in PACKAGES)
 IMPURE_MODULES = {

@@ -64,7 +64,7 @@ def left(testing: TestingCluster, storage: str) -> dict[str, bytes]:
         if not info.is_file:
             continue
         with contextlib.suppress(FileNotFoundError):  # a checkpoint that was subsumed in between
-            found[f"storage: {info.path}"] = read_all(replace(bucket, path=info.path)).to_pybytes()
+            found[f"storage: {info.path}"] = read_all(replace(bucket, path=info.path), info.size).to_pybytes()
     assert any(name.startswith("storage: ") for name in found), "the storage is empty"
     found["states"] = repr(testing.client.jobs()).encode()
     found["cluster"] = repr(testing.client.cluster()).encode()

@@ -318,7 +318,8 @@ def _leads(zookeeper: Container) -> bool:
 
 def _srvr(zookeeper: Container) -> str:
     """What the server says of itself; empty while it does not listen."""
-    script = "exec 3<>/dev/tcp/127.0.0.1/2181 && printf srvr >&3 && cat <&3"
+    files = "-CAfile /etc/lockgate/ca.pem -cert /run/lockgate/host.pem -key /run/lockgate/host.key"
+    script = f"printf srvr | openssl s_client -quiet -connect 127.0.0.1:2181 {files}"
     done = subprocess.run(["docker", "exec", zookeeper.id, "bash", "-c", script], capture_output=True, check=False)
     return done.stdout.decode(errors="replace")
 

@@ -5,6 +5,8 @@ Each result is recomputed from the input: every record once, every total right.
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from lockgate_proto.messages import JobState
 
@@ -20,6 +22,14 @@ def test_a_job_submitted_from_outside_is_exact_and_containers_are_healthy(whole:
     whole.wait_until(
         lambda: all(container.health == "healthy" for container in whole.of(*served)), "every container is healthy"
     )
+
+
+def test_zookeeper_speaks_tls_only(whole: Fleet) -> None:
+    (server,) = whole.of("zookeeper-1")
+    assert whole.serves(server.service), "with a certificate of the authority"
+    plain = "exec 3<>/dev/tcp/127.0.0.1/2181 && printf srvr >&3 && timeout 10 cat <&3"
+    said = subprocess.run(["docker", "exec", server.id, "bash", "-c", plain], capture_output=True, check=False)
+    assert b"Mode" not in said.stdout
 
 
 def test_the_image_is_no_larger_than_promised(whole: Fleet) -> None:

@@ -28,7 +28,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
-from lockgate_coordinator.runtime import wrong_tries
+from lockgate_common.serving import wrong_tries
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_ha.embedded import EmbeddedZooKeeper

@@ -20,11 +20,12 @@ from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_ha.election import LeaderElection
 from lockgate_ha.errors import StoreError
 from lockgate_ha.store import Operation
-from lockgate_proto.messages import AttemptId, CheckpointKind, CheckpointMode, JobEvent, Placement, SubtaskId
+from lockgate_proto.messages import AttemptId, CheckpointKind, CheckpointMode, JobEvent, SubtaskId
 from lockgate_taskmanager.barrier.handler import BarrierHandler
 from lockgate_taskmanager.barrier.tracker import BarrierTracker
 from lockgate_taskmanager.task.machine import SubtaskMachine
 
+from tests.layouts import places
 from tests.simulation.coordinator import SimulatedCoordinator, installed
 from tests.simulation.job import SimulatedJob, count, hashed, source
 from tests.simulation.orders import Order, OrderingClient
@@ -124,7 +125,10 @@ def _fields(message: Any, depth: int = 0) -> Iterator[str]:
         is_unset = value in (None, False, 0, "", (), b"") or value is CheckpointKind.CHECKPOINT
         if (is_unset and field.name != "channel") or field.name in UNSAID or "unix" in field.name:
             continue
-        if is_dataclass(value) and not depth and not isinstance(value, AttemptId | SubtaskId):
+        if field.name == "layout":
+            found = (f"{vertex}[{index}] on {place}" for (vertex, index), place in places(message).items())
+            yield f"layout=[{', '.join(found)}]"
+        elif is_dataclass(value) and not depth and not isinstance(value, AttemptId | SubtaskId):
             yield from _fields(value, 1)
         elif field.name in ("subtask", "attempt") and not isinstance(value, int):
             yield _text(value)
@@ -146,8 +150,6 @@ def _text(value: Any) -> str:
             return f"[{', '.join(_text(part) for part in value)}]"
         case frozenset():
             return f"[{', '.join(sorted(_text(part) for part in value))}]"
-        case Placement():
-            return f"{value.vertex_id}[{value.subtask}] on {value.task_manager_id}"
         case _ if is_dataclass(value):
             named = getattr(value, "task_manager_id", "")
             return named or f"({' '.join(_fields(value, 1))})"

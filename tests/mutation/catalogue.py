@@ -598,6 +598,14 @@ MUTANTS = (
         ("tests/integration/coordinator/test_coordinator_roles.py::test_every_rpc_with_every_role",),
     ),
     Mutant(
+        "limits_unchecked",
+        "refusing private places to jobs without the role code where files are opened",
+        (
+            "tests/unit/taskmanager/spark/test_limits.py::test_a_file_that_becomes_a_link_between_listing_and_reading",
+            "tests/unit/taskmanager/spark/test_limits.py::test_footers_of_parquet_files_are_not_read_either",
+        ),
+    ),
+    Mutant(
         "jwt_audience_unchecked",
         "refusing a JWT that was made for another service",
         ("tests/unit/coordinator/runtime/test_jwt_issuer.py::test_claims_that_are_wrong_or_missing",),

@@ -27,6 +27,7 @@ from lockgate_proto.messages import (
 )
 from lockgate_taskmanager.runtime.in_flight import decode_elements
 
+from tests.layouts import places
 from tests.simulation.cut import Cut
 from tests.simulation.flow import Counts, Offsets, Record, Seen, added, key_of, owner_of, records_of
 from tests.simulation.job import SimulatedJob
@@ -284,7 +285,7 @@ class Oracle:
         """An attempt that begins after a rescale was acknowledged is at that parallelism, or at a newer one."""
         assert deploy.attempt is not None
         key = deploy.attempt.job_key
-        found = Counter(placement.vertex_id for placement in deploy.placements)
+        found = Counter(vertex for vertex, _ in places(deploy))
         is_new = deploy.attempt not in self._shaped and deploy.attempt.attempt > self._acknowledged_at.get(key, 1 << 62)
         if is_new and not any(all(found[name] == width for name, width in item) for item in self._allowed[key]):
             self._world.violate(f"[4] {key} was rescaled to {self._allowed[key]}, but {deploy.attempt} has {found}")

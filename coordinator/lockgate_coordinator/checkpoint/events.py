@@ -107,7 +107,9 @@ class SavepointDisposed:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """ZooKeeper is unreachable, leadership is not lost yet: start nothing new."""
+    """ZooKeeper is unreachable, leadership is not lost yet: start nothing new. reason: "" while it is not known."""
+
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

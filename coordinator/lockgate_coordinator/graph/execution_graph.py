@@ -11,17 +11,20 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from lockgate_common.story import Story
+from lockgate_proto.codec import encode
+from lockgate_proto.layout import layout_for
 from lockgate_proto.messages import (
     AttemptId,
     Deploy,
     JobGraph,
-    Placement,
+    Layout,
+    Participant,
     SubtaskId,
     SubtaskState,
     SubtaskStatusView,
 )
 
-from lockgate_coordinator.graph.shape import source_vertices, subtasks
+from lockgate_coordinator.graph.shape import slots_needed, source_vertices, subtasks
 from lockgate_coordinator.graph.slots import SlotOffer
 
 SubtaskKey = tuple[str, int]
@@ -54,7 +57,9 @@ class ExecutionGraph:
         self.attempt = attempt
         self._graph = graph
         self._place: dict[SubtaskKey, SlotOffer] = {key: slots[key[1]] for key in subtasks(graph)}
+        self._slots = slots
         self._phase: dict[SubtaskKey, Phase] = dict.fromkeys(self._place, Phase.DEPLOYING)
+        self._views = {key: self._view(key) for key in self._place}  # a status has all of them, and few have changed
         self._not_started = len(self._place)  # a counter, because every report of every subtask needs it
         self._not_exhausted = len(self._place)
         self._sources = frozenset(vertex.id for vertex in source_vertices(graph))
@@ -85,6 +90,7 @@ class ExecutionGraph:
             return False
         self._story.note(f"{key[0]}-{key[1]} reports {phase.name}", now_ms)
         self._phase[key] = self._story.move(ALLOWED, before, phase, now_ms)
+        self._views[key] = self._view(key)
         self._not_started += self._is_started(before) - self._is_started(phase)
         self._not_exhausted += (before is Phase.EXHAUSTED) - (phase is Phase.EXHAUSTED)
         return True
@@ -130,16 +136,8 @@ class ExecutionGraph:
     def deployments(
         self, restore: Mapping[SubtaskKey, SubtaskState], restored_checkpoint_id: int, checkpoint_directory: str
     ) -> tuple[tuple[str, Deploy], ...]:
-        """(task manager id, Deploy) for every task manager: all placements, and the state of the subtasks there."""
-        placements = tuple(
-            Placement(
-                vertex_id=key[0],
-                subtask=key[1],
-                task_manager_id=slot.task_manager_id,
-                exchange_address=slot.exchange_address,
-            )
-            for key, slot in self._place.items()
-        )
+        """(task manager id, Deploy) for every task manager: the layout, and the state of the subtasks there."""
+        layout = encode(self.layout())
         states: dict[str, list[SubtaskState]] = {name: [] for name in self.task_managers()}
         for key, slot in self._place.items():
             if key in restore:
@@ -149,8 +147,7 @@ class ExecutionGraph:
                 name,
                 Deploy(
                     attempt=self.attempt,
-                    graph=self._graph,
-                    placements=placements,
+                    layout=layout,
                     restore=tuple(found),
                     restored_checkpoint_id=restored_checkpoint_id,
                     checkpoint_directory=checkpoint_directory,
@@ -159,14 +156,18 @@ class ExecutionGraph:
             for name, found in states.items()
         )
 
+    def layout(self) -> Layout:
+        """The graph, and which task manager has which slot."""
+        used = self._slots[: slots_needed(self._graph)]
+        places = [Participant(offer.task_manager_id, offer.exchange_address, offer.incarnation) for offer in used]
+        return layout_for(self._graph, places)
+
     def views(self) -> tuple[SubtaskStatusView, ...]:
         """One line per subtask for job status."""
-        return tuple(
-            SubtaskStatusView(
-                vertex_id=key[0], subtask=key[1], task_manager_id=slot.task_manager_id, state=self._phase[key].value
-            )
-            for key, slot in self._place.items()
-        )
+        return tuple(self._views.values())
+
+    def _view(self, key: SubtaskKey) -> SubtaskStatusView:
+        return SubtaskStatusView(key[0], key[1], self._place[key].task_manager_id, self._phase[key].value)
 
 
 def _key(subtask: SubtaskId) -> SubtaskKey:

@@ -22,6 +22,7 @@ class SlotOffer:
 
     task_manager_id: str
     exchange_address: str  # host:port
+    incarnation: str = ""  # of its process
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class TaskManagerAdded:
     task_manager_id: str
     exchange_address: str
     slots: int
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class _Waiting:
 @dataclass(slots=True)
 class _TaskManager:
     address: str
+    incarnation: str
     slots: int
     held: dict[str, int] = field(default_factory=dict)  # job key to number of slots
 
@@ -138,9 +141,10 @@ class SlotPool:
     def handle(self, event: SlotEvent, now_ms: int) -> list[SlotEffect]:
         """The one entrance. Returns grants and shortages, in the order in which requests are served."""
         match event:
-            case TaskManagerAdded(name, address, slots):
+            case TaskManagerAdded(name, address, slots, incarnation):
                 known = self._task_managers.get(name)
-                self._task_managers[name] = _TaskManager(address, slots, known.held if known is not None else {})
+                held = known.held if known is not None else {}
+                self._task_managers[name] = _TaskManager(address, incarnation, slots, held)
             case TaskManagerRemoved(name):
                 self._task_managers.pop(name, None)
             case SlotsReleased(job_key):
@@ -221,7 +225,11 @@ class SlotPool:
                 chosen[index] = self._hold(name, request.job_key)
         spread = self._spread(request)
         places = [name if name is not None else next(spread) for name in chosen]
-        return tuple(SlotOffer(name, self._task_managers[name].address) for name in places)
+        offers = {
+            name: SlotOffer(name, self._task_managers[name].address, self._task_managers[name].incarnation)
+            for name in dict.fromkeys(places)
+        }
+        return tuple(offers[name] for name in places)
 
     def _spread(self, request: SlotsRequested) -> Iterator[str]:
         """Repeatedly takes a slot of the task manager with the fewest slots of the job, then the most free ones."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
 
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import AttemptId, CheckpointMetadata, Deploy, JobGraph
@@ -33,7 +32,7 @@ class DeployTooLarge(Exception):
 def check_size(deploy: Deploy, limit: int = MAX_MESSAGE_BYTES) -> None:
     """Raises DeployTooLarge beyond `limit` bytes. Encodes only messages that may be near it: a failover waits here."""
     inline = sum(len(handle.inline) for handle in all_handles(deploy.restore))
-    if 8 * inline + 1024 * (len(deploy.placements) + len(deploy.restore)) < limit and _small_graph(deploy, limit):
+    if 8 * inline + 1024 * len(deploy.restore) + len(deploy.layout) + ENVELOPE_BYTES < limit:
         return
     size = len(encode(deploy)) + ENVELOPE_BYTES
     if size > limit:
@@ -42,23 +41,6 @@ def check_size(deploy: Deploy, limit: int = MAX_MESSAGE_BYTES) -> None:
             f"message: the snapshot's inline state is {_mb(inline)} of it. It takes more task managers, a snapshot of "
             f"the filesystem state backend, or smaller Python functions and connectors. The snapshots stay."
         )
-
-
-def _small_graph(deploy: Deploy, limit: int) -> bool:
-    """True when the graph is certainly small. Only pickled functions and connectors make it large."""
-    operators = [
-        operator
-        for vertex in (deploy.graph.vertices if deploy.graph is not None else ())
-        for operator in vertex.operators
-    ]
-    pickled = sum(_pickled_bytes(operator.kind) for operator in operators)
-    return 8 * pickled + 4096 * len(operators) < limit
-
-
-def _pickled_bytes(kind: object) -> int:
-    """Size of all bytes fields of an operator, so that future kinds count too."""
-    values = (getattr(kind, field.name) for field in fields(kind)) if is_dataclass(kind) else ()
-    return sum(len(value) for value in values if isinstance(value, bytes))
 
 
 def _mb(size: int) -> str:

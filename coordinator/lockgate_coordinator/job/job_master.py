@@ -336,6 +336,7 @@ class JobMaster:
 
     def _on_suspended(self, event: events.Suspended | events.Resumed, now_ms: int) -> None:
         self._life.is_suspended = isinstance(event, events.Suspended)
+        self._life.suspended_because = event.reason if isinstance(event, events.Suspended) else ""
         for writer in (self._writer, self._orders.writer):
             writer.suspend(self._life.is_suspended, now_ms)
         self._to_snapshots(event, now_ms)

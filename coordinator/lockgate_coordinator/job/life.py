@@ -16,6 +16,7 @@ class JobLife:
         self.message = "the leader reads the job's records"  # what the job waits for
         self.error = ""  # the last error
         self.is_suspended = False  # ZooKeeper is unreachable
+        self.suspended_because = ""
         self.ended_ms: int | None = None  # monotonic; when its result was durable
         self._story = Story(f"job {job_key} under token {token}")
 

@@ -42,8 +42,8 @@ def event_text(event: ev.Event) -> str:  # noqa: C901  one case a kind
             return f"{name} has left: {reason}" if planned else f"{name} is lost: {reason}"
         case ev.StillRunning(name, attempt):
             return f"{name} registered and still runs attempt {attempt.attempt}"
-        case ev.Suspended():
-            return "ZooKeeper is not reachable: nothing new is begun"
+        case ev.Suspended(reason):
+            return f"ZooKeeper is not reachable: nothing new is begun{reason and f' ({reason})'}"
         case ev.Resumed():
             return "ZooKeeper is reachable again"
         case ev.Tick():

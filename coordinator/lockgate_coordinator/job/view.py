@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from lockgate_proto.messages import (
+    EdgeView,
     JobRecord,
     JobState,
     JobStatus,
@@ -55,6 +56,9 @@ def job_status(
         checkpoint_mode=setting.options.mode,
         straggler=attempts.stragglers.text,
         storage_trouble=trouble,
+        edges=tuple(
+            EdgeView(edge.source, edge.target, edge.partitioning, edge.side_output) for edge in attempts.graph.edges
+        ),
     )
 
 
@@ -66,7 +70,8 @@ def status_message(
     if life.has_ended:
         return ""
     if life.is_suspended:
-        return "ZooKeeper is not reachable: running subtasks continue, nothing new is started or completed"
+        why = life.suspended_because and f" ({life.suspended_because})"
+        return f"ZooKeeper is not reachable{why}: running subtasks continue, nothing new is started or completed"
     if ending is not None:
         return not_written or ending.message
     if state is JobState.DEPLOYING and attempt is not None and attempt.deployed_ms is not None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from lockgate_common.proof import Peer
 from lockgate_common.roles import ANONYMOUS, Principal
 from lockgate_common.security import Metadata
+from lockgate_common.serving.calls import Call
 from lockgate_common.token import BEARER, authorization_of, presented_token
 from lockgate_common.token_book import TokenBook
 
-from lockgate_coordinator.runtime.calls import Call
 from lockgate_coordinator.runtime.certificates import certificate_caller
 from lockgate_coordinator.runtime.jwt_issuer import JwtIssuer
 from lockgate_coordinator.runtime.settings import CoordinatorSettings

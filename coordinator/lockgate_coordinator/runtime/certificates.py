@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lockgate_common.roles import Principal, roles_named
+from lockgate_common.serving.calls import Call
 from lockgate_common.token import authorization_of
-
-from lockgate_coordinator.runtime.calls import Call
 
 
 def certificate_caller(call: Call, roles: Mapping[str, tuple[str, ...]]) -> Principal | None:

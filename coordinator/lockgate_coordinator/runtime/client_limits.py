@@ -7,16 +7,14 @@ busy than are kept apart, those that come last count as one.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from urllib.parse import unquote
 
+from lockgate_common.addresses import address_of
 from lockgate_common.roles import ANONYMOUS, OWNER, Principal
-
-from lockgate_coordinator.runtime.errors import TooMuch
+from lockgate_common.serving.refusals import TooMuch
 
 _KEPT_APART = 10_000
 _SWEEP_S = 1.0
@@ -145,19 +143,3 @@ class ClientLimits:
         if len(self._clients) >= _KEPT_APART:
             return self._others
         return self._clients.setdefault(name, Client(self._limits))
-
-
-def address_of(peer: str) -> str:
-    """The part of a peer that it cannot change at will: no port, and of an IPv6 address the network."""
-    kind, _, rest = unquote(peer).partition(":")
-    if kind == "ipv4":
-        return rest.rpartition(":")[0]
-    if kind != "ipv6":
-        return peer
-    text = rest.rpartition(":")[0].strip("[]").partition("%")[0]
-    try:
-        address = ipaddress.IPv6Address(text)
-    except ValueError:
-        return peer
-    mapped = address.ipv4_mapped
-    return str(mapped) if mapped is not None else str(ipaddress.ip_network((int(address), 64), strict=False))

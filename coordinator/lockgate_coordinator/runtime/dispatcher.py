@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from grpc import StatusCode
+from lockgate_common.serving.event_loop import Bell, LoopThread, settled
 from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.store import CoordinationStore
 from lockgate_proto.messages import LeaderRecord
@@ -18,7 +19,6 @@ from lockgate_proto.messages import LeaderRecord
 from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.coordinator_services import CoordinatorServices
 from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped
-from lockgate_coordinator.runtime.event_loop import Bell, LoopThread, settled
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
@@ -108,6 +108,10 @@ class Dispatcher:
     def resumed(self) -> None:
         """ZooKeeper is reachable again."""
         self._in_term(lambda term: term.resume())
+
+    def explained(self, reason: str) -> None:
+        """Why ZooKeeper is unreachable."""
+        self._in_term(lambda term: term.explain(reason))
 
     def revoked(self, reason: str) -> None:
         """The term is over: its workers stop before their next write, its machines are dropped."""
@@ -268,10 +272,16 @@ class Dispatcher:
 
 def writable(term: LeaderTerm) -> None:
     """Raises Busy while the term must not write."""
-    if term.suspended:
-        raise Busy("ZooKeeper is not reachable from the leader at the moment; try again")
+    reachable(term)
     if term.recovering:
         raise Busy("the new leader is still reading the jobs; try again")
+
+
+def reachable(term: LeaderTerm) -> None:
+    """Raises Busy while the term cannot reach ZooKeeper."""
+    if term.suspended:
+        why = term.suspended_because and f" ({term.suspended_because})"
+        raise Busy(f"ZooKeeper is not reachable from the leader at the moment{why}; try again")
 
 
 def _wait(answer: Future[T]) -> T:

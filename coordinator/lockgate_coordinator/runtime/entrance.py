@@ -8,19 +8,18 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 
 from grpc import StatusCode
-from lockgate_common.proof import SCHEME
 from lockgate_common.roles import ANONYMOUS, OWNER
+from lockgate_common.serving.event_loop import LoopThread
+from lockgate_common.serving.refusals import Refused
+from lockgate_common.serving.wrong_tries import WrongTries
 from lockgate_common.token import authorization_of
 
 from lockgate_coordinator.runtime.access import FORWARDED_METADATA, HEALTH_CHECK, is_of_a_process, refusal
 from lockgate_coordinator.runtime.audit import AuditedCall
 from lockgate_coordinator.runtime.callers import Admission, Callers
-from lockgate_coordinator.runtime.calls import Behaviour, Call
-from lockgate_coordinator.runtime.client_limits import EXEMPT, Client, ClientLimits, address_of
-from lockgate_coordinator.runtime.errors import Refused
-from lockgate_coordinator.runtime.event_loop import LoopThread
+from lockgate_coordinator.runtime.calls import Behaviour, ClientCall
+from lockgate_coordinator.runtime.client_limits import EXEMPT, Client, ClientLimits
 from lockgate_coordinator.runtime.guard import Guard
-from lockgate_coordinator.runtime.wrong_tries import WrongTries
 
 _LOOK_AGAIN_S = 5.0  # whether the token or JWT of an open stream is still valid
 
@@ -44,12 +43,12 @@ class Entrance:
         self._asking = asking
         self._thread = thread
         self._now_s = now_s
-        self._wrong = WrongTries()
+        self._wrong = WrongTries(now_s)
 
     def guarded(self, behaviour: Behaviour, *, is_stream: bool) -> Behaviour:
         """The behaviour, for whoever may have it. is_stream: the server sends as long as it likes."""
 
-        async def run(call: Call) -> None:
+        async def run(call: ClientCall) -> None:
             admission = await self._admission(call)
             call.caller, call.greeting = admission.caller, admission.greeting
             call.client = self._client(call)
@@ -63,38 +62,32 @@ class Entrance:
 
         return run
 
-    def _client(self, call: Call) -> Client:
+    def _client(self, call: ClientCall) -> Client:
         forwarded = any(name == FORWARDED_METADATA for name, _ in call.metadata)
         if call.method == HEALTH_CHECK or is_of_a_process(call.method, call.caller, forwarded=forwarded):
             return EXEMPT
         return self._limits.client(call.caller, call.peer, self._now_s())
 
-    def _check(self, call: Call, admission: Admission) -> None:
+    def _check(self, call: ClientCall, admission: Admission) -> None:
         """Raises Refused for a caller that may not do that."""
         if why := refusal(call.method, admission.caller, is_free=self._guard.is_free(call.method)):
             AuditedCall(call.method, admission.caller, call.peer).end(StatusCode.PERMISSION_DENIED.name)
             raise Refused(StatusCode.PERMISSION_DENIED, why)
 
-    async def _admission(self, call: Call) -> Admission:
-        """Raises Refused. Proofs never wait: none is guessed, and one may be for the process that was here before."""
+    async def _admission(self, call: ClientCall) -> Admission:
+        """Raises Refused."""
         known = self._callers.with_certificate(call) or self._guard.at_once(call.method, call.metadata)
         if known is not None:
             return known
-        if authorization_of(call.metadata).startswith(SCHEME):
-            return await self._looked_up(call)
         try:
             return await self._looked_up(call)
         except Refused:
-            address = address_of(call.peer)
-            self._wrong.check(address)
-            with self._wrong.one(address, self._now_s()) as delay_s:
-                await asyncio.sleep(delay_s)
-            raise
+            await self._wrong.refuse(call)
 
-    async def _looked_up(self, call: Call) -> Admission:
+    async def _looked_up(self, call: ClientCall) -> Admission:
         return await self._thread.loop.run_in_executor(self._asking, self._guard.admit, call.method, call.metadata)
 
-    async def _while_valid(self, call: Call, work: Awaitable[None]) -> None:
+    async def _while_valid(self, call: ClientCall, work: Awaitable[None]) -> None:
         """Ends a stream when its caller's token or JWT has ended, or does not allow it any more. Raises Refused.
 
         A certificate is as good as its connection: it was checked when that was made.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpc import StatusCode
+from lockgate_common.serving.refusals import Refused as Refused
 
 
 class StorageError(Exception):
@@ -14,6 +14,18 @@ class StorageError(Exception):
     def __init__(self, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
         self.retryable = retryable
+
+
+class ForeignSnapshot(StorageError):
+    """Neither a record nor the cluster's seal vouches for a snapshot. file: its metadata, for people."""
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(f"{file} {why}")
+        self.file = file
+
+
+class NeedsOperator(Exception):
+    """A job can go on only after its operator has done something. The message says what."""
 
 
 class NotLeading(Exception):
@@ -30,22 +42,6 @@ class NotLeading(Exception):
 
 class Busy(Exception):
     """This leader cannot write just now: it recovers, or ZooKeeper is not reachable. The caller may try again."""
-
-
-class Refused(Exception):
-    """A request that cannot be granted. code: the status of the call."""
-
-    def __init__(self, code: StatusCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class TooMuch(Refused):
-    """More than one client may have. retry_ms: after which it may try again, and after which a client of ours does."""
-
-    def __init__(self, message: str, retry_ms: int) -> None:
-        super().__init__(StatusCode.RESOURCE_EXHAUSTED, f"{message}; try again in {retry_ms / 1000:.1f} s")
-        self.retry_ms = retry_ms
 
 
 class Stopped(Exception):

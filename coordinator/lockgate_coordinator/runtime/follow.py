@@ -14,11 +14,11 @@ from lockgate_common.addresses import ProbeAnswer
 from lockgate_common.ports import probe_tcp
 from lockgate_common.proof import Introduction, Peer, UnprovenPeer
 from lockgate_common.security import Credentials
+from lockgate_common.serving.event_loop import Bell
 from lockgate_proto.messages import FollowRequest, LeaderBeat, LeaderRecord
 from lockgate_proto.rpc import call, path
 
 from lockgate_coordinator.runtime.dispatcher import Dispatcher
-from lockgate_coordinator.runtime.event_loop import Bell
 from lockgate_coordinator.runtime.rpc_server import Stream
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 

@@ -10,24 +10,23 @@ from lockgate_common.masking import masked
 from lockgate_common.proof import Peer
 from lockgate_common.roles import OWNER
 from lockgate_common.security import Credentials, Metadata
+from lockgate_common.serving.refusals import unknown_caller
 from lockgate_common.token import authorization_of
 from lockgate_ha.errors import CorruptRecord, RecordTooLarge, StoreError
 from lockgate_proto.codec import MalformedMessage
 
 from lockgate_coordinator.runtime.access import is_free
 from lockgate_coordinator.runtime.callers import Admission, Callers
-from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped, StorageError, TooMuch
+from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped, StorageError
 from lockgate_coordinator.runtime.job_keys import check_named
 
 log = logging.getLogger(__name__)
 
 LEADER_METADATA = "lockgate-leader"
 INSTANCE_METADATA = "lockgate-instance"
-RETRY_METADATA = "lockgate-retry-ms"
 _MAX_DETAILS = 6_000  # on the wire: each byte that is not printable ASCII takes three
 WRITING = ("Submit", "Cancel", "TriggerSavepoint", "Stop", "DisposeSavepoint", "Rescale", "Release")
 """The methods that change jobs. A job runs code as the cluster's user (even in SQL), and has access to its files."""
-UNKNOWN_CALLER = "the credentials of this call are missing, wrong or no longer valid"
 
 
 class Guard:
@@ -51,7 +50,7 @@ class Guard:
         """The admission of any caller. Blocks. Raises Refused for an unknown caller of a guarded method."""
         known = self.at_once(method, metadata) or self._callers.admission(self._me, method, metadata)
         if known is None and not self.is_free(method):
-            raise Refused(StatusCode.UNAUTHENTICATED, UNKNOWN_CALLER)
+            raise unknown_caller()
         return known or Admission()
 
     def is_free(self, method: str) -> bool:
@@ -83,9 +82,7 @@ def status(error: Exception, method: str) -> tuple[StatusCode, str, tuple[tuple[
             if leader:
                 trailing = ((LEADER_METADATA, leader),)
             code = StatusCode.FAILED_PRECONDITION
-        case TooMuch(code=code, retry_ms=retry_ms):
-            trailing = ((RETRY_METADATA, str(retry_ms)),)
-        case Refused(code=code):
+        case Refused(code=code, trailing=trailing):
             pass
         case Busy() | Stopped():
             code = StatusCode.UNAVAILABLE

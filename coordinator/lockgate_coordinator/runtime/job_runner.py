@@ -47,7 +47,7 @@ from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.runtime.actor import Timer
 from lockgate_coordinator.runtime.deletions import Deletions
 from lockgate_coordinator.runtime.early_events import EarlyEvents
-from lockgate_coordinator.runtime.errors import Busy, Refused, Stopped, StorageError
+from lockgate_coordinator.runtime.errors import Busy, NeedsOperator, Refused, Stopped, StorageError
 from lockgate_coordinator.runtime.job_story import JobStory, caused
 from lockgate_coordinator.runtime.job_work import JobWork
 from lockgate_coordinator.runtime.metadata_files import run_of
@@ -144,6 +144,7 @@ class JobRunner:
 
     def hold_back(self, reason: str) -> None:
         """Leaves the job alone until a client releases it, when `load` follows. It can be cancelled."""
+        log.error("job %s is held back: %s", self.key, reason)
         self.is_held, self.trouble = True, reason
         self._stop_tasks()
         self.hub.status(self.status())
@@ -153,15 +154,16 @@ class JobRunner:
     def _load_failed(self, error: BaseException, *, fresh: bool) -> None:
         if self.stage is not Stage.LOADING:
             return
-        if isinstance(error, StorageError) and error.retryable:
-            now_ms = monotonic_ms()
-            pause_ms = self._backoff.failed(now_ms)
+        if isinstance(error, NeedsOperator):
+            self.hold_back(str(error))
+        elif isinstance(error, StorageError) and error.retryable:
+            pause_ms = self._backoff.failed(now_ms := monotonic_ms())
             self.trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
             log.warning("job %s: %s", self.key, self.trouble)
             self._publisher.changed(at_once=True)
             self._wake = self._services.actor.at(now_ms + pause_ms, lambda: self.load(fresh=fresh))
-            return
-        self.quarantine(f"The job cannot be recovered: {error}")
+        else:
+            self.quarantine(f"The job cannot be recovered: {error}")
 
     def quarantine(self, reason: str) -> None:
         """Ends the job under this leader without touching its records, which may be all that is left of it."""

@@ -17,6 +17,7 @@ from lockgate_common.checksums import checksum
 from lockgate_common.proof import Peer
 from lockgate_common.roles import Role
 from lockgate_common.security import Credentials
+from lockgate_common.serving.event_loop import Bell
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 from lockgate_proto.rpc import call, path
@@ -32,13 +33,14 @@ from lockgate_coordinator.job.deploy_size import start_problem
 from lockgate_coordinator.job.merged_story import merged
 from lockgate_coordinator.job.restore import misfits
 from lockgate_coordinator.runtime.access import FORWARDED_METADATA
-from lockgate_coordinator.runtime.dispatcher import Dispatcher, writable
+from lockgate_coordinator.runtime.confinement import places_of, trespass
+from lockgate_coordinator.runtime.dispatcher import Dispatcher, reachable, writable
 from lockgate_coordinator.runtime.disposal import dispose
 from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
-from lockgate_coordinator.runtime.event_loop import Bell
 from lockgate_coordinator.runtime.job_keys import check_new, check_request_id
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, storage_uri
+from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.rpc_server import Later, Stream, UnaryCall
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.snapshot_seal import TRUST
@@ -81,6 +83,7 @@ class JobService:
         cluster: Cluster,
     ) -> None:
         self._credentials: Credentials = settings.credentials
+        self._places = places_of(settings)
         self._address = address
         self._dispatcher = dispatcher
         self._files = files
@@ -97,9 +100,8 @@ class JobService:
         trusted = TRUST if request.trust_snapshot else ""
         if trusted:
             call.audited.trusted = request.restore_from
-        if not call.caller.may(Role.CODE) and (what := brings_code(graph) or trusted):
-            text = f"{what} needs the role code, which {call.caller.name} does not have"
-            raise Refused(StatusCode.PERMISSION_DENIED, text)
+        if not call.caller.may(Role.CODE):
+            graph = self._confined(graph, trusted, call.caller.name)
         self._dispatcher.wait_recovered()
         data = encode(graph)
         record = m.JobRecord(
@@ -118,6 +120,14 @@ class JobService:
         answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data, check, writes))
         late = "it is not known yet whether the job was submitted; submit it again unchanged"
         return _outcome(answer, late, lambda done: replace(done, warnings=warnings(graph)))
+
+    def _confined(self, graph: m.JobGraph, trusted: str, caller: str) -> m.JobGraph:
+        """The graph of a caller who may not run code, marked as such. Raises Refused for what only code may do."""
+        if what := brings_code(graph) or trusted:
+            raise Refused(StatusCode.PERMISSION_DENIED, f"{what} needs the role code, which {caller} does not have")
+        if problem := trespass(graph, self._places):
+            raise Refused(StatusCode.PERMISSION_DENIED, f"{problem} ({caller} does not have it)")
+        return replace(graph, confined=True)
 
     def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> Callable[[], str]:
         """Checks the graph; returns a further check that needs the storage, see `Submissions.submit`.
@@ -327,12 +337,8 @@ class JobService:
 
     def _result(self, key: str) -> m.JobResult:
         """The result of a job that is unknown to the term. Raises Refused NOT_FOUND."""
-        result, persistence, suspended = self._dispatcher.call(
-            lambda term: (term.results.get(key), term.persistence, term.suspended)
-        )
+        result, persistence = self._dispatcher.call(lambda term: _known_result(term, key))
         if result is None and key:
-            if suspended:  # the read would block its thread until ZooKeeper is back
-                raise Busy("ZooKeeper is not reachable from the leader at the moment; try again")
             result = persistence.result(key)
         if result is None:
             raise no_such_job(key)
@@ -357,6 +363,7 @@ class JobService:
                 contender.address,
                 contender.pid,
                 leader is not None and contender.coordinator_id == leader.coordinator_id,
+                contender.dashboard,
             )
             for contender in self._cluster.contenders()
         )
@@ -401,6 +408,14 @@ def _own_storage(graph: m.JobGraph) -> str:
     return (
         storage_uri(backend.uri) if isinstance(backend, m.FilesystemBackend | m.RocksdbBackend) and backend.uri else ""
     )
+
+
+def _known_result(term: LeaderTerm, key: str) -> tuple[m.JobResult | None, Persistence]:
+    """And what reads it where it is not known. Raises Busy when that cannot be done now."""
+    result = term.results.get(key)
+    if result is None and key:
+        reachable(term)  # the read would block its thread until ZooKeeper is back
+    return result, term.persistence
 
 
 def _status(term: LeaderTerm, key: str) -> m.JobStatus | None:

@@ -8,26 +8,30 @@ of every pointer, because task managers and the next leader have nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 from lockgate_common import private_folder
 from lockgate_common import storage as storages
+from lockgate_common.checksums import Checksum
 from lockgate_common.checksums import checksum as checksum_of
 from lockgate_common.storage import Location
 from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import CheckpointMetadata, CompletedCheckpoint, JobRecord, JobResult
 from pyarrow import fs
 
-from lockgate_coordinator.runtime.errors import StorageError
-from lockgate_coordinator.runtime.snapshot_seal import SnapshotSeal, UnsealedSnapshot, unsealed
+from lockgate_coordinator.runtime.errors import ForeignSnapshot, StorageError
+from lockgate_coordinator.runtime.snapshot_seal import ForeignSeal, SnapshotSeal, UnsealedSnapshot, unsealed
 
 METADATA_FILE = "_metadata"
 SHARED_FOLDER = "shared"
 FORMAT_VERSION = 1
+_AT_ONCE_BYTES = 64 * 1024 * 1024  # of a file, before it is verified; metadata is rarely larger
+_MOST_BYTES = (1 << 31) - 1  # of an encoded message, and so of every file that is written here
 _ERRORS = (OSError, pa.ArrowException)
+_Check = Callable[[Iterable[bytes]], None]  # raises UnsealedSnapshot, the rest of a sentence about the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +109,7 @@ class MetadataFiles:
         seal. Raises StorageError naming the file when it is missing, is not what it has to be, or cannot be understood.
         """
         location = _metadata_location(pointer)
-        data = self._read(location, checksum)
-        if not checksum:
-            self._check_seal(data, location)
+        data = self._read(location, _Recorded(checksum) if checksum else self._seal.check)
         return parse_metadata(data, location.masked_uri)
 
     def read_start(self, pointer: str, *, is_trusted: bool) -> tuple[CheckpointMetadata, str]:
@@ -116,16 +118,8 @@ class MetadataFiles:
         is_trusted: it need not have the cluster's seal.
         """
         location = _metadata_location(pointer)
-        data = self._read(location, "")
-        if not is_trusted:
-            self._check_seal(data, location)
+        data = self._read(location, None if is_trusted else self._seal.check)
         return parse_metadata(data, location.masked_uri), checksum_of(data)
-
-    def _check_seal(self, data: bytes, file: Location) -> None:
-        try:
-            self._seal.check(data)
-        except UnsealedSnapshot as error:
-            raise StorageError(f"{file.masked_uri} {error}") from error
 
     def write_graph(self, run: Run, graph: bytes) -> StoredFile:
         """Publishes a serialized JobGraph that is too large for ZooKeeper. Raises StorageError."""
@@ -133,11 +127,11 @@ class MetadataFiles:
 
     def read_graph(self, pointer: str, checksum: str) -> bytes:
         """The serialized JobGraph at `pointer`. Raises StorageError."""
-        return self._read(_locate(pointer), checksum)
+        return self._read(_locate(pointer), _Recorded(checksum) if checksum else None)
 
-    def _read(self, file: Location, checksum: str) -> bytes:
+    def _read(self, file: Location, check: _Check | None) -> bytes:
         try:
-            return _read(file, checksum)
+            return _read(file, check)
         except FileNotFoundError as error:
             base = self._base("")
             if file.path.startswith(f"{base.path}/") and storages.was_away(base, file):
@@ -189,6 +183,17 @@ class MetadataFiles:
         _delete(folder)
         if not _names(folder.parent()):
             _delete(folder.parent())
+
+
+def start_checksum(pointer: str) -> str:
+    """The checksum of the metadata at `pointer` as it is now, whoever wrote it. Raises StorageError."""
+    file, found = _metadata_location(pointer), Checksum()
+    try:
+        for piece in storages.pieces(file):
+            found.add(piece)
+    except (*_ERRORS, storages.NotAFile) as error:
+        raise _failed("read", file, error) from error
+    return found.text
 
 
 def storage_uri(storage: str) -> str:
@@ -263,19 +268,45 @@ def _names(folder: Location) -> list[str]:
     return [info.base_name for info in found]
 
 
-def _read(file: Location, checksum: str) -> bytes:
+class _Recorded:
+    """Compares a file with the checksum in its record."""
+
+    def __init__(self, checksum: str) -> None:
+        self._checksum = checksum
+
+    def __call__(self, pieces: Iterable[bytes]) -> None:
+        found = Checksum(self._checksum)
+        for piece in pieces:
+            found.add(piece)
+        if found.text != self._checksum:
+            raise UnsealedSnapshot(
+                f"is corrupt: its checksum is {found.text}, {self._checksum} was recorded when it was written"
+            )
+
+
+def _read(file: Location, check: _Check | None) -> bytes:
+    """The content. A large file is not worth its memory before it is verified, so it is read twice."""
     try:
-        data: bytes = storages.read_all(file).to_pybytes()
+        try:
+            data = storages.read_all(file, _AT_ONCE_BYTES)
+        except storages.FileTooLarge as large:
+            if large.size_bytes <= _MOST_BYTES and check is not None:
+                check(storages.pieces(file))
+            data = storages.read_all(file, min(large.size_bytes, _MOST_BYTES))
+        content: bytes = data.to_pybytes()
+        if check is not None:
+            check((content,))
+        return content
     except FileNotFoundError:
         raise
+    except ForeignSeal as error:
+        raise ForeignSnapshot(file.masked_uri, str(error)) from error
+    except UnsealedSnapshot as error:
+        raise StorageError(f"{file.masked_uri} {error}") from error
+    except (storages.FileTooLarge, storages.NotAFile) as error:
+        raise StorageError(f"{file.masked_uri} is not what it should be: {error}") from error
     except _ERRORS as error:
         raise _failed("read", file, error) from error
-    found = checksum_of(data, checksum)
-    if checksum and found != checksum:
-        raise StorageError(
-            f"{file.masked_uri} is corrupt: its checksum is {found}, {checksum} was recorded when it was written"
-        )
-    return data
 
 
 def _delete(folder: Location) -> None:

@@ -36,7 +36,7 @@ from lockgate_coordinator.job.events import (
     ResultPersisted,
 )
 from lockgate_coordinator.runtime import faults
-from lockgate_coordinator.runtime.errors import StorageError
+from lockgate_coordinator.runtime.errors import ForeignSnapshot, NeedsOperator, StorageError
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run, content_of, run_of
 from lockgate_coordinator.runtime.term_fence import SETTLE_MS, TermFence
 
@@ -97,12 +97,12 @@ class Persistence:
     def start(self, record: JobRecord, *, fresh: bool) -> tuple[JobGraph, Recovered | RecoveryFailed]:
         """The job's graph, and the first event of its JobMaster. fresh: it has only just been submitted.
 
-        Raises StorageError, Stopped.
+        Raises StorageError, NeedsOperator, Stopped.
         """
         graph = self.graph(record)
         if fresh and not record.restore_from:
             return graph, Recovered(None, (), None, 1)
-        return graph, self.recover(record)
+        return graph, self._recovered(record)
 
     def graph(self, record: JobRecord) -> JobGraph:
         """The job's graph, from the record or from the storage. Raises StorageError."""
@@ -113,7 +113,13 @@ class Persistence:
             raise StorageError(f"the job graph of {record.job_key} is not readable: {error}") from error
 
     def recover(self, record: JobRecord) -> Recovered | RecoveryFailed:
-        """The first event of a JobMaster, from the job's records and newest snapshot."""
+        """The first event of a JobMaster, from the job's records and newest snapshot. Raises Stopped."""
+        try:
+            return self._recovered(record)
+        except NeedsOperator as error:
+            return RecoveryFailed(str(error), True, None, (), 1)
+
+    def _recovered(self, record: JobRecord) -> Recovered | RecoveryFailed:
         key = record.job_key
         found = RestartPoint(None, (), 0, JobOrders())
         try:
@@ -141,7 +147,17 @@ class Persistence:
     def _restored(self, record: JobRecord, completed: tuple[CompletedCheckpoint, ...]) -> CheckpointMetadata | None:
         if completed:
             return content_of(completed[0], self._files)
-        return self._files.read(record.restore_from, record.restore_checksum) if record.restore_from else None
+        if not record.restore_from:
+            return None
+        try:
+            return self._files.read(record.restore_from, record.restore_checksum)
+        except ForeignSnapshot as error:
+            raise NeedsOperator(
+                "An earlier version submitted this job, which has no checkpoint of its own yet, and the seal of this "
+                f"cluster does not vouch for the snapshot that it starts from, {error.file}; so it is held back. If "
+                "that is the right one, stop every coordinator and task manager and run `lockgate zookeeper protect`, "
+                f"which believes it as it then is. `lockgate cancel {record.job_key}` ends the job; its snapshots stay."
+            ) from error
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import uuid
 from lockgate_common import open_files
 from lockgate_common.masking import masked
 from lockgate_common.security import SecurityError
+from lockgate_common.serving.places import Places
 from lockgate_common.settings import SettingsError
 from lockgate_common.stop_signals import stop_signals
 from lockgate_common.zookeeper_wait import NoZooKeeper, wait_for_zookeeper
@@ -22,7 +23,6 @@ from lockgate_ha.session import Connector
 from lockgate_ha.zookeeper import connector as zookeeper_connector
 from lockgate_proto.messages import LeaderRecord
 
-from lockgate_coordinator.runtime.admission import Places
 from lockgate_coordinator.runtime.callers import Callers
 from lockgate_coordinator.runtime.client_limits import ClientLimits, Limits
 from lockgate_coordinator.runtime.control_service import ControlService
@@ -33,8 +33,9 @@ from lockgate_coordinator.runtime.health import Health
 from lockgate_coordinator.runtime.job_service import JobService
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.rpc_server import RpcServer
-from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.settings import NO_DASHBOARD, CoordinatorSettings
 from lockgate_coordinator.runtime.watchdog import Watchdog, end_process
+from lockgate_coordinator.runtime.web import WebInterface, WebInterfaceFactory
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +46,13 @@ _STOP_GRACE_S = 0.5
 class Coordinator:
     """One coordinator in this process; `run` is its main program. Its elector calls it on the elector's thread."""
 
-    def __init__(self, settings: CoordinatorSettings, connector: Connector | None = None) -> None:
-        """Opens the port and the storage. Raises SettingsError, SecurityError, StorageError, OSError.
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        connector: Connector | None = None,
+        web: WebInterfaceFactory | None = None,
+    ) -> None:
+        """Opens the ports and the storage. Raises SettingsError, SecurityError, StorageError, OSError.
 
         connector: connects to ZooKeeper; only tests pass one.
         """
@@ -58,6 +64,7 @@ class Coordinator:
             settings.session_timeout_ms,
             Protection(settings.cluster, settings.credentials.secret),
             settings.credentials.zookeeper,
+            lambda why: self.dispatcher.explained(why),
         )
         files = MetadataFiles(settings.storage, settings.cluster, settings.credentials.secret)
         limits = Limits(
@@ -66,18 +73,12 @@ class Coordinator:
             settings.max_client_requests,
             settings.max_client_bytes,
         )
-        self._server = RpcServer(
-            settings.credentials, settings.bind, settings.advertise, Callers.of(settings), ClientLimits(limits)
-        )
+        callers = Callers.of(settings)
+        self._server = RpcServer(settings.credentials, settings.bind, settings.advertise, callers, ClientLimits(limits))
         self.address = self._server.peer.address
+        self._web = self._opened(web, callers)
         self._health = Health()
-        me = LeaderRecord(
-            address=self.address,
-            pid=os.getpid(),
-            coordinator_id=self.coordinator_id,
-            instance=self._server.peer.instance,
-        )
-        self.elector = Elector(self._connector, settings.cluster, me, self, on_broken=end_process)
+        self.elector = Elector(self._connector, settings.cluster, self._record(), self, on_broken=end_process)
         self.dispatcher = Dispatcher(
             settings,
             self.address,
@@ -100,6 +101,25 @@ class Coordinator:
         )
         self._serve(JobService(settings, self.address, self.dispatcher, files, self.elector))
 
+    def _opened(self, web: WebInterfaceFactory | None, callers: Callers) -> WebInterface | None:
+        if web is None or self.settings.dashboard == NO_DASHBOARD:
+            return None
+        try:
+            return web(self.settings, self.address, callers, self._dashboards)
+        except BaseException:
+            self._server.stop(0)
+            raise
+
+    def _record(self) -> LeaderRecord:
+        """Of this process, without a token."""
+        return LeaderRecord(
+            address=self.address,
+            pid=os.getpid(),
+            coordinator_id=self.coordinator_id,
+            instance=self._server.peer.instance,
+            dashboard=self.dashboard,
+        )
+
     def _serve(self, jobs: JobService) -> None:
         settings = self.settings
         follow = FollowService(self.dispatcher, self.coordinator_id, settings.heartbeat_ms)
@@ -110,6 +130,16 @@ class Coordinator:
         self._server.serve("ControlService", ControlService(self.dispatcher), {"Connect": controls})
         self._server.serve("FollowService", follow, {"Follow": follows})
         self._health.add_to(self._server)
+
+    @property
+    def dashboard(self) -> str:
+        """URL of the web dashboard; "" for none."""
+        return self._web.url if self._web is not None else ""
+
+    def _dashboards(self) -> tuple[str, ...]:
+        """Of the other coordinators that are present."""
+        found = (contender.dashboard for contender in self.elector.contenders())
+        return tuple(url for url in found if url and url != self.dashboard)
 
     def start(self, stopping: threading.Event | None = None) -> None:
         """Serves, and joins the line of contenders. Raises NoZooKeeper when ZooKeeper stays unreachable.
@@ -132,6 +162,8 @@ class Coordinator:
         )
         if is_in_line:
             self._health.ready()
+            if self._web is not None:
+                self._web.start()
 
     def stop(self) -> None:
         """Hands leadership over at once, ends every stream, joins every thread. Idempotent."""
@@ -141,6 +173,8 @@ class Coordinator:
         self._follower.stop()
         for watchdog in self._watchdogs:
             watchdog.stop()
+        if self._web is not None:
+            self._web.stop()
         self.dispatcher.stop()
         self._server.stop(_STOP_GRACE_S)
 
@@ -176,24 +210,27 @@ class Coordinator:
         self._follower.follow(leader if is_other else None, leader.token if leader is not None else 0)
 
 
-def run(settings: CoordinatorSettings) -> int:
-    """Runs a coordinator until SIGTERM or SIGINT. Returns the exit code: 0, 2 for user errors, 1 for internal ones."""
+def run(settings: CoordinatorSettings, web: WebInterfaceFactory | None = None) -> int:
+    """Runs a coordinator until SIGTERM or SIGINT. Returns the exit code: 0, 2 for user errors, 1 for internal ones.
+
+    web: makes its dashboard, which is not a part of this room.
+    """
     stopping = threading.Event()
     with stop_signals(lambda _number: stopping.set()):
-        return _run(settings, stopping)
+        return _run(settings, web, stopping)
 
 
-def _run(settings: CoordinatorSettings, stopping: threading.Event) -> int:
+def _run(settings: CoordinatorSettings, web: WebInterfaceFactory | None, stopping: threading.Event) -> int:
     coordinator: Coordinator | None = None
     open_files.allow_many()
     try:
-        coordinator = Coordinator(settings)
+        coordinator = Coordinator(settings, web=web)
         coordinator.start(stopping)
         gc.freeze()  # exempts the startup objects, so that a takeover does not wait for a full collection
         if not stopping.is_set():
             print(
                 f"lockgate coordinator ready: id={coordinator.coordinator_id} address={coordinator.address} "
-                f"pid={os.getpid()}",
+                f"pid={os.getpid()}{f' dashboard={coordinator.dashboard}' if coordinator.dashboard else ''}",
                 flush=True,
             )
         stopping.wait()

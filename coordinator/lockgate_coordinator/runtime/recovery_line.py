@@ -62,7 +62,6 @@ class RecoveryLine:
         deaths: leaders in a row that died while they recovered it.
         """
         if deaths >= MAX_DEATHS:
-            log.error("job %s is held back: %s leaders died while they recovered it", runner.key, deaths)
             runner.hold_back(
                 f"{deaths} leaders in a row died while they recovered this job, so it is held back to keep the other "
                 f"jobs running. The coordinators' logs say where they ended. `lockgate release {runner.key}` tries it "

@@ -24,19 +24,21 @@ from grpc import StatusCode
 from lockgate_common.addresses import is_loopback
 from lockgate_common.proof import Peer, new_instance
 from lockgate_common.security import Credentials
+from lockgate_common.serving.calls import Call, Calls
+from lockgate_common.serving.event_loop import LoopThread, settled
+from lockgate_common.serving.grpc_parts import unusable
+from lockgate_common.serving.places import Places
+from lockgate_common.serving.requests import one_request
 from lockgate_common.settings import SettingsError
 from lockgate_proto.codec import decode, encode
 from lockgate_proto.rpc import MAX_MESSAGE_ELEMENTS, SERVER_OPTIONS, SERVICES, Method, full_name
 
-from lockgate_coordinator.runtime.admission import Places
 from lockgate_coordinator.runtime.audit import AuditedCall
 from lockgate_coordinator.runtime.callers import Callers
-from lockgate_coordinator.runtime.calls import Behaviour, Call, Calls
+from lockgate_coordinator.runtime.calls import Behaviour, ClientCall
 from lockgate_coordinator.runtime.client_limits import ClientLimits
 from lockgate_coordinator.runtime.entrance import Entrance
-from lockgate_coordinator.runtime.errors import Busy, Refused
-from lockgate_coordinator.runtime.event_loop import LoopThread, settled
-from lockgate_coordinator.runtime.grpc_parts import unusable
+from lockgate_coordinator.runtime.errors import Busy
 from lockgate_coordinator.runtime.guard import INSTANCE_METADATA, WRITING, Guard, check_request, status
 
 T = TypeVar("T")
@@ -45,17 +47,14 @@ _THREADS = 32  # of each pool
 _CODING_THREADS = 2
 _ADMITTING_THREADS = 8  # find out who calls, whatever the others wait for
 _IN_HAND = 4_096  # unary calls that are running or queued, and as many that wait for an outcome
-_REQUEST_WAIT_S = 30.0
 _SMALL_BYTES = 16 * 1024  # decoded on the loop: some 100 us
-_FREE_REQUEST_BYTES = 4 * 1024  # of a method without credentials
-_FREE_REQUEST_WAIT_S = 5.0
 _MOST_ELEMENTS = 100_000  # of a client's request, in all its repeated fields: some 500 ms to decode
 
 
 class UnaryCall:
     """The context of a call for its handler on a worker."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ClientCall) -> None:
         self.metadata = call.metadata
         self.time_remaining = call.time_remaining
         self.trailing: tuple[tuple[str, str], ...] = ()
@@ -134,7 +133,7 @@ class RpcServer:
         if problem := unusable():
             raise SettingsError(problem)
         self.thread = LoopThread("rpc-loop")
-        self._server = grpc.server(Calls(self.thread, self._failed), options=SERVER_OPTIONS)  # type: ignore[arg-type]
+        self._server = grpc.server(Calls(self.thread, self._failed, ClientCall), options=SERVER_OPTIONS)  # type: ignore[arg-type]
         self._asking = ThreadPoolExecutor(_THREADS, "rpc-asks")
         self._admitting = ThreadPoolExecutor(_ADMITTING_THREADS, "rpc-admits")
         self._writing = ThreadPoolExecutor(_THREADS, "rpc-writes")
@@ -193,14 +192,14 @@ class RpcServer:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _failed(self, call: Call, error: Exception) -> None:
+    def _failed(self, call: ClientCall, error: Exception) -> None:
         code, details, trailing = status(error, call.method)
         if code is StatusCode.UNAUTHENTICATED:  # a caller may have meant the process that was here before
             trailing = (*trailing, (INSTANCE_METADATA, self.peer.instance))
         call.finish(code, details, trailing=trailing)
 
     def _unary(self, handle: Callable[[Any, UnaryCall], Any], method: Method, pool: ThreadPoolExecutor) -> Behaviour:
-        async def run(call: Call) -> None:
+        async def run(call: ClientCall) -> None:
             data = await one_request(call, is_free=self._guard.is_free(call.method))
             if data is None:
                 return
@@ -217,7 +216,7 @@ class RpcServer:
             known.audited.end(StatusCode.OK.name)
             call.finish(data=found, trailing=known.trailing)
 
-        async def answer(call: Call, data: bytes, known: UnaryCall) -> bytes:
+        async def answer(call: ClientCall, data: bytes, known: UnaryCall) -> bytes:
             def begin() -> Any:
                 request = decode(method.request, data, _MOST_ELEMENTS)
                 check_request(request)
@@ -236,7 +235,7 @@ class RpcServer:
         with self._in_hand.one():
             return await self.thread.loop.run_in_executor(pool, step)
 
-    async def _outcome(self, later: Later[T], call: Call) -> T:
+    async def _outcome(self, later: Later[T], call: ClientCall) -> T:
         limits = [item for item in (call.time_remaining(), later.limit_s) if item is not None]
         with self._waits.one():
             try:
@@ -245,7 +244,7 @@ class RpcServer:
                 raise Busy(later.late) from None
 
     def _streaming(self, serve: Callable[..., Awaitable[None]], method: Method, places: Places) -> Behaviour:
-        async def run(call: Call) -> None:
+        async def run(call: ClientCall) -> None:
             with places.one():
                 stream = Stream(call, method, self._coding, self._asking, self.thread)
                 call.greet()
@@ -261,30 +260,6 @@ class RpcServer:
                 call.finish()
 
         return run
-
-
-async def one_request(call: Call, *, is_free: bool = False) -> bytes | None:
-    """The one request of a call; None when the caller cancels before it. Raises Refused.
-
-    is_free: the method needs no credentials, so its request must be small and come soon.
-    """
-    wait_s = _FREE_REQUEST_WAIT_S if is_free else _REQUEST_WAIT_S
-    try:
-        data = await asyncio.wait_for(call.receive(), wait_s)
-    except TimeoutError:
-        raise Refused(StatusCode.DEADLINE_EXCEEDED, f"no request came within {wait_s:.0f} s") from None
-    if data is None and call.is_active:
-        raise Refused(StatusCode.UNIMPLEMENTED, f"{call.method} needs exactly one request")
-    if is_free and data is not None:
-        check_free(data)
-    return data
-
-
-def check_free(data: bytes) -> None:
-    """Raises Refused for a message that is too large for a method without credentials."""
-    if len(data) > _FREE_REQUEST_BYTES:
-        text = f"this method takes {_FREE_REQUEST_BYTES:,} bytes, and these are {len(data):,}"
-        raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)
 
 
 def _then(later: Later[T], outcome: T) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lockgate_common.addresses import port_problem
 from lockgate_common.masking import masked
 from lockgate_common.roles import roles_named
 from lockgate_common.security import Credentials
@@ -12,6 +13,10 @@ from lockgate_common.settings import SettingsError, check_numbers, check_process
 
 SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Algorithms of JWTs that can be checked without being able to make them."""
+
+
+NO_DASHBOARD = "off"
+DASHBOARD = "127.0.0.1:7080"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,9 @@ class CoordinatorSettings:
     `host:port` that others use, empty for the bound address, which others must then be able to reach; coordinator_id:
     empty for a generated one; tokens_file: see `TokenBook`, empty for no tokens; certificate_roles: by common name or
     alternative name of a client's certificate; jwt: None for no JWTs; max_jobs: jobs that have not ended; max_client_*:
-    of one client, open streams, requests a second, and bytes of requests in work. Times are in milliseconds.
+    of one client, open streams, requests a second, and bytes of requests in work; private: paths and URIs that jobs
+    whose authors may not run code neither read nor write; dashboard: `host:port` of the web dashboard, "off", or empty
+    for DASHBOARD or, if its port is taken, a free one. Times are in milliseconds.
     """
 
     zookeeper: str
@@ -76,6 +83,8 @@ class CoordinatorSettings:
     max_client_requests: int = 500
     max_client_bytes: int = 256 * 1024 * 1024
     connect_timeout_ms: int = 30_000
+    private: tuple[str, ...] = ()
+    dashboard: str = NO_DASHBOARD
 
     def check(self) -> None:
         """Raises SettingsError naming the first setting that cannot work."""
@@ -89,6 +98,8 @@ class CoordinatorSettings:
                 "give them through the environment of every process (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
             )
         check_numbers(self)
+        if self.dashboard not in ("", NO_DASHBOARD) and (problem := port_problem(self.dashboard)):
+            raise SettingsError(f"dashboard: {problem}; give host:port, or {NO_DASHBOARD}")
         if self.jwt is not None:
             self.jwt.check()
         if self.heartbeat_timeout_ms < 2 * self.heartbeat_ms:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lockgate_common.keys import derived_key, mac
@@ -19,12 +20,17 @@ from lockgate_proto.messages import CheckpointMetadata
 _BYTES = 32
 _DIGEST = encode(CheckpointMetadata(digest=bytes(_BYTES)))[:-_BYTES]  # what stands in front of the field's content
 _SEAL = encode(CheckpointMetadata(seal=bytes(_BYTES)))[:-_BYTES]
+_END_BYTES = len(_DIGEST) + len(_SEAL) + 2 * _BYTES
 TRUST = "--trust-snapshot"
 _TRUST = f"if you trust whoever wrote it, submit with {TRUST}"
 
 
 class UnsealedSnapshot(ValueError):
     """The message is the rest of a sentence about the file."""
+
+
+class ForeignSeal(UnsealedSnapshot):
+    """It has no seal, or one of another cluster."""
 
 
 @dataclass(frozen=True)
@@ -46,28 +52,44 @@ class SnapshotSeal:
     def _seal(self, digest: bytes) -> bytes:
         return mac(self._key, digest) if self.secret else b""
 
-    def check(self, data: bytes) -> None:
-        """Raises UnsealedSnapshot unless a process of this cluster wrote these bytes, whole."""
-        _, digest, seal = _parts(data)
+    def check(self, pieces: Iterable[bytes]) -> None:
+        """Raises UnsealedSnapshot unless a process of this cluster wrote the bytes in these pieces, whole.
+
+        Holds no more than one piece.
+        """
+        digest, seal = _verified(pieces)
         if not self.secret:
             return
         if not seal:
-            raise UnsealedSnapshot(f"is not sealed with the secret of cluster {self.cluster}; {_TRUST}")
+            raise ForeignSeal(f"is not sealed with the secret of cluster {self.cluster}; {_TRUST}")
         if not hmac.compare_digest(seal, self._seal(digest)):
-            raise UnsealedSnapshot(f"has the seal of another secret or cluster than {self.cluster}; {_TRUST}")
+            raise ForeignSeal(f"has the seal of another secret or cluster than {self.cluster}; {_TRUST}")
 
 
 def unsealed(data: bytes) -> bytes:
     """The encoded metadata in a file's content. Raises UnsealedSnapshot where it is not as it was written."""
+    _verified((data,))
     return _parts(data)[0]
+
+
+def _verified(pieces: Iterable[bytes]) -> tuple[bytes, bytes]:
+    """Digest and seal at the end of the pieces. Raises UnsealedSnapshot for what the digest does not fit."""
+    hashed, tail = hashlib.sha256(), b""
+    for piece in pieces:
+        tail += piece
+        hashed.update(memoryview(tail)[:-_END_BYTES])
+        tail = tail[-_END_BYTES:]
+    encoded, digest, seal = _parts(tail)
+    hashed.update(encoded)
+    if digest and not hmac.compare_digest(digest, hashed.digest()):
+        raise UnsealedSnapshot("is corrupt: it is not as it was written; start from another one")
+    return digest, seal
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
     """Encoded metadata, digest and seal; the latter are empty where there are none."""
     rest, seal = _cut(data, _SEAL)
     encoded, digest = _cut(rest, _DIGEST)
-    if digest and not hmac.compare_digest(digest, hashlib.sha256(encoded).digest()):
-        raise UnsealedSnapshot("is corrupt: it is not as it was written; start from another one")
     return encoded, digest, seal if digest else b""
 
 

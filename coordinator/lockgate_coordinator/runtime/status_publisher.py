@@ -16,6 +16,7 @@ from lockgate_coordinator.runtime.watch import WatchEnd, WatchHub
 log = logging.getLogger(__name__)
 
 _STATUS_PAUSE_MS = 100  # between two statuses when only numbers changed
+_SUBTASKS_A_MS = 10  # of a large job less often: a status names every subtask, and its watchers together take a core
 
 
 class StatusPublisher:
@@ -49,14 +50,15 @@ class StatusPublisher:
         self._is_over = True
 
     def changed(self, *, at_once: bool) -> None:
-        """Sends the status to watchers: at once after an event, otherwise at most every _STATUS_PAUSE_MS."""
+        """Sends the status to watchers: at once after an event, otherwise after a pause."""
         if self._is_over:
             self.hub.status(self._last)
             self.hub.finish(WatchEnd.JOB_ENDED)
         elif self.hub.watched and at_once:
             self.hub.status(self.status())
         elif self.hub.watched and self._timer is None:
-            self._timer = self._actor.at(monotonic_ms() + _STATUS_PAUSE_MS, self._changed_late)
+            pause_ms = max(_STATUS_PAUSE_MS, len(self._last.subtasks) // _SUBTASKS_A_MS)
+            self._timer = self._actor.at(monotonic_ms() + pause_ms, self._changed_late)
 
     def close(self, end: WatchEnd) -> None:
         """Ends all watches."""

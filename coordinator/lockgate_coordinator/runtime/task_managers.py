@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import grpc
@@ -26,7 +26,6 @@ from lockgate_proto.messages import (
     Deploy,
     Goodbye,
     Heartbeat,
-    Incarnation,
     Registered,
     StoryRequest,
     TaskManagerMessage,
@@ -308,16 +307,9 @@ class TaskManagers:
             return False
         if isinstance(body, Deploy) and body.attempt is not None:
             member.running.add(body.attempt)
-            body = replace(body, incarnations=self._incarnations(body))
         number = member.session.send(body) if member.incarnation else 0  # "": its version acknowledges nothing
         member.link.send(self._message(member, body, number))
         return True
-
-    def _incarnations(self, deploy: Deploy) -> tuple[Incarnation, ...]:
-        """The processes of the placements: channels are opened to these only."""
-        names = dict.fromkeys(placement.task_manager_id for placement in deploy.placements)
-        known = (self._members[name] for name in names if name in self._members)
-        return tuple(Incarnation(member.task_manager_id, member.incarnation) for member in known)
 
     def _beat(self) -> None:
         if self._closed:

@@ -85,6 +85,7 @@ class LeaderTerm:
         self.fence = fence
         self.recovering = True
         self.suspended = False
+        self.suspended_because = ""
         self.jobs: dict[str, JobRunner] = {}
         self.ended: OrderedDict[str, JobRunner] = OrderedDict()
         self.results: dict[str, JobResult] = {}
@@ -184,15 +185,20 @@ class LeaderTerm:
         if not self.results_known.done():
             self._forgotten.update(keys)
 
-    def suspend(self) -> None:
-        """ZooKeeper is unreachable: nothing new begins."""
-        self.suspended = True
+    def suspend(self, reason: str = "") -> None:
+        """ZooKeeper is unreachable: nothing new begins. Again with the reason, once that is known."""
+        self.suspended, self.suspended_because = True, reason
         for job in list(self.jobs.values()):
-            job.handle(ev.Suspended())
+            job.handle(ev.Suspended(reason))
+
+    def explain(self, reason: str) -> None:
+        """The reason why ZooKeeper is unreachable, if it still is."""
+        if self.suspended:
+            self.suspend(reason)
 
     def resume(self) -> None:
         """ZooKeeper is reachable again and the grant is still valid."""
-        self.suspended = False
+        self.suspended, self.suspended_because = False, ""
         self._reading.hurry()
         for job in list(self.jobs.values()):
             job.handle(ev.Resumed())
@@ -239,7 +245,7 @@ class LeaderTerm:
                 runner.hub.event(self._event(JobEventKind.LEADER_LOSS_DETECTED, self._detected_unix_us))
             runner.hub.event(self._event(JobEventKind.LEADER_GRANTED, self._granted_unix_us))
         if self.suspended:
-            runner.handle(ev.Suspended())
+            runner.handle(ev.Suspended(self.suspended_because))
         return runner
 
     def _event(self, kind: JobEventKind, at_unix_us: int) -> JobEvent:
@@ -288,7 +294,7 @@ class LeaderTerm:
     def task_manager_added(self, task_manager: TaskManager) -> None:
         name = task_manager.task_manager_id
         self._settle_running(task_manager)
-        self.slots(TaskManagerAdded(name, task_manager.exchange_address, task_manager.slots))
+        self.slots(TaskManagerAdded(name, task_manager.exchange_address, task_manager.slots, task_manager.incarnation))
         for runner in self.jobs.values():
             self._prepare(runner, {name})
 

@@ -59,7 +59,8 @@ def other_job(key: str) -> Refused:
     """The error for a key that is taken."""
     return Refused(
         StatusCode.ALREADY_EXISTS,
-        f"the job key {key!r} belongs to another job graph; choose another key (a key names one job for good). If the"
+        f"the job key {key!r} belongs to another job graph, or was submitted with other rights (with the role code or"
+        f" without); choose another key (a key names one job for good). If the"
         f" pipeline is the same and has Python functions, submit it with `lockgate submit`, or under the same"
         f" PYTHONHASHSEED: a set in a function is pickled in another order in each process",
     )

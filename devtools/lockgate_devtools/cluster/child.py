@@ -93,9 +93,10 @@ def _coordinator(settings: Mapping[str, Any], secret_file: Path, credentials: Cr
     from lockgate_common.security import default_tokens_file
     from lockgate_coordinator.runtime.process import run
     from lockgate_coordinator.runtime.settings import CoordinatorSettings
+    from lockgate_web.dashboard import Dashboard
 
     tokens = str(default_tokens_file(secret_file))
-    return run(CoordinatorSettings(**{"tokens_file": tokens, **settings}, credentials=credentials))
+    return run(CoordinatorSettings(**{"tokens_file": tokens, **settings}, credentials=credentials), Dashboard)
 
 
 def _task_manager(settings: Mapping[str, Any], credentials: Credentials) -> int:

@@ -66,6 +66,8 @@ class LocalCluster:
         self._children: dict[str, ChildProcess] = {}
         self._announced: set[int] = set()  # pids whose ready line has been processed, including port and description
         self._ports: dict[str, int] = {}
+        self._dashboards: dict[str, str] = {}  # URLs
+        self._first_leader = ""
         self._starts: dict[str, int] = {}
         self._backoffs: dict[str, Backoff] = {}
         self._respawn_at: dict[str, float] = {}
@@ -102,6 +104,8 @@ class LocalCluster:
                 if not done:
                     raise ClusterError(f"the cluster was not ready within {limit_s:g} s: {self._unready_processes()}")
             self._await_registration()
+            self._first_leader = f"coordinator-{self.leader_number()}"
+            self._write_description()
         except BaseException:
             self.stop()
             raise
@@ -135,6 +139,14 @@ class LocalCluster:
         with self._condition:
             found = [self._ports.get(f"coordinator-{n}") for n in range(self.options.coordinators)]
         return tuple(f"{ports.HOST}:{port}" for port in found if port)
+
+    @property
+    def dashboard(self) -> str:
+        """URL of the web dashboard of the coordinator that led first, or of another one that runs; "" for none."""
+        with self._condition:
+            running = [name for name, child in sorted(self._children.items()) if child.is_running]
+            found = {name: self._dashboards[name] for name in running if name in self._dashboards}
+            return found.get(self._first_leader, "") or next(iter(found.values()), "")
 
     @property
     def zookeeper(self) -> str:
@@ -286,12 +298,25 @@ class LocalCluster:
         if role == "zookeeper":
             assert self._ensemble is not None
             return self._ensemble.settings(number)
-        common = {"cluster": options.cluster, "zookeeper": self.zookeeper}
+        tls_key = [options.tls.key] if options.tls else []
+        tokens = options.coordinator.get("tokens_file", "")
+        private = [str(self.directory), str(self.secret_file), self._storage_folder(), tokens, *tls_key]
+        common = {"cluster": options.cluster, "zookeeper": self.zookeeper, "private": private}
         if role == "coordinator":
             bind = f"{ports.HOST}:{self._ports.get(name, 0)}"
-            return {**common, "coordinator_id": name, "storage": self.storage, "bind": bind, **options.coordinator}
+            own = {"coordinator_id": name, "bind": bind, "dashboard": self._dashboard_bind(name)}
+            return {**common, **own, "storage": self.storage, **options.coordinator}
         work = str(self.directory / name)
         return {**common, "task_manager_id": name, "slots": options.slots, "work_dir": work, **options.taskmanager}
+
+    def _storage_folder(self) -> str:
+        folder, mark, options = self.storage.partition("?")
+        return f"{folder.rstrip('/')}/{self.options.cluster}{mark}{options}"
+
+    def _dashboard_bind(self, name: str) -> str:
+        """A coordinator that is started again keeps its port: pages that are open come back to it."""
+        with self._condition:
+            return f"{ports.HOST}:{self._dashboards.get(name, ':0').rpartition(':')[2]}"
 
     def _tls(self) -> dict[str, Any] | None:
         """As JSON."""
@@ -307,8 +332,10 @@ class LocalCluster:
             self._on_ready(child)
 
     def _on_ready(self, child: ChildProcess) -> None:
-        address = (child.ready or {}).get("address", "")
+        address, dashboard = ((child.ready or {}).get(name, "") for name in ("address", "dashboard"))
         with self._condition:
+            if dashboard:
+                self._dashboards[child.name] = dashboard
             if address:
                 self._ports[child.name] = int(address.rpartition(":")[2])
         self._write_description()
@@ -434,6 +461,7 @@ class LocalCluster:
         """`cluster.json`: the data with which tools find the cluster and its processes."""
         description = {
             "coordinators": list(self.coordinators),
+            "dashboard": self.dashboard,
             "zookeeper": self.zookeeper,
             "zookeeper_tls": self._zookeeper_tls(),
             "secret_file": str(self.secret_file),

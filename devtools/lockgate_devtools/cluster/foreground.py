@@ -94,5 +94,5 @@ def _processes(options: ClusterOptions) -> str:
 def _ready_line(cluster: LocalCluster) -> str:
     return (
         f"lockgate cluster ready: coordinators={','.join(cluster.coordinators)} "
-        f"zookeeper={cluster.zookeeper} dir={cluster.directory}"
+        f"zookeeper={cluster.zookeeper} dir={cluster.directory} dashboard={cluster.dashboard}"
     )

@@ -1,4 +1,4 @@
-"""`python -m lockgate_devtools.demo [--input FOLDER]`: see `make demo`."""
+"""`python -m lockgate_devtools.demo [--input FOLDER] [--zookeepers N] [--config FILE]`: see `make demo`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lockgate_proto.messages import LeaderRecord
 
 from lockgate.client import Client
 from lockgate.errors import UserError
-from lockgate.settings import load_settings
 from lockgate_devtools.cluster import LocalCluster
 from lockgate_devtools.cluster.foreground import Stopped, stopped_by_signals
+from lockgate_devtools.cluster.from_settings import tls_options
 from lockgate_devtools.cluster.work_folder import WorkFolder
 from lockgate_devtools.demo import wordcount
 from lockgate_devtools.demo.batch import count_with_spark
@@ -31,9 +32,18 @@ def main(arguments: Sequence[str]) -> int:
         "count with a plain Spark batch job over the same files.",
     )
     parser.add_argument("--input", metavar="FOLDER", help="text files to count (default: Python's standard library)")
+    parser.add_argument("--zookeepers", type=int, choices=(1, 3), default=1, help="ZooKeeper servers (default: 1)")
+    parser.add_argument("--config", metavar="FILE", help="settings file, for [tls] and zookeeper.tls")
     chosen = parser.parse_args(arguments)
-    source = Path(chosen.input).expanduser() if chosen.input else None
-    return run_in_work_folder(lambda folder: _on_processes(folder, source))
+    return run(chosen.input or "", chosen.zookeepers, chosen.config)
+
+
+def run(text: str, zookeepers: int, config: str | None) -> int:
+    """As `main`. text: a folder, empty for the default."""
+    source = Path(text).expanduser() if text else None
+    return run_in_work_folder(
+        lambda folder: _on_processes(folder, source, {"zookeepers": zookeepers, **tls_options(config)})
+    )
 
 
 def run_in_work_folder(demo: Callable[[Path], bool]) -> int:
@@ -51,16 +61,16 @@ def run_in_work_folder(demo: Callable[[Path], bool]) -> int:
         return 2
 
 
-def _on_processes(folder: Path, source: Path | None) -> bool:
+def _on_processes(folder: Path, source: Path | None, options: Mapping[str, Any]) -> bool:
     """On a cluster of local processes. True when every count is right."""
     corpus = stage(source, folder / "input")
     show = DemoRun(corpus, _kill)
     database = folder / "words.db"
     say(f"input: {corpus.title}: {corpus.files:,} files, {corpus.total_bytes / 1e6:.1f} MB")
     say("starting ZooKeeper, 2 coordinators and 2 task managers, each a process of its own ...")
-    tls = load_settings().zookeeper_tls()
-    with LocalCluster(folder / "cluster", taskmanager=micro_batches(corpus), zookeeper_tls=tls) as cluster:
+    with LocalCluster(folder / "cluster", taskmanager=micro_batches(corpus), **options) as cluster:
         say(f"ready: coordinators {', '.join(cluster.coordinators)}, ZooKeeper {cluster.zookeeper}")
+        say(f"look at it while it runs: {cluster.dashboard}")
         with Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client:
             show.count(client, wordcount.graph(corpus.folder, database, CHECKPOINT_INTERVAL_MS))
     say("now the same counts by a plain Spark batch job ...")

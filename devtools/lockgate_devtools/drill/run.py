@@ -59,7 +59,8 @@ class DrillOptions:
             raise DrillError(f"--every must be 0 to {_LONGEST_PAUSE_S} seconds")
         if self.cluster and self.cluster_options:
             raise DrillError(
-                "--slots, --spark-master and --spark-option are for the drill's own cluster: omit them, or --cluster"
+                "--slots, --zookeepers, --spark-master and --spark-option are for the drill's own cluster: omit them, "
+                "or --cluster"
             )
         file = Path(self.json_file)
         if self.json_file and (file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)):

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from lockgate_common import private_folder
-from lockgate_common.tls import SecurityError, TlsFiles, client_context, read_tls_file
+from lockgate_common.tls import SecurityError, TlsFiles, client_context, read_key, read_tls_file
 from lockgate_ha.errors import ZooKeeperStartError
 
 _FOLDER = "tls"
@@ -22,7 +22,7 @@ def check(files: TlsFiles) -> None:
         )
     try:
         client_context(files)
-        if b"-----BEGIN PRIVATE KEY-----" not in read_tls_file(files.key):
+        if b"-----BEGIN PRIVATE KEY-----" not in read_key(files.key):
             raise ZooKeeperStartError(
                 f"ZooKeeper reads keys in PKCS#8 only, and {files.key} is in another format; convert it: openssl pkcs8 "
                 f"-topk8 -nocrypt -in {files.key} -out NEW"
@@ -38,7 +38,7 @@ def write_files(data_dir: Path, files: TlsFiles | None) -> None:
     if files is None:
         return
     private_folder.make(folder)
-    content = read_tls_file(files.key) + b"\n" + read_tls_file(files.certificate)
+    content = read_key(files.key) + b"\n" + read_tls_file(files.certificate)
     with open(os.open(_pem(data_dir), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
 

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lockgate_common.tls import TlsFiles
 
 from lockgate_ha.errors import StoreUnavailable
 from lockgate_ha.protection import UNPROTECTED, Protection
-from lockgate_ha.session import Session, StateListener
+from lockgate_ha.session import Session, SessionState, StateListener
 from lockgate_ha.zookeeper.reasons import no_answer, trouble
 from lockgate_ha.zookeeper.session import ZooKeeperSession
 from lockgate_ha.zookeeper.tls import check
+from lockgate_ha.zookeeper.trouble_watch import TroubleWatch
 
 
 class ZooKeeperConnector:
     """Opens sessions with one ensemble. See `lockgate_ha.session.Connector`."""
 
-    def __init__(self, hosts: str, session_timeout_ms: int, protection: Protection, tls: TlsFiles | None) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        protection: Protection,
+        tls: TlsFiles | None,
+        on_trouble: Callable[[str], None],
+    ) -> None:
         self._hosts = hosts
         self._session_timeout_ms = session_timeout_ms
         self._protection = protection
         self._tls = tls
+        self._troubles = TroubleWatch(self.trouble, on_trouble)
 
     @property
     def hosts(self) -> str:
@@ -31,7 +42,14 @@ class ZooKeeperConnector:
         return self._protection
 
     def open(self, listener: StateListener | None = None) -> Session:
-        return ZooKeeperSession(self._hosts, self._session_timeout_ms, listener, self._protection, self._tls)
+        watch = self._troubles.session()
+
+        def listen(state: SessionState, session: str) -> None:
+            watch(state)
+            if listener is not None:
+                listener(state, session)
+
+        return ZooKeeperSession(self._hosts, self._session_timeout_ms, listen, self._protection, self._tls)
 
     def trouble(self) -> str:
         return trouble(self._hosts, self._tls)
@@ -42,6 +60,7 @@ def connector(
     session_timeout_ms: int = 4_000,
     protection: Protection = UNPROTECTED,
     tls: TlsFiles | None = None,
+    on_trouble: Callable[[str], None] = lambda _why: None,
 ) -> ZooKeeperConnector:
     """What Elector and LeaderRetrieval take as `connector`. Nothing is connected yet.
 
@@ -49,9 +68,11 @@ def connector(
     session_timeout_ms: ZooKeeper grants between 2 and 20 of its ticks, whatever is asked.
     protection: of the cluster whose nodes are read and written.
     tls: None for plain text. Raises SecurityError for files that cannot be used.
+    on_trouble: told why a lost connection does not come back, where TLS is the reason, as the log is; must only
+    enqueue.
     """
     check(tls)
-    return ZooKeeperConnector(hosts, session_timeout_ms, protection, tls)
+    return ZooKeeperConnector(hosts, session_timeout_ms, protection, tls, on_trouble)
 
 
 def connect(

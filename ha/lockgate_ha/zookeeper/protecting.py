@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import OPEN_ACL_UNSAFE
 from lockgate_common.tls import TlsFiles
+from lockgate_proto.codec import MalformedMessage, decode, encode
+from lockgate_proto.messages import JobRecord
 
 from lockgate_ha.errors import AccessDenied, ClusterInUse, StoreUnavailable, UnsealedRecord
 from lockgate_ha.paths import ROOT, Paths, text_of
@@ -25,23 +27,36 @@ _kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_logger.setLevel(logging.CRITICAL)  # it warns at every attempt to connect; one error is raised here
 
 
+class SnapshotUnread(Exception):
+    """A snapshot that cannot be read. The message is a sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """What was done. nodes: all of the cluster; records: those that were sealed now; jobs: keys of the jobs there."""
+    """What was done. nodes: all of the cluster; records: those that were sealed now; jobs: keys of the jobs there.
+
+    starts: of these, those whose start is pinned now, with the snapshot; unread: with the reason why it cannot be.
+    """
 
     nodes: int
     records: int
     jobs: tuple[str, ...]
+    starts: Mapping[str, str]
+    unread: Mapping[str, str]
 
 
 def protect(
     hosts: str,
     former: Protection,
     protection: Protection,
+    checksum_of: Callable[[str], str],
     tls: TlsFiles | None = None,
     timeout_ms: int = 10_000,
 ) -> Protected:
     """Seals every record of the cluster and makes every node the owner's. May be repeated after a failure.
+
+    Jobs of versions without seals that still have to start from a snapshot get its checksum, as it is now, into their
+    record. checksum_of: of a snapshot's metadata, by its pointer; raises SnapshotUnread.
 
     former: how the cluster is protected now; records that neither it nor `protection` has sealed are refused, unless it
     has no secret: then what is there is believed. Raises ClusterInUse while a coordinator is there, StoreUnavailable
@@ -61,7 +76,30 @@ def protect(
         for path in (*RESERVED, ROOT):
             _hand_over(client, path, former, protection)
         jobs = tuple(text_of(name) for name in sorted(_children(client, paths.jobs)))
-    return Protected(len(nodes), records, jobs)
+        starts: dict[str, str] = {}
+        unread: dict[str, str] = {}
+        for key in jobs:
+            try:
+                if snapshot := _pin_start(client, paths, protection, key, checksum_of):
+                    starts[key] = snapshot
+            except SnapshotUnread as error:
+                unread[key] = str(error)
+    return Protected(len(nodes), records, jobs, starts, unread)
+
+
+def _pin_start(
+    client: KazooClient, paths: Paths, protection: Protection, key: str, checksum_of: Callable[[str], str]
+) -> str:
+    """The snapshot that a job has to start from, if only its name was in the record. Raises SnapshotUnread."""
+    path = paths.graph(key)
+    with contextlib.suppress(NoNodeError, MalformedMessage):
+        stored, stat = client.get(path)
+        record = decode(JobRecord, protection.unseal(path, stored))
+        if record.restore_from and not record.restore_checksum and not _children(client, paths.checkpoints(key)):
+            pinned = replace(record, restore_checksum=checksum_of(record.restore_from))
+            client.set(path, protection.seal(path, encode(pinned)), stat.version)
+            return record.restore_from
+    return ""
 
 
 def _protect(client: KazooClient, path: str, paths: Paths, former: Protection, protection: Protection) -> bool:

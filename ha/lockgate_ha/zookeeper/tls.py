@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import ssl
 from collections.abc import Sequence
@@ -10,8 +9,6 @@ from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 from lockgate_common.tls import TlsFiles, client_context
-
-logger = logging.getLogger(__name__)
 
 Selected = tuple[list[Any], list[Any], list[Any]]
 
@@ -32,7 +29,6 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         super().__init__()
         self._tls = tls
         self._checks_host = checks_host
-        self._told = ""
 
     def create_connection(
         self, address: tuple[str, int], timeout: float | None = None, hostname: str | None = None, **_: Any
@@ -45,15 +41,7 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return context.wrap_socket(plain, server_hostname=hostname or address[0])
         except (ssl.SSLError, ValueError) as error:  # files that cannot be used, a host that cannot be a name
-            self._tell(address, error)
             raise OSError(str(error)) from error
-
-    def _tell(self, address: tuple[str, int], error: Exception) -> None:
-        """Once: kazoo tries again several times a second."""
-        text = f"{address[0]}:{address[1]}: {error}"
-        if text != self._told:
-            self._told = text
-            logger.warning("no TLS connection to ZooKeeper at %s", text)
 
     def select(self, read: Sequence[Any], write: Sequence[Any], other: Sequence[Any], timeout: Any = None) -> Selected:
         """Data that TLS has already taken off a connection cannot be seen in the connection itself."""

@@ -420,7 +420,7 @@ class JobResult(_message.Message):
     def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ..., restore_from: _Optional[str] = ..., stopped_with: _Optional[int] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ...) -> None: ...
 
 class LeaderRecord(_message.Message):
-    __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us", "instance")
+    __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us", "instance", "dashboard")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -428,6 +428,7 @@ class LeaderRecord(_message.Message):
     COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
     GRANTED_UNIX_US_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    DASHBOARD_FIELD_NUMBER: _ClassVar[int]
     token: int
     address: str
     session: str
@@ -435,4 +436,5 @@ class LeaderRecord(_message.Message):
     coordinator_id: str
     granted_unix_us: int
     instance: str
-    def __init__(self, token: _Optional[int] = ..., address: _Optional[str] = ..., session: _Optional[str] = ..., pid: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., granted_unix_us: _Optional[int] = ..., instance: _Optional[str] = ...) -> None: ...
+    dashboard: str
+    def __init__(self, token: _Optional[int] = ..., address: _Optional[str] = ..., session: _Optional[str] = ..., pid: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., granted_unix_us: _Optional[int] = ..., instance: _Optional[str] = ..., dashboard: _Optional[str] = ...) -> None: ...

@@ -293,45 +293,41 @@ class CheckpointCommitted(_message.Message):
     cause_id: str
     def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
-class Placement(_message.Message):
-    __slots__ = ("vertex_id", "subtask", "task_manager_id", "exchange_address")
-    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
-    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+class Participant(_message.Message):
+    __slots__ = ("task_manager_id", "exchange_address", "incarnation")
     TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
     EXCHANGE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    vertex_id: str
-    subtask: int
-    task_manager_id: str
-    exchange_address: str
-    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., exchange_address: _Optional[str] = ...) -> None: ...
-
-class Incarnation(_message.Message):
-    __slots__ = ("task_manager_id", "incarnation")
-    TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     task_manager_id: str
+    exchange_address: str
     incarnation: str
-    def __init__(self, task_manager_id: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    def __init__(self, task_manager_id: _Optional[str] = ..., exchange_address: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class Layout(_message.Message):
+    __slots__ = ("graph", "participants", "slots")
+    GRAPH_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    graph: _graph_pb2.JobGraph
+    participants: _containers.RepeatedCompositeFieldContainer[Participant]
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., slots: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Deploy(_message.Message):
-    __slots__ = ("attempt", "graph", "placements", "restore", "restored_checkpoint_id", "checkpoint_directory", "incarnations", "cause_id")
+    __slots__ = ("attempt", "restore", "restored_checkpoint_id", "checkpoint_directory", "layout", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    GRAPH_FIELD_NUMBER: _ClassVar[int]
-    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FIELD_NUMBER: _ClassVar[int]
     RESTORED_CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
-    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
     CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
-    graph: _graph_pb2.JobGraph
-    placements: _containers.RepeatedCompositeFieldContainer[Placement]
     restore: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SubtaskState]
     restored_checkpoint_id: int
     checkpoint_directory: str
-    incarnations: _containers.RepeatedCompositeFieldContainer[Incarnation]
+    layout: bytes
     cause_id: str
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., restore: _Optional[_Iterable[_Union[_checkpoint_pb2.SubtaskState, _Mapping]]] = ..., restored_checkpoint_id: _Optional[int] = ..., checkpoint_directory: _Optional[str] = ..., incarnations: _Optional[_Iterable[_Union[Incarnation, _Mapping]]] = ..., cause_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., restore: _Optional[_Iterable[_Union[_checkpoint_pb2.SubtaskState, _Mapping]]] = ..., restored_checkpoint_id: _Optional[int] = ..., checkpoint_directory: _Optional[str] = ..., layout: _Optional[bytes] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class PrepareJob(_message.Message):
     __slots__ = ("attempt", "graph", "slots")

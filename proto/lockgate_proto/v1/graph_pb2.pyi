@@ -122,7 +122,7 @@ UNALIGNED: CheckpointMode
 STOP_THE_WORLD: CheckpointMode
 
 class JobGraph(_message.Message):
-    __slots__ = ("name", "vertices", "edges", "checkpoints", "restart", "state_backend", "straggler_replacement")
+    __slots__ = ("name", "vertices", "edges", "checkpoints", "restart", "state_backend", "straggler_replacement", "confined")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERTICES_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +130,7 @@ class JobGraph(_message.Message):
     RESTART_FIELD_NUMBER: _ClassVar[int]
     STATE_BACKEND_FIELD_NUMBER: _ClassVar[int]
     STRAGGLER_REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    CONFINED_FIELD_NUMBER: _ClassVar[int]
     name: str
     vertices: _containers.RepeatedCompositeFieldContainer[Vertex]
     edges: _containers.RepeatedCompositeFieldContainer[Edge]
@@ -137,7 +138,8 @@ class JobGraph(_message.Message):
     restart: RestartStrategy
     state_backend: StateBackend
     straggler_replacement: StragglerReplacement
-    def __init__(self, name: _Optional[str] = ..., vertices: _Optional[_Iterable[_Union[Vertex, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ..., checkpoints: _Optional[_Union[CheckpointOptions, _Mapping]] = ..., restart: _Optional[_Union[RestartStrategy, _Mapping]] = ..., state_backend: _Optional[_Union[StateBackend, _Mapping]] = ..., straggler_replacement: _Optional[_Union[StragglerReplacement, _Mapping]] = ...) -> None: ...
+    confined: bool
+    def __init__(self, name: _Optional[str] = ..., vertices: _Optional[_Iterable[_Union[Vertex, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ..., checkpoints: _Optional[_Union[CheckpointOptions, _Mapping]] = ..., restart: _Optional[_Union[RestartStrategy, _Mapping]] = ..., state_backend: _Optional[_Union[StateBackend, _Mapping]] = ..., straggler_replacement: _Optional[_Union[StragglerReplacement, _Mapping]] = ..., confined: _Optional[bool] = ...) -> None: ...
 
 class Vertex(_message.Message):
     __slots__ = ("id", "name", "parallelism", "max_parallelism", "operators")

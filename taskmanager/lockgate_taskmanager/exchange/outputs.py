@@ -147,9 +147,8 @@ class RemoteOutput:
         on_writable: Callable[[], object] | None = None,
     ) -> None:
         self._on_writable = on_writable
-        self._introduction = peers.credentials.introduction(
-            Peer(address, instance), rpc.path("ExchangeService", "Open")
-        )
+        self._peer = Peer(address, instance)
+        self._introduction = peers.credentials.introduction(self._peer, rpc.path("ExchangeService", "Open"))
         self._peers, self._address, self._hello, self._on_lost = peers, address, hello, on_lost
         self._max_bytes, self._max_elements = max_bytes, max_elements
         self._accept_timeout_ms = accept_timeout_ms
@@ -162,6 +161,7 @@ class RemoteOutput:
         self._proven = False
         self._accepted = False
         self._call: grpc.Call | None = None
+        self._channel: grpc.Channel | None = None
         self._reader: threading.Thread | None = None
 
     @property
@@ -170,14 +170,15 @@ class RemoteOutput:
 
     def start(self) -> None:
         self._accept_by_s = time.monotonic() + self._accept_timeout_ms / 1000
-        open_stream = rpc.call(self._peers.acquire(self._address), "ExchangeService", "Open")
+        channel = self._peers.acquire(self._peer)
+        open_stream = rpc.call(channel, "ExchangeService", "Open")
         call = open_stream(self._requests(), metadata=self._introduction.metadata, wait_for_ready=True)
         with self._condition:
-            self._call = call
+            self._call, self._channel = call, channel
             is_late = self._canceled
         if is_late:
             call.cancel()
-            self._peers.release(self._address)
+            self._peers.release(channel)
         self._reader = threading.Thread(target=self._read, args=(call,), name=self._name(), daemon=True)
         self._reader.start()
 
@@ -199,10 +200,10 @@ class RemoteOutput:
             self._canceled = True
             self._queue.clear()
             self._condition.notify_all()
-            call = self._call
-        if call is not None:
+            call, channel = self._call, self._channel
+        if call is not None and channel is not None:
             call.cancel()
-            self._peers.release(self._address)
+            self._peers.release(channel)
 
     def join(self, timeout_s: float) -> bool:
         """Waits for the reading thread after cancel(). False when it is still running."""

@@ -5,20 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from typing import Any
 
 import grpc
 import pyarrow as pa
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
+from lockgate_common.serving.event_loop import LoopThread
+from lockgate_common.serving.grpc_parts import unusable
+from lockgate_common.serving.health import HEALTH, HealthService
+from lockgate_common.settings import SettingsError
 from lockgate_proto import rpc
 from lockgate_proto.codec import MalformedMessage
 from lockgate_proto.messages import ChannelOpen, ExchangeSignal, RecordBatch, StreamElement
 
+from lockgate_taskmanager.exchange.calls import ExchangeCalls
 from lockgate_taskmanager.exchange.elements import ChannelId, Element, from_message
 from lockgate_taskmanager.exchange.errors import ChannelClosed, ChannelRefused
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.gate import InputGate
-from lockgate_taskmanager.exchange.health import ExchangeHealth
 from lockgate_taskmanager.exchange.registry import GateRegistry
 
 log = logging.getLogger(__name__)
@@ -26,28 +31,17 @@ log = logging.getLogger(__name__)
 DEPLOYMENT_WAIT_S = 10.0
 MAX_CHANNELS = 4096  # one thread each, started when needed
 
-_OPEN = rpc.path("ExchangeService", "Open")
-
 
 class ExchangeService:
-    """The implementation of `ExchangeService`."""
+    """The implementation of `ExchangeService`, for callers that have been let in."""
 
-    def __init__(
-        self, credentials: Credentials, fence: TokenFence, registry: GateRegistry, wait_s: float = DEPLOYMENT_WAIT_S
-    ) -> None:
-        self.me = Peer("", "")
-        self._credentials = credentials
+    def __init__(self, fence: TokenFence, registry: GateRegistry, wait_s: float = DEPLOYMENT_WAIT_S) -> None:
         self._fence = fence
         self._registry = registry
         self._wait_s = wait_s
 
     def Open(self, requests: Iterator[StreamElement], context: grpc.ServicerContext) -> Iterator[ExchangeSignal]:
         """One channel, from ChannelOpen until either side closes it."""
-        answer = self._credentials.answer(self.me, _OPEN, tuple(context.invocation_metadata()))
-        if answer is None:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the exchange needs the cluster's secret")
-            raise AssertionError("abort raises")
-        context.send_initial_metadata(answer)  # a sender waits for it before it sends anything
         first = _first(requests)
         if first is None or not isinstance(first.element, ChannelOpen):
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first element of a channel is ChannelOpen")
@@ -80,7 +74,10 @@ class ExchangeService:
 
 
 class ExchangeServer:
-    """The gRPC server of the data exchange, and of grpc.health.v1: see ExchangeHealth."""
+    """The gRPC server of the data exchange, and of grpc.health.v1.
+
+    `""` is SERVING while it is open, `lockgate.ready` from `ready` on; neither after `stop`.
+    """
 
     def __init__(
         self,
@@ -92,16 +89,20 @@ class ExchangeServer:
         wait_s: float = DEPLOYMENT_WAIT_S,
         max_channels: int = MAX_CHANNELS,
     ) -> None:
-        """instance: of this process, as its Register says."""
+        """instance: of this process, as its Register says. Raises SettingsError for a grpcio that cannot be used."""
+        if problem := unusable():
+            raise SettingsError(problem)
         self._instance = instance
         self._credentials = credentials
         self._registry = registry
-        pool = futures.ThreadPoolExecutor(max_workers=max_channels, thread_name_prefix="exchange")
-        self._pool = pool
-        self._server = grpc.server(pool, options=rpc.SERVER_OPTIONS)
-        self._service = ExchangeService(credentials, fence, registry, wait_s)
-        self._health = ExchangeHealth()
-        self._server.add_generic_rpc_handlers((rpc.handler("ExchangeService", self._service), self._health.handler))
+        self._pool = futures.ThreadPoolExecutor(max_workers=max_channels, thread_name_prefix="exchange")
+        self._loop = LoopThread("exchange-loop")
+        self._calls = ExchangeCalls(credentials, self._loop, self._pool)
+        self._server = grpc.server(self._calls, options=rpc.SERVER_OPTIONS)  # type: ignore[arg-type]
+        self._health = HealthService({"": True, rpc.READY: False})
+        self._health.serve(self._loop)
+        service = rpc.handler("ExchangeService", ExchangeService(fence, registry, wait_s))
+        self._server.add_generic_rpc_handlers((service, _health_handler(self._health)))
 
     def start(self, bind: str, advertise: str = "") -> str:
         """Opens `host:port` and returns the address for others, with the real port. Raises SecurityError, OSError.
@@ -111,7 +112,7 @@ class ExchangeServer:
         port = self._credentials.bind(self._server, bind)
         host, _, port_text = (advertise or bind).rpartition(":")
         address = advertise if advertise and port_text != "0" else f"{host}:{port}"
-        self._service.me = Peer(address, self._instance)
+        self._calls.me = Peer(address, self._instance)
         self._server.start()
         return address
 
@@ -120,14 +121,23 @@ class ExchangeServer:
 
         Losing the leader does not revert it: running subtasks are still served.
         """
-        self._health.ready()
+        self._health.set(rpc.READY, True)
 
     def stop(self) -> None:
         """Accepts no further channels and ends the open ones."""
         self._health.stop()
         self._registry.close()
         self._server.stop(grace=0).wait(5.0)
+        self._loop.close()
         self._pool.shutdown(wait=False)
+
+
+def _health_handler(health: HealthService) -> grpc.GenericRpcHandler:
+    handlers: dict[str, Any] = {
+        "Check": grpc.unary_unary_rpc_method_handler(health.check),
+        "Watch": grpc.unary_stream_rpc_method_handler(health.watch),
+    }
+    return grpc.method_handlers_generic_handler(HEALTH, handlers)
 
 
 def _first(requests: Iterator[StreamElement]) -> StreamElement | None:

@@ -15,6 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from lockgate_common.story_log import Outside
+from lockgate_proto.codec import MalformedMessage
+from lockgate_proto.layout import layout_of
 from lockgate_proto.messages import (
     AssignSplits,
     AttemptGone,
@@ -183,22 +185,26 @@ class Deployments:
     def _deploy(self, deploy: Deploy) -> None:
         faults.point("on-deploy")
         attempt = deploy.attempt
-        if attempt is None or deploy.graph is None:
-            log.warning("a deployment without attempt or graph is ignored")
+        if attempt is None:
+            log.warning("a deployment without attempt is ignored")
             return
-        wiring = Wiring(deploy, self._id)
-        names = ", ".join(f"{subtask.vertex_id}[{subtask.subtask}]" for subtask in wiring.here())
+        try:
+            wiring = Wiring(attempt, layout_of(deploy), self._id)
+        except MalformedMessage as error:
+            log.error("the deployment of attempt %d of %s is ignored: %s", attempt.attempt, attempt.job_key, error)
+            return
+        names = ", ".join(f"{subtask.vertex_id}[{subtask.subtask}]" for subtask in wiring.here)
         text, number = f"attempt {attempt.attempt} is deployed", deploy.restored_checkpoint_id
         start = (f"start {names}{f' from checkpoint {number}' if number else ''}",)
         event_id = self._stories.add(attempt, text, deploy.cause_id or Outside.LEADER, start)
         if not self._admit(attempt, event_id):
             return
-        deployed = DeployedAttempt(attempt, deploy.graph, len(wiring.here()), self._factory.interrupt_user_code)
+        deployed = DeployedAttempt(attempt, wiring.graph, len(wiring.here), self._factory.interrupt_user_code)
         try:
             self._wire(deployed, deploy, wiring, event_id)
         except Exception as error:
             log.exception("attempt %d of %s cannot be deployed", attempt.attempt, attempt.job_key)
-            self._refuse(deployed, wiring.here(), text_of(error), event_id)
+            self._refuse(deployed, wiring.here, text_of(error), event_id)
             return
         with self._lock:
             self._attempts[attempt] = deployed
@@ -234,7 +240,7 @@ class Deployments:
         log_of_run = self._stories.of(deployed.attempt)
         restore = {(state.vertex_id, state.subtask): state for state in deploy.restore}
         parallelism = wiring.parallelism
-        for subtask in wiring.here():
+        for subtask in wiring.here:
             context = ProgramContext(
                 subtask,
                 deployed.graph,

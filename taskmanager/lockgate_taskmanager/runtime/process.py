@@ -13,6 +13,7 @@ from queue import SimpleQueue
 
 from lockgate_common import open_files, private_folder
 from lockgate_common.masking import masked
+from lockgate_common.places import Places
 from lockgate_common.security import SecurityError
 from lockgate_common.settings import SettingsError
 from lockgate_common.stop_signals import stop_signals
@@ -64,6 +65,7 @@ def _run(settings: TaskManagerSettings, start: Start) -> int:
 
 def _serve(settings: TaskManagerSettings, start: Start) -> int:
     from lockgate_taskmanager.spark.engine import SparkEngine  # slow to import
+    from lockgate_taskmanager.spark.limits import Limits
     from lockgate_taskmanager.spark.master import Driver
 
     private_folder.make(Path(settings.work_dir))
@@ -80,6 +82,7 @@ def _serve(settings: TaskManagerSettings, start: Start) -> int:
         settings.target_batch_ms,
         settings.max_batch_bytes,
         driver=Driver(settings.task_manager_id, _host(settings.bind), _host(settings.advertise)),
+        limits=Limits(Places((*settings.private, settings.work_dir), settings.folders), tuple(settings.variables)),
     )
     engine.on_death(_follow_spark)
     start.set_cleanup(engine.close)

@@ -21,7 +21,9 @@ class TaskManagerSettings:
     slots: how many subtasks of each vertex fit here; spark_master: empty means `local[<slots>]`;
     work_dir: folder for Spark's scratch files; target_batch_ms: target processing time of one micro-batch;
     max_batch_bytes: upper bound of one micro-batch's input; task_manager_id: empty means one is generated;
-    connect_timeout_ms: how long to wait for ZooKeeper at the start.
+    connect_timeout_ms: how long to wait for ZooKeeper at the start. For jobs whose authors may not run code: private:
+    paths and URIs of the cluster's own files; folders: the only ones to read and write, empty for all others;
+    variables: names of this process's environment, with * and ?, that they may use as `${NAME}`.
     """
 
     zookeeper: str
@@ -39,6 +41,9 @@ class TaskManagerSettings:
     max_batch_bytes: int = 32 * MIB
     task_manager_id: str = ""
     connect_timeout_ms: int = 30_000
+    private: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
 
     @property
     def master(self) -> str:

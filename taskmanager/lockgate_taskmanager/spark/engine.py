@@ -11,7 +11,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from lockgate_common.places import Places
 from lockgate_common.storage import file_name
 from lockgate_proto.codec import encode
 from lockgate_proto.key_groups import key_group_range
@@ -44,6 +46,7 @@ from lockgate_taskmanager.spark.keyed import process
 from lockgate_taskmanager.spark.keyed.process import ProcessStores
 from lockgate_taskmanager.spark.layout import ChainLayout, check, stages_of
 from lockgate_taskmanager.spark.leaf import Form, Leaf, LeafSpec, SlotLeaf, TableLeaf
+from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.master import NOBODY, Driver
 from lockgate_taskmanager.spark.outputs import DEFAULT_MAX_PARALLELISM, LATE, Outputs, out_edges
 from lockgate_taskmanager.spark.program import ChainProgram
@@ -85,14 +88,18 @@ class SparkEngine:
         max_batch_bytes: int = 32 << 20,
         java_options: str | None = None,
         driver: Driver = NOBODY,
+        limits: Limits | None = None,
     ) -> None:
         """Starts Spark (seconds). master: empty means local[slots]. Raises EngineError, OSError.
+
+        limits: of jobs whose authors may not run code; None: only the folders of this process are private.
 
         java_options: for the JVM on this machine; None means those that load the class archive, if there is one. A
         remote master has to be reachable and to provide an executor within a minute.
         """
         if java_options is None:
             java_options = class_archive.options_to_use()
+        self._limits = limits or Limits(Places((work_dir,)))
         self._target_batch_ms = target_batch_ms
         self._max_batch_bytes = max_batch_bytes
         self._spark_folder = ScratchFolder(Path(work_dir), SPARK_FOLDER)
@@ -168,10 +175,13 @@ class SparkEngine:
     def build(self, context: ProgramContext) -> ChainProgram:
         vertex = _vertex(context.graph, context.subtask.vertex_id)
         check(vertex)
+        self._check_storage(context)
         key = _bench_key(context)
         wait_s = 0 if context.is_warmup else _LET_GO_WAIT_S
         bench = self._benches.check_out(key, context.subtask.subtask, wait_s, context.is_warmup)
         try:
+            if context.graph.confined:
+                sessions.confine(bench.session)
             layout = self._layout(context, vertex, bench)
             layout.release = partial(self._benches.check_in, key, context.subtask.subtask, bench)
             edges = out_edges(context.graph, vertex.id, context.parallelism)
@@ -195,7 +205,22 @@ class SparkEngine:
             raise
 
     def discover(self, graph: JobGraph, vertex_id: str, known: Collection[str]) -> tuple[tuple[SplitState, ...], bool]:
-        return operators.discover(_vertex(graph, vertex_id), known)
+        return operators.discover(_vertex(graph, vertex_id), known, self._limits_of(graph))
+
+    def _check_storage(self, context: ProgramContext) -> None:
+        """Raises UserError for a storage that the job may not choose. From now on the cluster's folder in it is
+        private: `<storage>/<cluster>/<job>/<run>` is this run's.
+        """
+        backend = (context.graph.state_backend or StateBackend()).backend
+        if uri := getattr(backend, "uri", ""):
+            self._limits_of(context.graph).check_path(uri, "the state backend's folder", writes=True)
+        attempt, places = context.subtask.attempt or AttemptId(), self._limits.places
+        folder = context.checkpoint_directory.partition("?")[0]
+        if places is not None and not context.is_warmup and attempt.job_key:
+            places.add(folder.removesuffix(f"/{quote(attempt.job_key)}/{quote(attempt.run_id)}"))
+
+    def _limits_of(self, graph: JobGraph) -> Limits:
+        return self._limits if graph.confined else UNLIMITED
 
     def interrupt_user_code(self, thread: int) -> None:
         user_code.end(thread)
@@ -227,9 +252,9 @@ class SparkEngine:
     def _layout(self, context: ProgramContext, vertex: Vertex, bench: Workbench) -> ChainLayout:
         first = vertex.operators[0]
         by_split = observes(vertex.operators)
-        source, gives_tables = None, True
+        source, gives_tables, limits = None, True, self._limits_of(context.graph)
         if is_source(first):
-            source, gives_tables = operators.source_of(first, bench.session, by_split)
+            source, gives_tables = operators.source_of(first, bench.session, by_split, limits)
         join = first if isinstance(first.kind, IntervalJoin) else None
         behind = vertex.operators[1:] if source or is_keyed(first) else vertex.operators
         sink = partial(self._sink, context, bench)
@@ -283,6 +308,7 @@ class SparkEngine:
             operator_id=operator.id,
             where=named(operator),
             parallelism=_parallelism(context, _vertex(context.graph, subtask.vertex_id)),
+            limits=self._limits_of(context.graph),
         )
         if context.is_warmup:
             operators.warm(operator)

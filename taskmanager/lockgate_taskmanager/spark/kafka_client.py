@@ -14,12 +14,15 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.variables import filled
 from lockgate_taskmanager.task.program import DataError, ProgramError, Unavailable, UserError
 
 LOG = logging.getLogger(__name__)
 ASK_TIMEOUT_S = 10.0
 _SECRET = re.compile(r"password|secret|\.key(\.pem)?$|oauthbearer\.config")
+_FILE = re.compile(r"location|path|file|keytab")
+_SHOWN_TO_NOBODY = ("ssl.ca.location", "https.ca.location")  # certificates of authorities
 _LASTING = (  # names of KafkaError's codes
     "_AUTHENTICATION",
     "_INVALID_ARG",
@@ -50,11 +53,14 @@ def package() -> ModuleType:
 class Kafka:
     """The brokers of one operator. Makes clients and turns their errors into sentences."""
 
-    def __init__(self, servers: str, options: Mapping[str, str], where: str) -> None:
+    def __init__(self, servers: str, options: Mapping[str, str], where: str, limits: Limits = UNLIMITED) -> None:
         """options: librdkafka's, from the author; where: the operator's name in messages. Raises UserError."""
         self._package = package()
         self._where = where
-        self._options = filled(options, where)
+        self._options = filled(options, where, limits)
+        for name, value in self._options.items():
+            if _FILE.search(name) and name not in _SHOWN_TO_NOBODY:
+                limits.check_path(value, f"{where}: the file of the option {name}")
         self._servers = servers
         self._lasting = tuple(getattr(self._package.KafkaError, name) for name in _LASTING)
         self._too_large = tuple(getattr(self._package.KafkaError, name) for name in _TOO_LARGE)

@@ -17,6 +17,7 @@ from lockgate_proto import messages as m
 from lockgate_taskmanager.spark.chain import loaded, named, unpickled
 from lockgate_taskmanager.spark.declared import declared_frame
 from lockgate_taskmanager.spark.leaf import Session, frame_of, passable_schema
+from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.sinks import delta
 from lockgate_taskmanager.spark.sinks.console import ConsoleSink
 from lockgate_taskmanager.spark.sinks.custom import CustomWriter
@@ -46,19 +47,29 @@ class Reader:
     session: Session
     where: str
     by_split: bool
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Arguments for listing the splits of a source. known: names; where: in messages."""
+
+    known: Collection[str]
+    where: str
+    parallelism: int
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True)
 class SourceKind:
     """One kind of source. The first argument of each function is the operator's kind.
 
-    make: raises UserError. discover: gets the names of known splits, the text for messages and the vertex's
-    parallelism; raises UserError, Unavailable, ConnectorFailed. gives_tables: it reads Arrow tables itself, so that no
-    Spark job has to make one of its content.
+    make: raises UserError. discover: raises UserError, Unavailable, ConnectorFailed. gives_tables: it reads Arrow
+    tables itself, so that no Spark job has to make one of its content.
     """
 
     make: Callable[[Any, Reader], Source]
-    discover: Callable[[Any, Collection[str], str, int], Discovered]
+    discover: Callable[[Any, Listing], Discovered]
     gives_tables: Callable[[Any], bool]
 
 
@@ -76,15 +87,16 @@ class SinkKind:
 def _files(source: m.FileSource, reader: Reader) -> Source:
     if source.format == m.FileFormat.PARQUET:
         declared = _declared(source.schema, reader) if source.schema else None
-        return ParquetSource(source, declared, reader.by_split)
+        return ParquetSource(source, declared, reader.by_split, reader.limits)
     if source.format == m.FileFormat.TEXT:
-        return LineSource(source, ("value",), reader.by_split)
+        return LineSource(source, ("value",), reader.by_split, reader.limits)
     if source.format not in (m.FileFormat.CSV, m.FileFormat.JSON_LINES):
         raise UserError(f"{reader.where} has no file format")
     if not source.schema:
         raise UserError(f"{reader.where}: {source.format.name} needs a schema, for example 'id BIGINT, name STRING'")
     frame = declared_frame(reader.session, source.schema, f"{reader.where}: the schema")
-    return LineSource(source, frame.columns, reader.by_split)  # values of some columns stay in Spark
+    # values of some columns stay in Spark
+    return LineSource(source, frame.columns, reader.by_split, reader.limits)
 
 
 def _declared(ddl: str, reader: Reader) -> pa.Schema:
@@ -92,8 +104,8 @@ def _declared(ddl: str, reader: Reader) -> pa.Schema:
     return passable_schema(frame, f"{reader.where}: its schema")
 
 
-def _partitions(source: m.GeneratorSource, known: Collection[str], _where: str, parallelism: int) -> Discovered:
-    names, seen = [str(n) for n in range(source.partitions or parallelism)], set(known)
+def _partitions(source: m.GeneratorSource, listing: Listing) -> Discovered:
+    names, seen = [str(n) for n in range(source.partitions or listing.parallelism)], set(listing.known)
     end = source.rows_per_partition or -1
     return tuple(m.SplitState(split=name, end=end) for name in names if name not in seen), True
 
@@ -106,7 +118,7 @@ def _kafka_sink(context: SinkContext, kind: m.KafkaSink, _session: Session) -> S
 SOURCES: Mapping[type, SourceKind] = {
     m.FileSource: SourceKind(
         _files,
-        lambda kind, known, _where, _parallelism: listing.discover(kind, known),
+        lambda kind, asked: listing.discover(kind, asked.known, asked.limits),
         lambda kind: kind.format == m.FileFormat.PARQUET,
     ),
     m.GeneratorSource: SourceKind(
@@ -114,17 +126,17 @@ SOURCES: Mapping[type, SourceKind] = {
     ),
     m.PythonSource: SourceKind(
         lambda kind, reader: custom.CustomReader(kind, _declared(kind.schema, reader), reader.where, reader.by_split),
-        lambda kind, known, where, _parallelism: custom.discover(kind, known, where),
+        lambda kind, asked: custom.discover(kind, asked.known, asked.where),
         lambda _: True,
     ),
     m.SocketSource: SourceKind(
         lambda kind, reader: sockets.SocketReader(kind, reader.where),
-        lambda kind, known, _where, _parallelism: sockets.discover(kind, known),
+        lambda kind, asked: sockets.discover(kind, asked.known),
         lambda _: False,
     ),
     m.KafkaSource: SourceKind(
-        lambda kind, reader: kafka.KafkaReader(kind, reader.where, reader.by_split),
-        lambda kind, known, where, _parallelism: kafka.discover(kind, known, where),
+        lambda kind, reader: kafka.KafkaReader(kind, reader.where, reader.by_split, reader.limits),
+        lambda kind, asked: kafka.discover(kind, asked.known, asked.where, asked.limits),
         lambda _: True,
     ),
 }
@@ -146,14 +158,16 @@ SINKS: Mapping[type, SinkKind] = {
 }
 
 
-def source_of(operator: m.Operator, session: Session, by_split: bool) -> tuple[Source, bool]:
+def source_of(
+    operator: m.Operator, session: Session, by_split: bool, limits: Limits = UNLIMITED
+) -> tuple[Source, bool]:
     """A reader for one subtask of a source, and whether it returns tables. Raises UserError."""
     entry = SOURCES[type(operator.kind)]
-    source = entry.make(operator.kind, Reader(session, named(operator), by_split))
+    source = entry.make(operator.kind, Reader(session, named(operator), by_split, limits))
     return source, entry.gives_tables(operator.kind)
 
 
-def discover(vertex: m.Vertex, known: Collection[str]) -> Discovered:
+def discover(vertex: m.Vertex, known: Collection[str], limits: Limits = UNLIMITED) -> Discovered:
     """The splits of a vertex's source beyond `known`.
 
     Raises UserError when it has no source, and the errors of sources.
@@ -162,7 +176,7 @@ def discover(vertex: m.Vertex, known: Collection[str]) -> Discovered:
     entry = SOURCES.get(type(first.kind))
     if entry is None:
         raise UserError(f"vertex '{vertex.id}' has no source, so there is nothing to discover")
-    return entry.discover(first.kind, known, named(first), vertex.parallelism or 1)
+    return entry.discover(first.kind, Listing(known, named(first), vertex.parallelism or 1, limits))
 
 
 def sink_of(operator: m.Operator, context: SinkContext, session: Session) -> Sink:

@@ -139,6 +139,12 @@ def another(session: Session) -> Session:
     return connect.clone_session(session) if is_connect(session) else session.newSession()
 
 
+def confine(session: Session) -> None:
+    """SQL in it reads no files by their paths, and replaces no `${env:NAME}`. For jobs that may not run code."""
+    session.conf.set("spark.sql.runSQLOnFiles", "false")
+    session.conf.set("spark.sql.variable.substitute", "false")
+
+
 def release(session: Session) -> None:
     """Releases a session made by `another`."""
     if is_connect(session):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from lockgate_common.places import SLOTS_PREFIX
+
 from lockgate_taskmanager.state.scratch import ScratchFolder
 
 _SHARED_MEMORY = Path("/dev/shm")
 _NEEDED_BYTES = 256 << 20
-_PREFIX = "lockgate-slots-"
 
 
 class SlotFolder:
@@ -17,7 +18,7 @@ class SlotFolder:
 
     def __init__(self, work_dir: str, shared_memory: Path = _SHARED_MEMORY) -> None:
         """work_dir: used when `shared_memory` is missing or has less than 256 MB free. Raises OSError."""
-        self._folder = ScratchFolder(shared_memory if _has_room(shared_memory) else Path(work_dir), _PREFIX)
+        self._folder = ScratchFolder(shared_memory if _has_room(shared_memory) else Path(work_dir), SLOTS_PREFIX)
         self.path = self._folder.path
 
     def new_path(self) -> str:

@@ -114,7 +114,7 @@ def load(handle: StateHandle) -> pa.Buffer:
     able to read the file.
     """
     with _explained(handle):
-        data = filesystem.read_all(filesystem.locate(handle.path)) if handle.path else pa.py_buffer(handle.inline)
+        data = _read(handle) if handle.path else pa.py_buffer(handle.inline)
     _verify(handle, data.size, checksum(data, handle.checksum))
     return data
 
@@ -124,8 +124,17 @@ def download(handle: StateHandle, target: Path) -> None:
     found = Checksum(handle.checksum)
     with target.open("wb") as file:  # which is not the storage
         for piece in found.passing(_pieces(handle)):
+            if handle.path and found.size_bytes > handle.size_bytes:
+                break  # it is not what was stored, and may have no end
             file.write(piece)
     _verify(handle, found.size_bytes, found.text)
+
+
+def _read(handle: StateHandle) -> pa.Buffer:
+    try:
+        return filesystem.read_all(filesystem.locate(handle.path), handle.size_bytes)
+    except filesystem.FileTooLarge as error:
+        raise _corrupt(handle, f"{error.size_bytes} bytes") from error
 
 
 def _pieces(handle: StateHandle) -> Iterator[bytes]:
@@ -163,10 +172,14 @@ def _was_away(handle: StateHandle) -> bool:
 def _verify(handle: StateHandle, size: int, found: str) -> None:
     is_stated = bool(handle.path or handle.checksum)  # bytes inside a message are as trustworthy as the message
     if is_stated and (size, found) != (handle.size_bytes, handle.checksum):
-        raise StateUnreadable(
-            f"the state file {_where(handle)} is corrupt: {size} bytes with {found}, expected {handle.size_bytes} bytes"
-            f" with {handle.checksum or 'a checksum'}; restore from another checkpoint"
-        )
+        raise _corrupt(handle, f"{size} bytes with {found}")
+
+
+def _corrupt(handle: StateHandle, found: str) -> StateUnreadable:
+    return StateUnreadable(
+        f"the state file {_where(handle)} is corrupt: {found}, expected {handle.size_bytes} bytes"
+        f" with {handle.checksum or 'a checksum'}; restore from another checkpoint"
+    )
 
 
 class _InlineWriter:

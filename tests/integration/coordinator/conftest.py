@@ -15,6 +15,7 @@ from lockgate_common.security import Credentials
 from lockgate_coordinator.runtime import task_managers
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.web import WebInterfaceFactory
 from lockgate_ha.embedded import EmbeddedZooKeeper
 from lockgate_ha.records import JobRecords
 from lockgate_ha.session import Connector
@@ -133,7 +134,12 @@ def new_coordinator(server: EmbeddedZooKeeper, storage: Path) -> Iterator[Callab
     """Makes coordinators that give no task manager up because a busy machine has paused: only evidence counts."""
     made: list[Coordinator] = []
 
-    def make(name: str = "", connector: Connector | None = None, **changes: Any) -> Coordinator:
+    def make(
+        name: str = "",
+        connector: Connector | None = None,
+        web: WebInterfaceFactory | None = None,
+        **changes: Any,
+    ) -> Coordinator:
         values: dict[str, Any] = {
             "zookeeper": "embedded",
             "storage": str(storage),
@@ -143,7 +149,7 @@ def new_coordinator(server: EmbeddedZooKeeper, storage: Path) -> Iterator[Callab
             "heartbeat_timeout_ms": PATIENT_MS,
             "coordinator_id": name or f"c{len(made) + 1}",
         }
-        coordinator = Coordinator(CoordinatorSettings(**(values | changes)), connector or server.connector())
+        coordinator = Coordinator(CoordinatorSettings(**(values | changes)), connector or server.connector(), web)
         made.append(coordinator)
         coordinator.start()
         return coordinator

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 import grpc
 from lockgate_common.security import Credentials
 from lockgate_proto import messages as m
+from lockgate_proto.layout import layout_of
 from lockgate_proto.rpc import call
+
+from tests.layouts import places
 
 WAIT_S = 200.0  # a bound, not an expectation: other work may share the machine
 
@@ -147,9 +150,9 @@ class FakeTaskManager:
 
     def subtasks(self, deploy: m.Deploy) -> list[m.SubtaskId]:
         return [
-            m.SubtaskId(deploy.attempt, placement.vertex_id, placement.subtask)
-            for placement in deploy.placements
-            if placement.task_manager_id == self.name
+            m.SubtaskId(deploy.attempt, vertex, index)
+            for (vertex, index), place in places(deploy).items()
+            if place == self.name
         ]
 
     def report(self, phase: m.SubtaskPhase, cause: m.FailureCause = m.FailureCause.FAULT, error: str = "") -> None:
@@ -176,8 +179,9 @@ class FakeTaskManager:
         text = f"{subtask.vertex_id}-{subtask.subtask}@{trigger.checkpoint_id}".encode()
         deploy = self._deploy(subtask.attempt)
         assert deploy is not None
-        assert deploy.graph is not None
-        vertex = next(vertex for vertex in deploy.graph.vertices if vertex.id == subtask.vertex_id)
+        graph = layout_of(deploy).graph
+        assert graph is not None
+        vertex = next(vertex for vertex in graph.vertices if vertex.id == subtask.vertex_id)
         first = vertex.operators[0]
         source = isinstance(first.kind, m.GeneratorSource | m.FileSource)
         kind = m.StateKind.SOURCE_STATE if source else m.StateKind.KEYED_STATE

@@ -20,7 +20,7 @@ from lockgate_common.security import Credentials, TlsFiles
 from lockgate_common.token_book import issue
 from lockgate_coordinator.runtime import entrance
 from lockgate_coordinator.runtime.callers import Admission
-from lockgate_coordinator.runtime.calls import Call
+from lockgate_coordinator.runtime.calls import ClientCall
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
 
@@ -160,7 +160,7 @@ def test_a_watch_by_certificate_stays_open(
     monkeypatch.setattr(entrance, "_LOOK_AGAIN_S", 0.02)
     looks, look = threading.Semaphore(0), entrance.Entrance._looked_up
 
-    def looked_up(self: entrance.Entrance, call: Call) -> Awaitable[Admission]:
+    def looked_up(self: entrance.Entrance, call: ClientCall) -> Awaitable[Admission]:
         looks.release()
         return look(self, call)
 

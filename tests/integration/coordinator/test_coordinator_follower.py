@@ -15,7 +15,7 @@ import grpc
 import pytest
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
-from lockgate_coordinator.runtime.calls import Call
+from lockgate_common.serving.calls import Call
 from lockgate_coordinator.runtime.follow import Follower
 from lockgate_coordinator.runtime.health import Health
 from lockgate_coordinator.runtime.rpc_server import RpcServer
@@ -150,9 +150,9 @@ def test_a_leader_that_answers_other_questions_is_not_taken_for_stuck(
     asked: queue.Queue[None] = queue.Queue()
 
     class Busy(Health):
-        async def _check(self, call: Call) -> None:
+        async def check(self, call: Call) -> None:
             asked.put(None)
-            await super()._check(call)
+            await super().check(call)
 
     monkeypatch.setattr("lockgate_coordinator.runtime.follow.SILENT_S", 0.0)
     server, tokens = RpcServer(SECRET, "127.0.0.1:0"), queue.Queue[int]()

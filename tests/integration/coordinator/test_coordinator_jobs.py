@@ -22,6 +22,7 @@ from lockgate_ha.paths import Paths
 from lockgate_ha.records import JobRecords
 from lockgate_ha.session import Node, Watcher
 from lockgate_proto import messages as m
+from lockgate_proto.layout import layout_of
 from lockgate_proto.messages import JobState
 from lockgate_proto.rpc import SERVICES
 
@@ -37,6 +38,7 @@ from tests.integration.coordinator.conftest import (
     poll,
 )
 from tests.integration.coordinator.fake_task_manager import WAIT_S
+from tests.layouts import places
 
 pytestmark = pytest.mark.integration
 
@@ -50,8 +52,9 @@ def test_a_submitted_job_is_deployed_and_takes_checkpoints(
     deploy = first.expect(m.Deploy)
     assert isinstance(deploy, m.Deploy)
     assert deploy.attempt == m.AttemptId("job", answer.run_id, 1)
-    assert len(deploy.placements) == 8
-    assert {placement.exchange_address for placement in deploy.placements} == {first.exchange, second.exchange}
+    assert len(places(deploy)) == 8
+    found = {place.exchange_address: place.incarnation for place in layout_of(deploy).participants}
+    assert found == {first.exchange: first.incarnation, second.exchange: second.incarnation}
     status = api.until("job", lambda status: status.checkpoints_completed >= 2)
     assert status.state is JobState.RUNNING
     assert status.leader_address == leader.address
@@ -517,6 +520,7 @@ def test_a_graph_too_large_for_zookeeper_goes_to_the_storage(
     assert api("Submit", m.SubmitRequest("job", large)).created
     deploy = task_manager.expect(m.Deploy)
     assert isinstance(deploy, m.Deploy)
-    assert deploy.graph is not None
-    assert deploy.graph.vertices[0].operators[1].kind == code.kind
+    deployed = layout_of(deploy).graph
+    assert deployed is not None
+    assert deployed.vertices[0].operators[1].kind == code.kind
     assert not api("Submit", m.SubmitRequest("job", large)).created

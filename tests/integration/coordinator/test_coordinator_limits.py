@@ -15,8 +15,9 @@ from argon2 import PasswordHasher
 from lockgate_common import token_book
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
+from lockgate_common.serving import wrong_tries
 from lockgate_common.token_book import issue
-from lockgate_coordinator.runtime import rpc_server, wrong_tries
+from lockgate_coordinator.runtime import rpc_server
 from lockgate_coordinator.runtime.client_limits import Limits
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m

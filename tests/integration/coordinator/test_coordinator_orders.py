@@ -28,6 +28,7 @@ from tests.integration.coordinator.conftest import (
     poll,
 )
 from tests.integration.coordinator.fake_task_manager import WAIT_S
+from tests.layouts import places
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +40,7 @@ def _run(api: Caller, key: str = "job", restore_from: str = "", interval_ms: int
 
 def _shape(deploy: object) -> dict[str, int]:
     assert isinstance(deploy, m.Deploy)
-    return dict(Counter(placement.vertex_id for placement in deploy.placements))
+    return dict(Counter(vertex for vertex, _ in places(deploy)))
 
 
 def _to(parallelism: int) -> tuple[m.VertexParallelism, ...]:

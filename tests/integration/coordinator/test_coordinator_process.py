@@ -42,7 +42,7 @@ pytestmark = pytest.mark.integration
 WAIT_MS = 150_000
 LONG_SESSION_MS = 60_000
 """What comes well before the end of such a session has not come by that end, however slow the machine is."""
-READY = re.compile(r"lockgate coordinator ready: id=(\S+) address=(\S+) pid=(\d+)\n")
+READY = re.compile(r"lockgate coordinator ready: id=(\S+) address=(\S+) pid=(\d+)(?: dashboard=\S+)?\n")
 STUCK = """
 import threading
 from lockgate_coordinator.runtime import watchdog

@@ -99,6 +99,25 @@ def test_it_can_be_cancelled_and_its_files_stay(
     assert kept.exists()
 
 
+def test_a_start_that_no_seal_vouches_for_is_held_back_and_does_not_fail(
+    former: Former, new_coordinator: NewCoordinator, caller: NewCaller, storage: Path
+) -> None:
+    """As versions before seals left it: a record without the snapshot's checksum, and a snapshot without a seal."""
+    file = storage / "savepoint" / "_metadata"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(encode(m.CheckpointMetadata(format_version=1, job_key="old", run_id="run-old", checkpoint_id=1)))
+    former.submit("old", restore_from=str(file.parent))
+    api = caller(leading(new_coordinator()))
+    status = api.state("old", JobState.HELD_BACK)
+    assert f"the snapshot that it starts from, {file.as_uri()}; so it is held back" in status.message
+    assert "`lockgate zookeeper protect`" in status.message
+    assert api("Release", m.ReleaseRequest("old")).state is JobState.WAITING_FOR_SLOTS
+    api.state("old", JobState.HELD_BACK)
+    assert former.records.job("old") is not None
+    assert api("Cancel", m.CancelRequest("old")).state is JobState.CANCELED
+    assert file.exists()
+
+
 def test_a_cancel_that_a_former_leader_has_acknowledged_ends_it(
     former: Former, new_coordinator: NewCoordinator, caller: NewCaller
 ) -> None:

@@ -14,9 +14,10 @@ from argon2 import PasswordHasher
 from lockgate_common import token_book
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials, TlsFiles
+from lockgate_common.serving import wrong_tries
 from lockgate_common.token import Token, parse_jwt, parse_token
 from lockgate_common.token_book import issue, remove
-from lockgate_coordinator.runtime import entrance, rpc_server, wrong_tries
+from lockgate_coordinator.runtime import entrance, rpc_server
 from lockgate_coordinator.runtime.access import ACCESS
 from lockgate_coordinator.runtime.audit import AuditedCall
 from lockgate_coordinator.runtime.jwt_issuer import JwtIssuer

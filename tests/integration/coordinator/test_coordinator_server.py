@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from lockgate_coordinator.runtime import rpc_server
-from lockgate_coordinator.runtime.event_loop import LoopThread
+from lockgate_common.serving import requests
+from lockgate_common.serving.event_loop import LoopThread
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_coordinator.runtime.watchdog import Watchdog
 from lockgate_proto import messages as m
@@ -102,7 +102,7 @@ def _bytes(until: threading.Event) -> Iterator[bytes]:
 
 
 def test_a_call_without_its_request_is_refused_in_time(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc_server, "_REQUEST_WAIT_S", 0.05)
+    monkeypatch.setattr(requests, "_WAIT_S", 0.05)
     silent = threading.Event()
     late = api._channel.stream_unary(SERVICES["JobService"]["GetCluster"].path).future(
         _bytes(silent), metadata=SECRET.metadata()

@@ -10,6 +10,7 @@ from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_devtools.zookeeper.server import ZooKeeperServer
 from lockgate_ha.zookeeper import connector
 from lockgate_proto import messages as m
+from lockgate_proto.layout import layout_of
 from lockgate_proto.messages import JobState
 
 from tests.integration.coordinator.conftest import Caller, NewTaskManager, graph, leading
@@ -51,7 +52,7 @@ def test_task_managers_with_free_slots_are_notified_when_the_job_runs(
     assert (advice.attempt, advice.slots) == (attempt, 2)
     deploy = large.expect(m.Deploy)
     assert isinstance(deploy, m.Deploy)
-    assert advice.graph == deploy.graph == normalize(graph(2))
+    assert advice.graph == layout_of(deploy).graph == normalize(graph(2))
     full.expect(m.NotifyCheckpointComplete)  # a checkpoint later, so whatever there was to say has been said
     assert prepared(full) == []
     idle_before.connect(leader.address).expect(m.PrepareJob)

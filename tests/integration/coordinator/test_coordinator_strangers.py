@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from lockgate_common.security import Credentials
+from lockgate_common.serving import requests
 from lockgate_coordinator.runtime import rpc_server
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
@@ -156,7 +157,7 @@ def test_the_leader_and_health_are_public(leader: Coordinator, credentials: Cred
 
 
 def test_a_free_method_that_is_sent_no_request_ends(friend: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc_server, "_FREE_REQUEST_WAIT_S", 0.05)
+    monkeypatch.setattr(requests, "_FREE_WAIT_S", 0.05)
     for path in ("/grpc.health.v1.Health/Check", SERVICES["JobService"]["GetLeader"].path):
         with pytest.raises(grpc.RpcError) as caught:
             friend._channel.stream_unary(path)(_silence(ended := threading.Event()), timeout=WAIT_S)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from kazoo.client import KazooClient
+from lockgate_common.checksums import checksum
 from lockgate_devtools.zookeeper.server import ZooKeeperServer
 from lockgate_ha import steps
 from lockgate_ha.errors import AccessDenied, UnsealedRecord
@@ -116,6 +118,39 @@ def test_a_cluster_of_an_earlier_version_is_protected(
     again = protect(SECRET)
     assert again.exception is None
     assert "0 records were sealed now" in again.output
+
+
+def test_a_start_that_an_earlier_version_has_not_sealed_is_pinned_as_it_is(
+    protect: Protect, open_session: Callable[[Protection], Session], cluster_name: str, tmp_path: Path
+) -> None:
+    """Of jobs that need it: that have no checkpoint of their own, and do not know the snapshot's checksum yet."""
+    records = make_cluster(stranger := open_session(UNPROTECTED), cluster_name)
+    file = tmp_path / "savepoint" / "_metadata"
+    file.parent.mkdir()
+    file.write_bytes(b"a snapshot without a seal")
+    known, lost = checksum(b"when it was submitted"), str(tmp_path / "lost")
+    submitted = {
+        "waits": JobRecord("waits", "run", restore_from=str(file.parent)),
+        "knows": JobRecord("knows", "run", restore_from=str(file.parent), restore_checksum=known),
+        "goes on": JobRecord("goes on", "run", restore_from=lost),
+        "lost": JobRecord("lost", "run", restore_from=lost),
+    }
+    grant = LeadershipGrant(1, "a", stranger.id)
+    for record in submitted.values():
+        records.submit(grant, record)
+    records.write_checkpoint_id(grant, "goes on", 1)
+    records.add_checkpoint(grant, "goes on", CompletedCheckpoint(1, pointer="file:///chk-1"))
+    done = protect(SECRET)
+    assert done.return_value == 1
+    assert f"job waits starts from {file.parent}, which an earlier version has not sealed, as it is now" in done.output
+    assert "job lost will be held back: cannot read" in done.output
+    assert "job goes on" not in done.output
+    own = JobRecords(SessionStore(cluster_name, open_session(Protection(cluster_name, SECRET))), cluster_name)
+    assert own.job("waits") == replace(submitted["waits"], restore_checksum=checksum(file.read_bytes()))
+    assert [own.job(key) for key in ("knows", "goes on", "lost")] == list(submitted.values())[1:]
+    file.write_bytes(b"another one")
+    again = protect(SECRET)
+    assert "job waits" not in again.output, "it was looked at once"
 
 
 def test_the_secret_can_be_changed(

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
+from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
 from lockgate_proto import messages as m
-from lockgate_proto.rpc import SERVER_OPTIONS, handler
+from lockgate_proto.rpc import SERVER_OPTIONS, handler, path
 
 SECRET = "the-secret-of-this-test"
+INSTANCE = "11" * 16
 PATIENCE_MS = 60_000
 
 
@@ -78,10 +80,17 @@ class FakeCoordinator:
             watcher.put(update)
 
     def record(self) -> m.LeaderRecord:
-        return m.LeaderRecord(self.cluster.token, self.advertised, "0x1f", 4242, "c-1")
+        return m.LeaderRecord(self.cluster.token, self.advertised, "0x1f", 4242, "c-1", instance=INSTANCE)
+
+    def _prove(self, method: str, context: grpc.ServicerContext) -> None:
+        """To callers that prove themselves; others need not."""
+        me = Peer(self.advertised, INSTANCE)
+        if answer := Credentials(SECRET).answer(me, path("JobService", method), tuple(context.invocation_metadata())):
+            context.send_initial_metadata(answer)
 
     def _enter(self, method: str, context: grpc.ServicerContext) -> None:
         self.calls.append(method)
+        self._prove(method, context)
         self.fail(method, context)
         leader = self.cluster.leader
         if leader is not self and self._stale is None:
@@ -98,6 +107,7 @@ class FakeCoordinator:
     def GetLeader(self, request: m.GetLeaderRequest, context: grpc.ServicerContext) -> m.LeaderRecord:
         del request
         self.calls.append("GetLeader")
+        self._prove("GetLeader", context)
         context.set_trailing_metadata((("lockgate-coordinator", self.advertised),))
         self.fail("GetLeader", context)
         if self._stale is not None:
@@ -106,7 +116,8 @@ class FakeCoordinator:
         return leader.record() if leader else m.LeaderRecord()
 
     def GetCluster(self, request: m.GetClusterRequest, context: grpc.ServicerContext) -> m.ClusterStatus:
-        del request, context
+        del request
+        self._prove("GetCluster", context)
         coordinators = tuple(
             m.CoordinatorStatus(f"c-{number}", coordinator.address, 4242 + number, coordinator is self.cluster.leader)
             for number, coordinator in enumerate(self.cluster.coordinators, start=1)

@@ -10,7 +10,7 @@ from click.shell_completion import ShellComplete
 from lockgate_proto import messages as m
 
 from lockgate.cli import cli, run
-from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, Cluster, status
+from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, SECRET, Cluster, status
 
 pytestmark = pytest.mark.integration
 
@@ -24,6 +24,10 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> 
     for name in ("LOCKGATE_CONFIG", "LOCKGATE_SECRET_FILE", "LOCKGATE_ZOOKEEPER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOCKGATE_CLUSTER", ",".join(cluster.addresses))
+    secret = tmp_path / "config" / "lockgate" / "secret"
+    secret.parent.mkdir(parents=True)
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
     Path("p.py").write_text(PIPELINE)
 
 
@@ -306,3 +310,15 @@ def test_an_unknown_job_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("job", "watch", "checkpoints", "savepoint", "cancel"):
         assert run([command, "nope"]) == 2
         assert capsys.readouterr().err == ("error: no job 'nope' on this cluster; `lockgate jobs` lists its jobs\n")
+
+
+def test_a_job_is_handed_to_nobody_where_nobody_can_prove_to_be_the_cluster(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without secret, token and TLS, whoever listens at an address that the cluster has left could take it."""
+    (tmp_path / "config" / "lockgate" / "secret").unlink()
+    assert run(["submit", "p.py"]) == 2
+    told = capsys.readouterr().err
+    assert f"there is no secret file, so nobody at {cluster.addresses[0]} can prove to be the cluster" in told
+    assert "LOCKGATE_SECRET_FILE" in told
+    assert cluster.submissions == []

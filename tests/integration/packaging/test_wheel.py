@@ -25,6 +25,7 @@ BUILT_FROM = (
     "coordinator",
     "taskmanager",
     "devtools",
+    "web",
     "pyproject.toml",
     "README.md",
     "LICENSE",
@@ -37,8 +38,9 @@ PACKAGES = {
     "lockgate_coordinator",
     "lockgate_taskmanager",
     "lockgate_devtools",
+    "lockgate_web",
 }
-ROOMS = ("common", "coordinator", "devtools", "ha", "proto", "taskmanager", "tests", "examples", "benchmarks")
+ROOMS = ("common", "coordinator", "devtools", "ha", "proto", "taskmanager", "tests", "examples", "benchmarks", "web")
 
 
 @pytest.fixture(scope="module")

@@ -1,31 +1,26 @@
-"""A Spark standalone cluster, and a Spark Connect server, out of PySpark's jars."""
+"""What tests of Spark's own servers share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from .servers import TOKEN, TOKEN_NAME, connect, standalone, stop
+from .servers import TOKEN, TOKEN_NAME
+from .word_count import write_words
 
 
-@pytest.fixture(autouse=True)
-def token(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def token() -> Iterator[None]:
     """Clients of a Connect server here, and processes that they start, have its token."""
-    monkeypatch.setenv(TOKEN_NAME, TOKEN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(TOKEN_NAME, TOKEN)
+        yield
 
 
 @pytest.fixture(scope="module")
-def standalone_master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a master with two workers of one core each."""
-    url, servers = standalone(tmp_path_factory.mktemp("standalone"), workers=2)
-    yield url
-    stop(servers)
-
-
-@pytest.fixture(scope="module")
-def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The URL of a Connect server, and that of its UI."""
-    (url, ui), servers = connect(tmp_path_factory.mktemp("connect"))
-    yield url, ui
-    stop(servers)
+def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """A folder of text files, and its word counts."""
+    folder = tmp_path_factory.mktemp("words")
+    return folder, write_words(folder)

@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pyspark
 from lockgate_devtools.cluster.ports import HOST, choose
+from lockgate_taskmanager.spark import class_archive
 
 from tests.java import FIRST_COMPILER_ONLY
 
 HOME = Path(pyspark.__file__).parent
 SECRET = "of-master-workers-and-drivers"
-OF_CLUSTER = {"spark.authenticate.secret": SECRET}
+JAVA_OPTIONS = f"{FIRST_COMPILER_ONLY} -XX:+UseSerialGC {class_archive.options_to_use()}".strip()
+"""Of servers and executors, which live for a minute or two."""
+OF_CLUSTER = {"spark.authenticate.secret": SECRET, "spark.executor.extraJavaOptions": JAVA_OPTIONS}
 """What a driver needs to take part in the cluster."""
 TOKEN_NAME = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 TOKEN = "of-server-and-clients"
@@ -36,7 +39,8 @@ class SparkServer:
             "SPARK_HOME": str(HOME),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_DAEMON_MEMORY": memory,
-            "SPARK_DAEMON_JAVA_OPTS": FIRST_COMPILER_ONLY,
+            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,  # of master and workers
+            "SPARK_SUBMIT_OPTS": JAVA_OPTIONS,
             TOKEN_NAME: TOKEN,
         }
         with self.log.open("wb") as out:

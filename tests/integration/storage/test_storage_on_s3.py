@@ -124,4 +124,4 @@ def test_an_object_that_is_deleted_while_it_is_read_is_missing(s3: S3Server, ope
 
     deleted = replace(location, fs=Deletes())
     with pytest.raises(FileNotFoundError, match=r"s3://.*object was deleted while it was read"):
-        storage.read_all(deleted) if opener == "open_input_file" else list(storage.pieces(deleted))
+        storage.read_all(deleted, 1 << 30) if opener == "open_input_file" else list(storage.pieces(deleted))

@@ -23,11 +23,10 @@ from lockgate_proto.messages import (
     Deploy,
     Goodbye,
     Heartbeat,
-    Incarnation,
     JobGraph,
     LeaderRecord,
     NotifyCheckpointComplete,
-    Placement,
+    Participant,
     Register,
     Registered,
     SplitState,
@@ -38,6 +37,8 @@ from lockgate_proto.messages import (
     TaskManagerMessage,
     TriggerCheckpoint,
 )
+
+from tests.layouts import layout
 
 T = TypeVar("T")
 WAIT_S = 240.0
@@ -196,51 +197,27 @@ class Leader:
         """Of the present attempt."""
         return [SubtaskId(self.attempt, v.id, i) for v in self.graph.vertices for i in range(v.parallelism)]
 
-    def placements(self) -> tuple[Placement, ...]:
+    def layout(self) -> bytes:
         """Subtask i goes to task manager i."""
-        addresses = {
-            message.task_manager_id: message.body.exchange_address
-            for message in self.coordinator.messages()
-            if isinstance(message.body, Register)
-        }
-        homes = self.task_managers
-        return tuple(
-            Placement(
-                subtask.vertex_id,
-                subtask.subtask,
-                homes[subtask.subtask % len(homes)],
-                addresses[homes[subtask.subtask % len(homes)]],
-            )
-            for subtask in self.subtasks()
-        )
-
-    def incarnations(self) -> tuple[Incarnation, ...]:
-        """Of the processes that have registered: what their peers know them by."""
         registered = {
-            message.task_manager_id: message.body.incarnation
+            message.task_manager_id: Participant(
+                message.task_manager_id, message.body.exchange_address, message.body.incarnation
+            )
             for message in self.coordinator.messages()
             if isinstance(message.body, Register)
         }
-        return tuple(Incarnation(name, incarnation) for name, incarnation in registered.items())
+        count = max(vertex.parallelism for vertex in self.graph.vertices)
+        return layout(self.graph, *(registered[self.home(index)] for index in range(count)))
 
     def deploy(
         self, attempt: int, restore: dict[tuple[str, int], SubtaskState] | None = None, checkpoint_id: int = 0
     ) -> None:
         """One message to each task manager."""
         self.attempt = AttemptId(self.job, "run", attempt)
-        placements = self.placements()
+        places = self.layout()
         for home in dict.fromkeys(self.task_managers):
-            mine = {(p.vertex_id, p.subtask) for p in placements if p.task_manager_id == home}
-            states = tuple(state for key, state in (restore or {}).items() if key in mine)
-            message = Deploy(
-                self.attempt,
-                self.graph,
-                placements,
-                states,
-                checkpoint_id,
-                self.directory,
-                incarnations=self.incarnations(),
-            )
+            states = tuple(state for key, state in (restore or {}).items() if self.home(key[1]) == home)
+            message = Deploy(self.attempt, states, checkpoint_id, self.directory, places)
             self.coordinator.send(home, message)
 
     def home(self, subtask: int) -> str:

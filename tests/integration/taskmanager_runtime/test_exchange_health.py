@@ -11,21 +11,23 @@ import pytest
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lockgate_common.security import Credentials
+from lockgate_common.serving import health
 from lockgate_proto.rpc import READY
 from lockgate_taskmanager.exchange.fencing import TokenFence
-from lockgate_taskmanager.exchange.health import MAX_WATCHES
 from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.exchange.server import ExchangeServer
 
 pytestmark = pytest.mark.integration
 
 WAIT_S = 60.0
+MAX_WATCHES = 64
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 @pytest.fixture
-def server() -> Iterator[ExchangeServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExchangeServer]:
+    monkeypatch.setattr(health, "MAX_WATCHES", MAX_WATCHES)
     made = ExchangeServer(Credentials("a secret of this test"), TokenFence(), GateRegistry())
     yield made
     made.stop()
@@ -81,8 +83,7 @@ def test_a_watcher_hears_each_change_and_the_end(server: ExchangeServer, channel
     watch.cancel()
 
 
-def test_watchers_hold_few_threads_and_give_them_back(channel: grpc.Channel) -> None:
-    """Each holds one of the threads that channels need, and anybody may watch."""
+def test_watches_are_bounded_and_their_places_are_given_back(channel: grpc.Channel) -> None:
     stub = health_pb2_grpc.HealthStub(channel)
     watches = [stub.Watch(asked(), timeout=WAIT_S) for _ in range(MAX_WATCHES)]
     for watch in watches:

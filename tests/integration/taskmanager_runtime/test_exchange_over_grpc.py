@@ -17,6 +17,7 @@ import grpc
 import numpy as np
 import pyarrow as pa
 import pytest
+from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials, TlsFiles
 from lockgate_proto import rpc
 from lockgate_proto.codec import encode
@@ -285,22 +286,57 @@ class TestMutualTls:
                     list(call(iter(()), metadata=exchange.credentials.metadata(), timeout=WAIT_S))
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
-    def test_an_unused_channel_is_opened_again_with_new_certificates(
+    def test_a_renewed_certificate_is_shown_however_long_others_keep_their_channels(
         self, exchange: TestingExchange, tmp_path: Path
     ) -> None:
-        tls = exchange.credentials.tls
+        """A channel connects with the certificate that it was made with, also when it has lost its connection."""
+        kept = exchange.output()
+        kept.send(pa.table({"v": [1]}))
+        _take(exchange.gate, 1)
+        tls, renewed = exchange.credentials.tls, make_certificates(tmp_path / "renewed", "tm")
         assert tls is not None
-        peers = exchange.peers
-        used = peers.acquire("127.0.0.1:1")
-        warm = peers.acquire("127.0.0.1:2")
-        peers.release("127.0.0.1:2")
-        assert peers.acquire("127.0.0.1:2") is warm
-        peers.release("127.0.0.1:2")
-        new = make_certificates(tmp_path, "renewed")
-        shutil.copy(new.certificate, tls.certificate)
-        shutil.copy(new.key, tls.key)
-        assert peers.acquire("127.0.0.1:1") is used  # its streams go on
-        assert peers.acquire("127.0.0.1:2") is not warm
+        for name in ("certificate", "key", "authority"):
+            shutil.copy(getattr(renewed, name), getattr(tls, name))
+        exchange.server.stop()
+        registry = GateRegistry()
+        server = ExchangeServer(exchange.credentials, TokenFence(), registry)
+        gate = InputGate([ChannelId("words", 1)])
+        registry.register(TARGET, gate)
+        assert server.start(exchange.address) == exchange.address
+        try:
+            exchange.output(ChannelOpen(1, _source(1), TARGET)).send(EndOfInput())
+            assert isinstance(_take(gate, 1)[0], EndOfInput)
+        finally:
+            gate.close()
+            server.stop()
+
+
+def test_an_address_that_changes_hands_gets_another_channel(exchange: TestingExchange) -> None:
+    """What is connected to the process before may stay so for long where the address is a name."""
+    peers, before, after = exchange.peers, Peer("127.0.0.1:1", "a"), Peer("127.0.0.1:1", "b")
+    used = peers.acquire(before)
+    assert peers.acquire(before) is used
+    newer = peers.acquire(after)
+    assert newer is not used
+    assert peers.acquire(after) is newer
+    peers.release(used)
+    assert not _is_closed(used), "its streams go on"
+    peers.release(used)
+    assert _is_closed(used)
+    for _ in range(2):
+        peers.release(newer)
+    assert peers.acquire(after) is newer, "it is kept warm"
+    peers.release(newer)
+    peers.acquire(before)
+    assert _is_closed(newer), "nobody will ask for it again"
+
+
+def _is_closed(channel: grpc.Channel) -> bool:
+    try:
+        channel.unary_unary("/a/b").future(b"").cancel()
+    except ValueError:
+        return True
+    return False
 
 
 def test_nothing_is_decoded_of_a_caller_without_the_secret_and_nothing_decompressed(
@@ -387,7 +423,7 @@ def test_a_deployment_that_is_just_arriving_is_waited_for(exchange: TestingExcha
 
 @pytest.mark.parametrize("first", [StreamElement(Barrier(1)), StreamElement(None)])
 def test_a_stream_without_channel_open_is_refused(exchange: TestingExchange, first: StreamElement) -> None:
-    call = rpc.call(exchange.peers.acquire(exchange.address), "ExchangeService", "Open")
+    call = rpc.call(exchange.peers.acquire(Peer(exchange.address, "")), "ExchangeService", "Open")
     with pytest.raises(Exception, match="the first element of a channel is ChannelOpen"):
         list(call(iter([first]), metadata=exchange.credentials.metadata()))
 
@@ -425,7 +461,7 @@ def test_an_element_that_cannot_be_read_breaks_the_channel_with_a_sentence(
         yield element
         done.wait(WAIT_S)
 
-    call = exchange.peers.acquire(exchange.address).stream_stream(f"/{rpc.full_name('ExchangeService')}/Open")
+    call = exchange.peers.acquire(Peer(exchange.address, "")).stream_stream(f"/{rpc.full_name('ExchangeService')}/Open")
     answers = call(requests(), metadata=exchange.credentials.metadata())
     assert told in exchange.gate_lost.get(timeout=WAIT_S)
     done.set()
@@ -458,13 +494,13 @@ def test_a_blocked_local_sender_ends_on_cancel() -> None:
 
 def test_idle_peer_channels_are_kept_warm_up_to_a_number(credentials: Credentials) -> None:
     peers = PeerChannels(credentials, max_idle=1)
-    first = peers.acquire("127.0.0.1:1")
-    assert peers.acquire("127.0.0.1:1") is first
-    peers.release("127.0.0.1:1")
-    peers.release("127.0.0.1:1")
-    assert peers.acquire("127.0.0.1:1") is first
-    peers.release("127.0.0.1:1")
-    peers.acquire("127.0.0.1:2")
-    peers.release("127.0.0.1:2")
-    assert peers.acquire("127.0.0.1:1") is not first
+    first = peers.acquire(Peer("127.0.0.1:1", ""))
+    assert peers.acquire(Peer("127.0.0.1:1", "")) is first
+    peers.release(first)
+    peers.release(first)
+    assert peers.acquire(Peer("127.0.0.1:1", "")) is first
+    peers.release(first)
+    second = peers.acquire(Peer("127.0.0.1:2", ""))
+    peers.release(second)
+    assert peers.acquire(Peer("127.0.0.1:1", "")) is not first
     peers.close()

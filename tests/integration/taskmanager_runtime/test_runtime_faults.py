@@ -21,10 +21,13 @@ from lockgate_proto.messages import (
     DeclineCheckpoint,
     Deploy,
     DiscoverSplits,
+    Edge,
     FailureCause,
     Goodbye,
     Heartbeat,
     NotifyCheckpointAborted,
+    Participant,
+    Partitioning,
     Register,
     SplitsDiscovered,
     SubtaskPhase,
@@ -39,6 +42,7 @@ from lockgate_taskmanager.task.program import DataError, SnapshotTooLarge, State
 from tests.certificates import make_certificates
 from tests.integration.taskmanager_runtime.fake_programs import FakeFactory, World, expected, word_count_graph
 from tests.integration.taskmanager_runtime.scripted_coordinator import WAIT_S, Leader, ScriptedCoordinator
+from tests.layouts import layout
 
 pytestmark = pytest.mark.integration
 
@@ -502,10 +506,12 @@ def test_a_silent_leader_is_left(
 def test_a_deployment_that_makes_no_sense_fails_and_nothing_else_does(runtime: TestingRuntime) -> None:
     runtime.start()
     other = AttemptId("other", "run", 1)
-    placements = tuple(placement for placement in runtime.leader.placements() if placement.vertex_id == "words")
-    runtime.coordinator.send("tm-0", Deploy(other, word_count_graph(), placements))
+    graph = word_count_graph()
+    nowhere = replace(graph, edges=(Edge("words", "nowhere", Partitioning.HASH, ("word",)), *graph.edges))
+    places = layout(nowhere, *[Participant("tm-0", "127.0.0.1:1")] * 2)
+    runtime.coordinator.send("tm-0", Deploy(other, layout=places))
     report = runtime.coordinator.wait_for(SubtaskReport, where=lambda subtask_report: subtask_report.phase is FAILED)[0]
-    assert "places no subtask of vertex 'count'" in report.error
+    assert "nowhere" in report.error
     runtime.wait_gone(other, 1)
     runtime.leader.checkpoint(1)
 

@@ -34,8 +34,8 @@ from lockgate_proto.messages import (
     JobGraph,
     KeyedAggregate,
     Operator,
+    Participant,
     Partitioning,
-    Placement,
     Register,
     SplitsDiscovered,
     SqlTransform,
@@ -45,6 +45,7 @@ from lockgate_proto.messages import (
 )
 
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
+from tests.layouts import layout
 
 pytestmark = pytest.mark.integration
 
@@ -159,8 +160,8 @@ def test_the_process_runs_a_word_count_and_stops_on_sigterm(
     leader = Leader(coordinator, _graph(tmp_path / "in", tmp_path / "out"), ("tm-0",))
     leader.attempt = AttemptId("job", "run", 1)
     directory = (tmp_path / "checkpoints").as_uri()
-    places = tuple(Placement(vertex, 0, "tm-0", "127.0.0.1:1") for vertex in ("words", "count"))
-    coordinator.send("tm-0", Deploy(leader.attempt, leader.graph, places, (), 0, directory))
+    places = layout(leader.graph, Participant("tm-0", "127.0.0.1:1"))
+    coordinator.send("tm-0", Deploy(leader.attempt, (), 0, directory, places))
     coordinator.send("tm-0", DiscoverSplits(leader.attempt, "words"))
     found = coordinator.wait_for(SplitsDiscovered)[0]
     assert (found.error, len(found.splits), found.complete) == ("", 1, True)

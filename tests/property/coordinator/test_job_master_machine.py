@@ -48,6 +48,7 @@ from lockgate_proto.messages import (
     TriggerCheckpoint,
 )
 
+from tests.layouts import places
 from tests.unit.coordinator.jobs import DIRECTORY, JOB, RECORD, SUBTASKS, ack, source_state, subtask, word_count
 
 GRAPH = word_count(checkpoints=CheckpointOptions(interval_ms=100, timeout_ms=2_000, tolerable_failures=2, retained=2))
@@ -174,13 +175,9 @@ class JobMasterMachine(RuleBasedStateMachine):
     def task_manager(self, name: str, body: effects.ControlBody, number: int) -> list[events.Event]:
         """What a task manager answers to a message, sooner or later."""
         if isinstance(body, Deploy):
-            for placement in body.placements:
-                self.places[(number, placement.vertex_id, placement.subtask)] = placement.task_manager_id
-            here = [
-                (placement.vertex_id, placement.subtask)
-                for placement in body.placements
-                if placement.task_manager_id == name
-            ]
+            found = places(body)
+            self.places |= {(number, *key): place for key, place in found.items()}
+            here = [key for key, place in found.items() if place == name]
             running = SubtaskPhase.SUBTASK_RUNNING
             return [events.Reported(SubtaskReport(subtask=subtask(*key, number), phase=running)) for key in here]
         if isinstance(body, CancelAttempt):

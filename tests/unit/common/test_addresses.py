@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lockgate_common.addresses import address_problem, is_loopback, zookeeper_problem
+from lockgate_common.addresses import address_of, address_problem, is_loopback, zookeeper_problem
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,21 @@ def test_loopback(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.7", "localhost.example", "127.0.0.1.example", "c-1", ""])
 def test_what_leaves_the_machine(host: str) -> None:
     assert not is_loopback(f"{host}:7070")
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:10.0.0.1:4711", "10.0.0.1"),
+        ("ipv6:%5B::1%5D:4711", "::/64"),
+        ("ipv6:[2001:db8::1]:4711", "2001:db8::/64"),
+        ("ipv6:%5B2001:db8::ffff:1%5D:4712", "2001:db8::/64"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:4711", "fe80::/64"),
+        ("ipv6:%5B::ffff:10.0.0.1%5D:4711", "10.0.0.1"),
+        ("unix:/run/x", "unix:/run/x"),
+        ("ipv6:what", "ipv6:what"),
+        ("", ""),
+    ],
+)
+def test_an_address_is_what_a_client_cannot_change_at_will(peer: str, address: str) -> None:
+    assert address_of(peer) == address

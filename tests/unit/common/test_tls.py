@@ -44,6 +44,7 @@ def test_a_client_needs_the_authority_alone_and_a_server_all() -> None:
 
 def test_a_port_does_not_open_with_files_that_do_not_fit(tmp_path: Path) -> None:
     one, other = make_certificates(tmp_path, "one"), make_certificates(tmp_path, "other")
+    Path(one.certificate).chmod(0o600)  # it is given as a key
     server = grpc.server(ThreadPoolExecutor(1))
     for files, sentence in (
         (replace(one, key=other.key), "does not belong to the certificate"),

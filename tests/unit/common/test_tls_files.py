@@ -8,7 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lockgate_common.certificates import load_authority
 from lockgate_common.tls import SecurityError, TlsFiles, client_context
+from lockgate_devtools.zookeeper.tls import check as check_server
+from lockgate_ha.errors import ZooKeeperStartError
 
 from tests.certificates import make_certificates
 
@@ -42,9 +45,39 @@ def test_the_key_of_another_certificate_is_refused(files: TlsFiles, tmp_path: Pa
         client_context(replace(files, key=other.key))
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o666])
+def test_a_key_that_others_can_read_is_refused_until_they_cannot(tmp_path: Path, mode: int) -> None:
+    """For connections to ZooKeeper, for those of gRPC, by ZooKeeper's own servers, and for signing."""
+    files = make_certificates(tmp_path)
+    Path(files.key).chmod(mode)
+    refusal = rf"^the key {files.key} can be read by other users; run: chmod 6.0 {files.key}$"
+    with pytest.raises(SecurityError, match=refusal):
+        client_context(files)
+    with pytest.raises(SecurityError, match=refusal):
+        files.read()
+    with pytest.raises(ZooKeeperStartError, match=refusal):
+        check_server(files)
+    Path(files.key).chmod(0o600)
+    files.read()
+    (tmp_path / "ca.key").chmod(mode)
+    with pytest.raises(SecurityError, match=r"the key .*ca\.key can be read by other users"):
+        load_authority(tmp_path)
+
+
+def test_a_key_that_others_can_read_does_not_take_the_place_of_one_in_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = make_certificates(tmp_path)
+    before = files.read()
+    Path(files.key).chmod(0o644)
+    assert files.read() is before
+    assert "what was read before stays in use: the key" in caplog.text
+
+
 def test_a_key_with_a_password_asks_nobody_for_it(files: TlsFiles, tmp_path: Path) -> None:
     locked = str(tmp_path / "locked.pem")
     words = ["openssl", "pkcs8", "-topk8", "-in", files.key, "-out", locked, "-passout", "pass:word"]
     subprocess.run(words, check=True, capture_output=True)
+    Path(locked).chmod(0o600)
     with pytest.raises(SecurityError, match="the key without a password"):
         client_context(replace(files, key=locked))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
-from lockgate_common import token_book
+from lockgate_common import folder_lock, token_book
 from lockgate_common.roles import ANONYMOUS, OWNER, Principal, Role, roles_named
 from lockgate_common.token import Token, check_of, parse_token
 from lockgate_common.token_book import TokenBook, TokenEntry, TokenFileError, issue, read_entries, remove
@@ -234,3 +234,10 @@ def test_a_file_that_is_nested_deeply_is_no_file_of_tokens(path: Path) -> None:
     path.chmod(0o600)
     with pytest.raises(TokenFileError, match="nested more than 200 levels deep"):
         read_entries(path)
+
+
+def test_tokens_of_a_running_cluster_can_be_made_in_its_own_folder(path: Path) -> None:
+    with folder_lock.take(path.parent):  # as the cluster does
+        issue(path, SECRET, "me", ("read",), 0)
+    with folder_lock.take(path.parent, name="tokens.lock"), pytest.raises(TokenFileError, match="another command"):
+        issue(path, SECRET, "you", ("read",), 0)

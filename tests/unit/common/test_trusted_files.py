@@ -84,6 +84,33 @@ def test_a_secret_that_others_can_read_is_none(path: Path, mode: int) -> None:
         read_trusted(path, is_secret=True)
 
 
+@pytest.mark.parametrize(
+    ("owner", "mode", "needed"),
+    [
+        (0, 0o640, None),
+        (0, 0o440, None),
+        (0, 0o400, None),
+        (0, 0o644, "chmod 640"),
+        (0, 0o660, "chmod 640"),
+        (1000, 0o600, None),
+        (1000, 0o640, "chmod 600"),
+        (1000, 0o604, "chmod 600"),
+        (1000, 0o666, "chmod 600"),
+    ],
+)
+def test_root_may_give_a_key_to_a_group(
+    path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, needed: str | None
+) -> None:
+    """As packages of certificates do it, and kubelet with fsGroup."""
+    owned_by(monkeypatch, owner)
+    path.chmod(mode)
+    if needed is None:
+        assert read_trusted(path, is_key=True) == "content"
+    else:
+        with pytest.raises(UntrustedFile, match=f"can be read by other users; run: {needed} "):
+            read_trusted(path, is_key=True)
+
+
 def test_a_pipe_or_a_folder_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(UntrustedFile, match="plain file"):
         read_trusted(Path("/dev/null"))

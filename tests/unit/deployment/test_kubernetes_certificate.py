@@ -13,6 +13,7 @@ import grpc
 import pytest
 import yaml
 from lockgate_common.security import Credentials, TlsFiles, load_secret
+from lockgate_devtools.zookeeper.tls import check as check_server
 
 from tests.unit.deployment.handshakes import connects
 from tests.unit.deployment.manifests import ROOT, documents, pods
@@ -61,7 +62,7 @@ def _accepts(port: int, name: str, authority: Path) -> bool:
 
 
 NAMES = [
-    *(pod.domain for pod in pods() if pod.role != "zookeeper"),
+    *(pod.domain for pod in pods()),
     *(f"taskmanager-{number}.taskmanager.lockgate.svc" for number in (9, 99)),  # after scaling
     *(name for name in ("lockgate", "lockgate.lockgate.svc") if "Service/lockgate" in documents()),
     "localhost",
@@ -76,7 +77,7 @@ def test_the_certificate_fits(name: str, port: int, made: Path) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", ["zookeeper-1.zookeeper.lockgate.svc", "coordinator.lockgate.svc", "127.0.0.2"])
+@pytest.mark.parametrize("name", ["zookeeper-1.zookeeper", "coordinator.lockgate.svc", "127.0.0.2"])
 def test_the_certificate_fits_nothing_else(name: str, port: int, made: Path) -> None:
     assert not _accepts(port, name, made / "ca.crt")
 
@@ -100,3 +101,8 @@ def test_cert_manager_is_asked_for_the_same_names() -> None:
     (named,) = re.findall(r'subjectAltName=((?:.|\n)*?)"', _block("sh"))
     assert asked == set(named.replace("\\\n", "").split(","))
     assert certificate["secretName"] == "lockgate-tls"
+
+
+def test_both_ways_make_a_key_that_zookeeper_reads(made: Path) -> None:
+    assert yaml.safe_load(_block("yaml"))["spec"]["privateKey"]["encoding"] == "PKCS8"
+    check_server(TlsFiles(str(made / "tls.crt"), str(made / "tls.key"), str(made / "ca.crt")))

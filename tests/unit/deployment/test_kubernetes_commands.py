@@ -52,7 +52,7 @@ def in_pod(settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def _started(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The settings that the pod's command hands to its process, which is not started."""
     seen: list[Any] = []
-    monkeypatch.setattr(f"lockgate_{pod.role}.runtime.process.run", lambda settings: seen.append(settings) or 0)
+    monkeypatch.setattr(f"lockgate_{pod.role}.runtime.process.run", lambda settings, *_web: seen.append(settings) or 0)
     assert pod.arguments()[:2] == ["lockgate", pod.role]
     assert run(pod.arguments()[1:]) == 0
     (settings,) = seen
@@ -126,22 +126,27 @@ def test_a_task_manager_has_room_for_spark(settings_file: Path) -> None:
 
 
 @pytest.mark.parametrize("pod", pods("zookeeper"), ids=_name)
-def test_a_zookeeper_server_knows_which_it_is(pod: Pod, settings_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zookeeper_server_knows_which_it_is(
+    pod: Pod, in_pod: Any, settings_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_pod(pod)
     seen: list[tuple[Any, ...]] = []
     monkeypatch.setattr("lockgate.commands.zookeeper._run_member", lambda *given: seen.append(given) or 0)
     assert run(pod.arguments()[1:]) == 0
-    ((folder, port, number, ensemble, bind, _tls),) = seen
+    ((folder, port, number, ensemble, bind, tls),) = seen
+    assert tls == TlsFiles("/tls/tls.crt", "/tls/tls.key", "/tls/ca.crt")
+    assert pod.mounts()["/tls"]["secret"]["secretName"] == "lockgate-tls"
     everyone = pods("zookeeper")
     members = parse_members(ensemble)
-    assert [member.host for member in members] == [f"{pod.name}.zookeeper" for pod in everyone]
-    assert members[number - 1].host == f"{pod.name}.zookeeper"
+    assert [member.host for member in members] == [pod.domain for pod in everyone]
+    assert members[number - 1].host == pod.domain
     assert (members[number - 1].peer_port, members[number - 1].election_port) == (
         _port(pod, "peer"),
         _port(pod, "election"),
     )
     assert (port, bind) == (_port(pod, "client"), "0.0.0.0")
     assert pod.mounts()[str(folder)]["metadata"]["name"] == "data"
-    wanted = ",".join(f"{pod.name}.zookeeper:{port}" for pod in everyone)
+    wanted = ",".join(f"{pod.domain}:{port}" for pod in everyone)
     assert _settings(settings_file).zookeeper.hosts == wanted
 
 

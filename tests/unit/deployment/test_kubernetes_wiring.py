@@ -119,6 +119,17 @@ def test_volumes_come_from_what_is_there(pod: Pod) -> None:
             assert volume["emptyDir"]["sizeLimit"], "a full node is everybody's problem"
 
 
+@pytest.mark.parametrize("pod", ALL, ids=_name)
+def test_the_key_is_for_the_group_of_the_pod_and_not_for_everybody(pod: Pod) -> None:
+    """Or Lockgate refuses it. Kubelet makes the files root's, and of the group fsGroup."""
+    for volume in pod.spec["volumes"]:
+        source = volume.get("secret", {})
+        keys = {item["key"] for item in source.get("items", [])} or SECRETS.get(source.get("secretName"), set())
+        if "tls.key" in keys:
+            assert source["defaultMode"] == 0o440
+            assert pod.spec["securityContext"]["fsGroup"] == pod.spec["securityContext"]["runAsGroup"]
+
+
 def test_the_secrets_are_made_as_the_documentation_says() -> None:
     page = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
     for name, keys in SECRETS.items():

@@ -185,7 +185,7 @@ def _started(role: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The settings that the unit's command hands to its process, which is not started."""
     seen: list[Any] = []
 
-    def note(settings: Any) -> int:
+    def note(settings: Any, *_web: Any) -> int:
         seen.append(settings)
         return 0
 

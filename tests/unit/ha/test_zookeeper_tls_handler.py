@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import ssl
 import threading
@@ -59,21 +58,13 @@ def test_what_tls_has_taken_off_the_connection_is_seen(tls: TlsFiles, server: tu
         assert handler.select([connection], [], [], 0) == ([], [], [])
 
 
-def test_the_host_is_checked_by_the_name_that_was_configured(
-    tls: TlsFiles, server: tuple[str, int], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_host_is_checked_by_the_name_that_was_configured(tls: TlsFiles, server: tuple[str, int]) -> None:
     with pytest.raises(OSError, match="Hostname mismatch"):
         transport(tls)["handler"].create_connection(server, timeout=WAIT_S, hostname="zk1.example")
-    assert caplog.messages[0].startswith(f"no TLS connection to ZooKeeper at 127.0.0.1:{server[1]}: ")
 
 
-def test_files_that_break_later_are_an_error_that_kazoo_tries_again_and_told_once(
-    tls: TlsFiles, server: tuple[str, int], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
+def test_files_that_break_later_are_an_error_that_kazoo_tries_again(tls: TlsFiles, server: tuple[str, int]) -> None:
     handler = transport(replace(tls, key="/nowhere"))["handler"]
-    for _ in range(3):
-        with pytest.raises(OSError, match="cannot read the TLS file '/nowhere'"):
-            handler.create_connection(server, timeout=WAIT_S, hostname="127.0.0.1")
-    assert len(caplog.messages) == 1
+    with pytest.raises(OSError, match="cannot read the TLS file '/nowhere'"):
+        handler.create_connection(server, timeout=WAIT_S, hostname="127.0.0.1")
     assert "cannot read the TLS file" in trouble(f"127.0.0.1:{server[1]}", replace(tls, key="/nowhere"))

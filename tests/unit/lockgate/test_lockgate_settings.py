@@ -14,7 +14,8 @@ from lockgate_coordinator.runtime.settings import CoordinatorSettings, JwtSettin
 from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
 from lockgate.errors import SettingsError
-from lockgate.settings import CoordinatorGroup, JwtGroup, TaskManagerGroup, absolute, load_settings
+from lockgate.settings import absolute, load_settings
+from lockgate.settings_groups import CoordinatorGroup, JwtGroup, TaskManagerGroup
 
 ROOT = Path(__file__).parents[3]
 
@@ -283,3 +284,15 @@ def test_defaults_are_those_of_the_processes(group: Any, settings: Any, other_na
     for name, value in group.model_dump().items():
         assert other_names.get(name, name) in known
         assert getattr(settings, other_names.get(name, name)) == value, name
+
+
+def test_what_jobs_without_the_role_code_may_name() -> None:
+    write("[security]\nsecret_file = 'own/secret'\n[storage]\ndirectory = 's3://b/l?region=r'\n[tls]\nkey = 'own/k'\n")
+    environment = {"LOCKGATE_TASKMANAGER_FOLDERS": "data, s3://b/in", "LOCKGATE_TASKMANAGER_VARIABLES": "SHOP_*,X"}
+    settings = load_settings(environment=environment)
+    assert settings.limits_of_jobs() == {
+        "folders": (absolute("data"), "s3://b/in"),
+        "variables": ("SHOP_*", "X"),
+    }
+    private = settings.private_places()
+    assert {"own/secret", "own/tokens.json", "s3://b/l/default?region=r", absolute("own/k")} <= set(private)

@@ -22,6 +22,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.variables import filled_url
 from lockgate_taskmanager.task.program import DataError, Unavailable, UserError
 
@@ -44,6 +45,7 @@ _POSTGRESQL_DEFAULTS: Mapping[str, Any] = {
     "tcp_user_timeout": 30_000,
     "application_name": "lockgate",
 }
+_LIBPQ_FILES = frozenset({"passfile", "sslkey", "sslcert", "sslcrl", "sslcrldir", "sslkeylogfile", "servicefile"})
 _FAULTS = (OperationalError, InterfaceError, InternalError)
 # The server refuses a connection before there is a result with an SQLSTATE, so the message text has to be used. In a
 # language other than English it is not recognized, and the refusal counts as a transient fault: the job restarts, and
@@ -61,10 +63,10 @@ _REFUSALS = (
 class Database:
     """One connection to a database. Used from one thread at a time."""
 
-    def __init__(self, url: str, where: str) -> None:
+    def __init__(self, url: str, where: str, limits: Limits = UNLIMITED) -> None:
         """where: the sink's name in messages. Raises UserError for a URL that cannot be used."""
         self._where = where
-        self.engine = _engine(url, where)
+        self.engine = _engine(url, where, limits)
         self.is_postgresql = self.engine.dialect.name == POSTGRESQL
 
     @contextmanager
@@ -124,9 +126,11 @@ def reason(error: SQLAlchemyError) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _engine(url: str, where: str) -> sa.Engine:
+def _engine(url: str, where: str, limits: Limits) -> sa.Engine:
     try:
-        parsed = _parsed(url, where)
+        parsed = _parsed(url, where, limits)
+        if limits.bind:
+            _check_files(parsed, where, limits)
         if parsed.get_backend_name() == POSTGRESQL:
             given = {name: value for name, value in _POSTGRESQL_DEFAULTS.items() if name not in parsed.query}
             parsed = parsed.set(drivername="postgresql+psycopg")  # independent of the SQLAlchemy version's default
@@ -143,9 +147,25 @@ def _engine(url: str, where: str) -> sa.Engine:
     return engine
 
 
-def _parsed(url: str, where: str) -> sa.URL:
+def _check_files(url: sa.URL, where: str, limits: Limits) -> None:
+    """Raises UserError for a database file, or a file of libpq's options, that the job may not use."""
+    if url.get_backend_name() == SQLITE:
+        name = url.database or ""
+        if name.startswith("file:") or "uri" in url.query:
+            raise UserError(f"{where}: a database file named by a URI needs the role code; write its path")
+        if name and name != ":memory:":
+            limits.check_path(name, f"{where}: the database {name}", writes=True)
+        return
+    for option in _LIBPQ_FILES & url.query.keys():
+        for value in (found,) if isinstance(found := url.query[option], str) else found:
+            if not value.startswith("/"):
+                raise UserError(f"{where}: the option {option} must be an absolute path")
+            limits.check_path(value, f"{where}: the file of the option {option}", writes=option == "sslkeylogfile")
+
+
+def _parsed(url: str, where: str, limits: Limits) -> sa.URL:
     try:
-        parsed = sa.make_url(filled_url(url, where))
+        parsed = sa.make_url(filled_url(url, where, limits))
     except ValueError:  # its text may hold a part of the password, so it is not shown
         raise UserError(f"{where}: the database URL cannot be used: its port is not a number") from None
     known = _DRIVERS.get(parsed.get_backend_name())

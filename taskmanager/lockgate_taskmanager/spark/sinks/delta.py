@@ -32,7 +32,7 @@ class DeltaSink(StagedSink):
     def __init__(self, context: SinkContext, options: DeltaOptions) -> None:
         """Raises UserError for a URI or options that cannot be used."""
         self._options = options
-        self._log = DeltaLog(options.uri, options.options, context.where)
+        self._log = DeltaLog(options.uri, options.options, context.where, context.limits)
         self._required: frozenset[str] = frozenset()
         super().__init__(context, self._log.folder, _PARQUET)
 
@@ -88,7 +88,7 @@ class DeltaSink(StagedSink):
         """The run that the job starts from had another table: its staged output is either in that table's log, or
         lost.
         """
-        theirs = DeltaLog(transaction.folder, self._options.options, self.context.where)
+        theirs = DeltaLog(transaction.folder, self._options.options, self.context.where, self.context.limits)
         if theirs.committed(application) < transaction.checkpoint_id:
             raise UserError(
                 f"{self.context.where}: the snapshot has output that was staged in {transaction.folder} and is not"

@@ -22,8 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from lockgate_common import storage as filesystem
 from lockgate_common.json_input import parse_json
+from lockgate_common.masking import masked
 from lockgate_common.storage import Location
 
+from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.sinks.delta_fit import (
     TableShape,
     hides_times,
@@ -40,6 +42,12 @@ from lockgate_taskmanager.task.program import DataError, ProgramError, Unavailab
 _APPEND_RETRIES = 100
 _SYNCED_BEHIND = 100  # entries: how far back to look on disk for a commit that another process has made
 _SECRET = re.compile(r"secret|password|token|key", re.IGNORECASE)
+# options that name files of the host or ask a service for the host's own rights, and could show either to a stranger
+_IDENTITY = re.compile(
+    r"_file|_path$|federated|metadata|msi_endpoint|azure_cli|container_(credentials|authorization)|application_credentials"
+    r"|(^|_)service_account$",
+    re.IGNORECASE,
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _BACKTRACE = re.compile(r"^\s*0: ", re.MULTILINE)
 _LONGEST = 400
@@ -67,11 +75,14 @@ class Entry:
 class DeltaLog:
     """The table at one URI. Reads it again at every call, because there may be other writers."""
 
-    def __init__(self, uri: str, options: Mapping[str, str], where: str) -> None:
+    def __init__(self, uri: str, options: Mapping[str, str], where: str, limits: Limits = UNLIMITED) -> None:
         """options: of the object store, from the author; where: the operator's name in messages. Raises UserError."""
         self._package = package()
         self._where = where
-        self._options = filled(options, where)
+        self._options = filled(options, where, limits)
+        if limits.bind:
+            _require_no_identity(options, where)
+        limits.check_path(uri, f"{where}: the table {masked(uri)}", writes=True)
         self.folder = self._located(uri)
         self._target = self.folder.path if self.folder.is_local else self.folder.uri
 
@@ -264,3 +275,12 @@ def _with_null(file: pq.ParquetFile) -> Iterator[str]:
     for column in (group.column(number) for group in groups for number in range(group.num_columns)):
         if "." not in column.path_in_schema and (column.statistics is None or column.statistics.null_count):
             yield column.path_in_schema
+
+
+def _require_no_identity(options: Mapping[str, str], where: str) -> None:
+    for name in options:
+        if _IDENTITY.search(name):
+            raise UserError(
+                f"{where}: the option {name} is about files or rights of the task manager's host, which needs the role"
+                " code"
+            )

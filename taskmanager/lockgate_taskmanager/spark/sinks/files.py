@@ -20,6 +20,8 @@ from lockgate_taskmanager.spark.sinks.staged import FileKind, StagedSink, staged
 from lockgate_taskmanager.spark.sinks.transaction import SinkContext
 from lockgate_taskmanager.task.program import UserError
 
+_MARKER_BYTES = 32  # a number
+
 
 class FileSink(StagedSink):
     """Stages files, and gives them their final names on commit."""
@@ -56,6 +58,7 @@ class FileSink(StagedSink):
         """The run that the job starts from had another path: its staged output is either visible there, or lost."""
         try:
             theirs = self._folder.elsewhere(transaction.folder)
+            self._check(theirs)
             if transaction.checkpoint_id <= _marked(theirs.child(marker)):
                 return
             missing = [target for target in transaction.targets if not filesystem.exists(theirs.child(target))]
@@ -71,7 +74,7 @@ class FileSink(StagedSink):
 def _marked(marker: Location) -> int:
     """The highest checkpoint whose files have been given their final names; 0 when there is none."""
     try:
-        return int(filesystem.read_all(marker).to_pybytes())
+        return int(filesystem.read_all(marker, _MARKER_BYTES).to_pybytes())
     except (FileNotFoundError, ValueError):
         return 0
 

@@ -36,7 +36,7 @@ class KafkaSink(Sink):
         """Raises UserError for options that cannot be used."""
         super().__init__(context)
         self._options = options
-        self._kafka = Kafka(options.servers, options.options, context.where)
+        self._kafka = Kafka(options.servers, options.options, context.where, context.limits)
         self._ledger = KafkaLedger(self._kafka, options.commits_topic, context.operator_id, context.where)
         self._place: LedgerPlace | None = None
         self._open: list[pa.Table] = []

@@ -28,7 +28,7 @@ class DirectKafkaSink(Sink):
         """Raises UserError for options that cannot be used."""
         super().__init__(context)
         self._options = options
-        self._kafka = Kafka(options.servers, options.options, context.where)
+        self._kafka = Kafka(options.servers, options.options, context.where, context.limits)
         self._producer: Any = None
         self._failure: ProgramError | None = None
 

@@ -39,7 +39,7 @@ class SqlSink(Sink):
             raise UserError(f"{context.where}: an SQL sink needs key columns, its rows are upserted by them")
         self._options = options
         self._keys = () if appends else tuple(options.keys)
-        self._database = Database(options.url, context.where)
+        self._database = Database(options.url, context.where, context.limits)
         self._ledger = tables.ledger(sa.MetaData(), tables.split(options.table)[0])
         self._insertion: Insertion | None = None
         self._schema: pa.Schema | None = None

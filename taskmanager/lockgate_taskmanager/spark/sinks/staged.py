@@ -44,6 +44,8 @@ class StagedSink(Sink):
     def __init__(self, context: SinkContext, folder: Location, kind: FileKind) -> None:
         super().__init__(context)
         self._folder = folder
+        for place in (folder, folder.child("_staging"), folder.child("_delta_log")):
+            self._check(place)
         self._kind = kind
         self._open: list[pa.Table] = []
         self._open_bytes = 0
@@ -82,6 +84,7 @@ class StagedSink(Sink):
         name = f"a{context.attempt}-{file_name(context.operator_id)}-{context.subtask}-{number}.{self._kind.extension}"
         relative = f"_staging/{file_name(context.run_id)}/{name}"
         staged = self._folder.child(relative)
+        self._check(staged.parent())
         for last_try in (False, True):
             staged.fs.create_dir(staged.parent().path, recursive=True)
             try:
@@ -97,6 +100,11 @@ class StagedSink(Sink):
     def folder(self) -> str:
         """The base of staged and final names, for messages and for other runs; without credentials."""
         return self._folder.masked_uri
+
+    def _check(self, place: Location) -> None:
+        """Raises UserError for a place that the job may not use; a link in the folder may lead there."""
+        context = self.context
+        context.limits.check(place, f"{context.where}: the folder {place.masked_uri}", writes=True)
 
     def sync(self, staged: Sequence[str]) -> None:
         """Makes staged files durable."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lockgate_common.arrow_input import read_stream
 from lockgate_proto.messages import SinkTransaction
 
+from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.state.backend import SnapshotWriter, load
 from lockgate_taskmanager.task.program import StateUnreadable
 
@@ -41,6 +42,7 @@ class SinkContext:
     operator_id: str
     where: str
     parallelism: int = 0  # unknown: replaces only itself
+    limits: Limits = UNLIMITED
 
     def stands_in_for(self, subtask: int) -> bool:
         """True for output that this subtask, or one that the rescaled job no longer has, staged in an earlier

@@ -18,6 +18,7 @@ from lockgate_proto.splits import UNBOUNDED
 
 from lockgate_taskmanager.spark.kafka_client import Kafka
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
+from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
 
@@ -59,9 +60,9 @@ class _Partition:
 class KafkaReader:
     """Reads partitions. Connects at the first read."""
 
-    def __init__(self, source: KafkaSource, where: str, by_split: bool = False) -> None:
+    def __init__(self, source: KafkaSource, where: str, by_split: bool = False, limits: Limits = UNLIMITED) -> None:
         """where: the operator's name in messages."""
-        self._source = source
+        self._source, self._limits = source, limits
         self._where = where
         self._by_split = by_split
         self._partitions: dict[str, _Partition] = {}
@@ -232,7 +233,7 @@ class KafkaReader:
 
     def _kafka_at(self) -> Kafka:
         if self._kafka is None:
-            self._kafka = Kafka(self._source.servers, self._source.options, self._where)
+            self._kafka = Kafka(self._source.servers, self._source.options, self._where, self._limits)
         return self._kafka
 
     def _of(self, name: str) -> Any:
@@ -246,13 +247,15 @@ def split_parts(name: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def discover(source: KafkaSource, known: Collection[str], where: str) -> tuple[tuple[SplitState, ...], bool]:
+def discover(
+    source: KafkaSource, known: Collection[str], where: str, limits: Limits = UNLIMITED
+) -> tuple[tuple[SplitState, ...], bool]:
     """The partitions beyond `known`; True when none will ever be added. Raises UserError, Unavailable.
 
     Partitions that are added while the job runs are read from their beginning, wherever the first ones started. A
     cluster that is down then has none to add: readers wait for it, so this is no reason to restart.
     """
-    kafka = Kafka(source.servers, source.options, where)
+    kafka = Kafka(source.servers, source.options, where, limits)
     consumer = kafka.consumer()
     try:
         return _partitions(kafka, consumer, source, frozenset(known), where), source.bounded

@@ -18,9 +18,10 @@ from lockgate_proto.messages import FileFormat, FileSource, SplitRange, SplitSta
 
 from lockgate_taskmanager.spark.framing import Framing, Lines, csv_options, quoted_records
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
+from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.malformed import Malformed
 from lockgate_taskmanager.spark.sources.growth import Growth
-from lockgate_taskmanager.spark.sources.listing import base_of, vanished
+from lockgate_taskmanager.spark.sources.listing import base_of, subject, vanished
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.sources.split_table import SplitTable
 from lockgate_taskmanager.spark.valid_text import made_valid
@@ -32,6 +33,7 @@ _LONGEST_LINE_BYTES = 256 << 20  # a file without newlines, such as a binary one
 _BOM = b"\xef\xbb\xbf"
 _FORMS = {FileFormat.TEXT: Form.TEXT, FileFormat.CSV: Form.CSV, FileFormat.JSON_LINES: Form.JSON}
 _LINE_BY_LINE = "files are read line by line"
+_PATH = "the source has a path of its own"
 _UNSUPPORTED = {
     "linesep": "lines must end in \\n or \\r\\n",
     "wholetext": _LINE_BY_LINE,
@@ -41,15 +43,20 @@ _UNSUPPORTED = {
     "modifiedafter": "every file is read",
     "inferschema": "give a schema",
     "compression": "compressed files cannot be read from an offset",
+    "path": _PATH,
+    "paths": _PATH,
+    "__paths__": _PATH,
 }
 
 
 class LineSource:
     """Reads byte ranges of files of lines."""
 
-    def __init__(self, source: FileSource, columns: Sequence[str], by_split: bool = False) -> None:
+    def __init__(
+        self, source: FileSource, columns: Sequence[str], by_split: bool = False, limits: Limits = UNLIMITED
+    ) -> None:
         """columns: of the declared schema, which a CSV header is checked against. Raises UserError."""
-        self._source = source
+        self._source, self._limits = source, limits
         self._by_split = by_split
         self._options = _checked_options(source)
         kept = Malformed(self._options, f"the source {source.path}: ").column  # which is in no file
@@ -72,7 +79,7 @@ class LineSource:
         return self._complete
 
     def spec(self) -> LeafSpec | None:
-        self._base = base_of(self._source, known=bool(self.table))
+        self._base = base_of(self._source, bool(self.table), self._limits)
         form = _FORMS[self._source.format]
         options = csv_options(self._options) if form is Form.CSV else self._options
         return LeafSpec(form, ddl=self._source.schema, options=tuple(sorted(options.items())))
@@ -204,7 +211,8 @@ class LineSource:
         try:
             if self._open is None or self._open[0] != name:
                 self.close()
-                file = location.fs.open_input_file(location.path)
+                checked = self._limits.opened(location, f"{subject(self._source)}: its file {name}")
+                file = checked.fs.open_input_file(checked.path)
                 self._open = (name, file, file.size())
             _, file, size = self._open
             if size < start + count:

@@ -16,6 +16,7 @@ from lockgate_common.storage import WRONG_PATH, Location, locate
 from lockgate_proto.messages import FileFormat, FileSource, SplitState
 from lockgate_proto.splits import UNBOUNDED
 
+from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.sources.folders import FolderWatch
 from lockgate_taskmanager.task.known_splits import KnownSplits
 from lockgate_taskmanager.task.program import ProgramError, UserError
@@ -37,22 +38,22 @@ class SourceUnavailable(ProgramError):
     """A source cannot be listed now, but may be later: a transient fault, not the job's error."""
 
 
-def base_of(source: FileSource, known: bool = False) -> Location:
+def base_of(source: FileSource, known: bool = False, limits: Limits = UNLIMITED) -> Location:
     """The folder that split names are relative to.
 
     known: files of it were found before. Raises UserError or SourceUnavailable when the path does not exist.
     """
-    location = _located(source)
+    location = _located(source, limits)
     kind = _info(location, source, known).type
     return location.parent() if kind == pafs.FileType.File else location
 
 
-def files_of(source: FileSource, known: bool = False) -> tuple[SourceFile, ...]:
+def files_of(source: FileSource, known: bool = False, limits: Limits = UNLIMITED) -> tuple[SourceFile, ...]:
     """All files of a source in the order of their names, without hidden ones (a part starting with . or _).
 
     known: files of it were found before. Raises UserError, SourceUnavailable.
     """
-    location = _located(source)
+    location = _located(source, limits)
     info = _info(location, source, known)
     if info.type == pafs.FileType.File:
         return (SourceFile(info.base_name, info.size),)
@@ -66,13 +67,14 @@ def files_of(source: FileSource, known: bool = False) -> tuple[SourceFile, ...]:
     return tuple(sorted(kept, key=lambda source_file: source_file.name))
 
 
-def discover(source: FileSource, known: Collection[str]) -> tuple[tuple[SplitState, ...], bool]:
+def discover(
+    source: FileSource, known: Collection[str], limits: Limits = UNLIMITED
+) -> tuple[tuple[SplitState, ...], bool]:
     """Splits beyond `known`, and whether these are the last. Raises UserError, SourceUnavailable."""
     seen = known if isinstance(known, Set) else frozenset(known)
-    fresh = _fresh(source, seen, known.notes if isinstance(known, KnownSplits) else {})
+    fresh = _fresh(source, seen, known.notes if isinstance(known, KnownSplits) else {}, limits)
     if source.format == FileFormat.PARQUET:
-        base = base_of(source, bool(seen))
-        return tuple(_parquet_splits(base, fresh, source.continuous)), not source.continuous
+        return tuple(_parquet_splits(source, fresh, bool(seen), limits)), not source.continuous
     for file in fresh:
         if file.name.lower().endswith(_COMPRESSED):
             raise UserError(
@@ -85,15 +87,15 @@ def discover(source: FileSource, known: Collection[str]) -> tuple[tuple[SplitSta
     ), (not source.continuous)
 
 
-def _fresh(source: FileSource, seen: Set[str], notes: dict[str, Any]) -> list[SourceFile]:
+def _fresh(source: FileSource, seen: Set[str], notes: dict[str, Any], limits: Limits) -> list[SourceFile]:
     """Files that were not seen yet, in the order of their names. notes: from earlier listings.
 
     Sizes only if bounded.
     """
-    location = _located(source)
+    location = _located(source, limits)
     info = _info(location, source, bool(seen))
     if not source.continuous or not location.is_local or info.type == pafs.FileType.File:
-        return [file for file in files_of(source, bool(seen)) if file.name not in seen]
+        return [file for file in files_of(source, bool(seen), limits) if file.name not in seen]
     watch = notes.setdefault(location.path, FolderWatch(location.path))
     try:
         names = watch.fresh(seen, lambda name: fnmatch.fnmatchcase(name, source.include or "*"), time.time_ns())
@@ -114,7 +116,8 @@ def _require_text(source: FileSource, name: str) -> None:
         ) from error
 
 
-def _located(source: FileSource) -> Location:
+def _located(source: FileSource, limits: Limits) -> Location:
+    limits.check_path(source.path, subject(source))
     try:
         return locate(source.path)
     except ValueError as error:
@@ -134,6 +137,11 @@ def _info(location: Location, source: FileSource, known: bool) -> pafs.FileInfo:
     return info
 
 
+def subject(source: FileSource) -> str:
+    """The source in messages about what its job may read."""
+    return f"the source path {source.path}"
+
+
 def _failed(source: FileSource, text: str, error: OSError | None = None) -> ProgramError:
     """A storage outage is transient; a wrong path is the author's error, unless it is watched continuously."""
     is_wrong = error is None or isinstance(error, WRONG_PATH)
@@ -141,12 +149,16 @@ def _failed(source: FileSource, text: str, error: OSError | None = None) -> Prog
     return kind(f"the source path {source.path} {text}")
 
 
-def _parquet_splits(base: Location, files: Iterable[SourceFile], continuous: bool) -> Iterator[SplitState]:
+def _parquet_splits(
+    source: FileSource, files: Iterable[SourceFile], known: bool, limits: Limits
+) -> Iterator[SplitState]:
+    base = base_of(source, known, limits)
     for file in files:
+        location = limits.opened(base.child(file.name), f"{subject(source)}: its file {file.name}")
         try:
-            yield SplitState(split=file.name, end=_parquet_rows(base.child(file.name)))
+            yield SplitState(split=file.name, end=_parquet_rows(location))
         except ProgramError as error:
-            if not continuous:
+            if not source.continuous:
                 raise
             LOG.info("%s; it is skipped until it is complete", error)  # the footer is written last
 

@@ -12,7 +12,8 @@ from lockgate_common.storage import Location
 from lockgate_proto.messages import FileSource, SplitRange, SplitState
 
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
-from lockgate_taskmanager.spark.sources.listing import base_of, files_of, unreadable_parquet, vanished
+from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
+from lockgate_taskmanager.spark.sources.listing import base_of, files_of, subject, unreadable_parquet, vanished
 from lockgate_taskmanager.spark.sources.parquet_columns import partition_values, spark_schema
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.sources.split_table import SplitTable
@@ -29,9 +30,11 @@ class ParquetSource:
     is that of the first of these: the first file was added since.
     """
 
-    def __init__(self, source: FileSource, declared: pa.Schema | None, by_split: bool = False) -> None:
+    def __init__(
+        self, source: FileSource, declared: pa.Schema | None, by_split: bool = False, limits: Limits = UNLIMITED
+    ) -> None:
         self._by_split = by_split
-        self._source = source
+        self._source, self._limits = source, limits
         self._schema = declared
         self._base: Location | None = None
         self.table = SplitTable()
@@ -45,7 +48,7 @@ class ParquetSource:
         return self._complete
 
     def spec(self) -> LeafSpec | None:
-        self._base = base_of(self._source, known=bool(self.table))
+        self._base = base_of(self._source, bool(self.table), self._limits)
         if self._schema is None:
             self._schema = self._derived_schema()
         if self._schema is None:
@@ -103,7 +106,7 @@ class ParquetSource:
 
     def _derived_schema(self) -> pa.Schema | None:
         """The first file's schema; None while there is no file."""
-        names = [file.name for file in files_of(self._source, known=bool(self.table))]
+        names = [file.name for file in files_of(self._source, bool(self.table), self._limits)]
         first = self._schema_of_first(names)
         mine = self._schema_of_first([name for name in names if name in self.table])
         if first is None or mine is None:
@@ -147,8 +150,9 @@ class ParquetSource:
             self.close()
             assert self._base is not None, "spec() comes first"
             location = self._base.child(name)
+            checked = self._limits.opened(location, f"{subject(self._source)}: its file {name}")
             try:
-                self._file = (name, _file(location))
+                self._file = (name, _file(checked))
             except FileNotFoundError as error:
                 raise vanished(location) from error
             except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

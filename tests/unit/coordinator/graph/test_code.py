@@ -35,6 +35,11 @@ def graph(kind: object) -> m.JobGraph:
             },
         ),
         m.KafkaSink("h:1", "t", value="v", options={"message.max.bytes": "2000", "transaction.timeout.ms": "900000"}),
+        m.SqlTransform("SELECT delete, insert, update FROM input"),
+        m.SqlTransform("WITH a AS (SELECT * FROM input) SELECT `a`.`value` FROM a"),
+        m.SqlTransform("SELECT xpath_string(value, 'a/b') AS x, from_json(value, 'y INT') FROM input"),
+        m.SqlSink("postgresql://shop:${SHOP_PASSWORD}@db/shop", "t", ("k",)),
+        m.KafkaSink("h:1", "t", value="v", options={"sasl.password": "${KAFKA_PASSWORD}"}),
     ],
 )
 def test_sql_and_what_is_built_in_is_no_code(kind: object) -> None:
@@ -74,14 +79,57 @@ def test_sql_and_what_is_built_in_is_no_code(kind: object) -> None:
             )
         ),
         m.KafkaSink("h:1", "t", value="v", options={"ssl.engine.location": "/x.so"}),
+        m.SqlTransform("FROM input INSERT OVERWRITE DIRECTORY '/x' USING text SELECT value"),
+        m.SqlTransform("with a as (select 1) insert/**/into t select * from a"),
+        m.SqlTransform("WITH a AS (SELECT 1) MERGE INTO t USING a ON true WHEN MATCHED THEN DELETE"),
+        m.SqlTransform("WITH a AS (SELECT 1) DELETE /* x */ FROM t"),
+        m.SqlTransform("WITH a AS (SELECT 1) UPDATE t SET x = 1"),
+        m.SqlTransform("SELECT * FROM text.`/etc/hosts`"),
+        m.SqlTransform("SELECT * FROM input JOIN csv . `file:x`"),
+        m.SqlTransform("SELECT '${env:HOME}' FROM input"),
+        m.SqlTransform("SELECT from_xml(value, 'a INT', map('rowValidationXSDPath', '/x')) FROM input"),
+        m.SqlTransform("SELECT from_protobuf(value, 'M', '/x') FROM input"),
+        m.SqlTransform("SELECT from_avro(value, '\"int\"', map('avroSchemaUrl', '/x')) FROM input"),
+        m.EventTime("(SELECT max(value) FROM text.`/x`)"),
+        m.EventTime("'${env:HOME}'"),
+        m.KeyedAggregate(("k",), (m.Aggregate("n", m.AggregateFunction.MAX, "reflect('a', 'b')"),)),
+        m.FileSource(path="/data", format=m.FileFormat.CSV, schema="a STRING DEFAULT '${env:HOME}'"),
+        m.KafkaSource("h:1", ("t",), options={"sasl.kerberos.kinit.cmd": "sh"}),
+        m.KafkaSource("h:1", ("t",), options={"ssl.engine.location": "/x.so"}),
+        m.KafkaSink("h:1", "t", value="v", options={"plugin.library.paths": "/x.so"}),
     ],
 )
 def test_pickles_and_sql_that_runs_programs_are(kind: object) -> None:
     assert brings_code(graph(kind)).startswith("operator 'o', which ")
 
 
+def test_keys_of_edges_become_sql_as_well() -> None:
+    edge = m.Edge("v", "w", m.Partitioning.HASH, ("${env:HOME}",))
+    assert brings_code(m.JobGraph(edges=(edge,))).startswith("the edge from 'v' to 'w', which ")
+
+
 @pytest.mark.parametrize(
-    "text", ["map ", " ", "(", " (", "select transform(", "using map ", "/* ", "'\\", "\\'", '"\\', '\\"', "`"]
+    "text",
+    [
+        "with ",
+        "with insert ",
+        ".`",
+        ". ",
+        ".`/",
+        "${",
+        "map ",
+        " ",
+        "(",
+        " (",
+        "select transform(",
+        "using map ",
+        "/* ",
+        "'\\",
+        "\\'",
+        '"\\',
+        '\\"',
+        "`",
+    ],
 )
 def test_a_long_text_is_looked_through_in_one_go(text: str) -> None:
     """Nobody has looked at its length yet: with more time than in proportion to it, this would not end."""

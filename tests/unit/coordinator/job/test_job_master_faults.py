@@ -314,9 +314,12 @@ def test_suspended_starts_no_checkpoint_and_no_attempt_but_lets_the_job_run() ->
     driver.tick(5_000)
     assert not driver.of(effects.PersistCheckpointId)
     assert driver.state is JobState.RUNNING
-    assert "ZooKeeper" in driver.master.status().message
+    assert "ZooKeeper is not reachable: " in driver.master.status().message
+    driver.give(events.Suspended("it speaks TLS only"))  # again, now that the reason is known
+    assert "ZooKeeper is not reachable (it speaks TLS only): " in driver.master.status().message
     driver.give(events.Resumed())
     assert driver.of(effects.PersistCheckpointId)
+    assert not driver.master.status().message
 
 
 def test_suspended_holds_back_the_attempt_record() -> None:

@@ -25,6 +25,7 @@ from lockgate_proto.messages import (
     TriggerCheckpoint,
 )
 
+from tests.layouts import places
 from tests.unit.coordinator.driver import SLOTS, Driver
 from tests.unit.coordinator.jobs import attempt, subtask, word_count
 
@@ -59,15 +60,15 @@ def test_the_attempt_is_persisted_before_anything_is_deployed() -> None:
     assert [name for name, _ in driver.sent(Deploy)] == ["tm-a", "tm-b"]
 
 
-def test_one_deploy_message_per_task_manager_carries_all_placements() -> None:
+def test_one_deploy_message_per_task_manager_carries_the_layout() -> None:
     driver = Driver()
     driver.deploy(driver.recover().request)
     deploys = dict(driver.sent(Deploy))
-    assert len(deploys["tm-a"].placements) == 4
-    assert deploys["tm-a"].placements == deploys["tm-b"].placements
+    assert deploys["tm-a"].layout is deploys["tm-b"].layout, "it is encoded once"
+    assert len(places(deploys["tm-a"])) == 4
     assert deploys["tm-a"].restored_checkpoint_id == 0
     assert deploys["tm-a"].attempt == attempt(1)
-    assert {(p.vertex_id, p.subtask): p.task_manager_id for p in deploys["tm-a"].placements}[("count", 1)] == "tm-b"
+    assert places(deploys["tm-a"])["count", 1] == "tm-b"
 
 
 def test_all_subtasks_on_one_task_manager_get_one_message() -> None:

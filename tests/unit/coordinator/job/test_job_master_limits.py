@@ -22,6 +22,7 @@ from lockgate_proto.messages import (
     KeyedProcess,
     Operator,
     OperatorState,
+    Participant,
     PythonSink,
     PythonSource,
     PythonTransform,
@@ -31,6 +32,7 @@ from lockgate_proto.messages import (
     SubtaskState,
 )
 
+from tests.layouts import layout
 from tests.unit.coordinator.driver import Driver
 from tests.unit.coordinator.jobs import attempt, word_count
 
@@ -142,7 +144,8 @@ def test_the_size_of_a_deploy_is_never_underestimated(kind: Any, field: str, siz
     vertex = replace(graph.vertices[0], operators=(*graph.vertices[0].operators, code))
     handle = StateHandle(inline=b"y" * 10)
     state = SubtaskState(operators=(OperatorState(operator_id="counts", handle=handle),))
-    deploy = Deploy(attempt=attempt(), graph=replace(graph, vertices=(vertex, graph.vertices[1])), restore=(state,))
+    coded = replace(graph, vertices=(vertex, graph.vertices[1]))
+    deploy = Deploy(attempt(), (state,), layout=layout(coded, *[Participant("tm-a", "a:1")] * 2))
     needed = len(encode(deploy)) + deploy_size.ENVELOPE_BYTES
     deploy_size.check_size(deploy, needed)
     with pytest.raises(deploy_size.DeployTooLarge, match="message"):

@@ -33,6 +33,7 @@ from lockgate_proto.messages import (
     VertexParallelism,
 )
 
+from tests.layouts import places
 from tests.unit.coordinator.driver import SLOTS, Driver
 from tests.unit.coordinator.jobs import DIRECTORY, SUBTASKS, ack, attempt, word_count
 
@@ -79,7 +80,7 @@ def test_a_rescale_takes_a_snapshot_then_is_durable_and_only_then_stops_anything
     assert request.count == 3
     driver.deploy(request.request, MORE_SLOTS)
     deploys = [body for _, body in driver.sent(Deploy)]
-    assert {(placement.vertex_id, placement.subtask) for deploy in deploys for placement in deploy.placements} == {
+    assert {key for deploy in deploys for key in places(deploy)} == {
         ("read", 0),
         ("read", 1),
         ("count", 0),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from lockgate_coordinator.graph.slots import SlotOffer
-from lockgate_coordinator.job import deploy_size, effects, events
+from lockgate_coordinator.job import effects, events
 from lockgate_coordinator.job.deploy_size import check_size
 from lockgate_coordinator.job.stragglers import AVOID_MS
 from lockgate_proto.messages import (
@@ -153,7 +153,6 @@ def test_a_place_is_avoided_when_a_slot_needs_a_new_one_later() -> None:
 def test_a_move_whose_messages_would_be_too_large_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = running()
     monkeypatch.setattr("lockgate_coordinator.job.deploy_size.check_size", lambda deploy: check_size(deploy, 10))
-    monkeypatch.setattr(deploy_size, "_small_graph", lambda *_: False)
     assert not tell(driver, 8_000)
     (text,) = driver.emitted(JobEventKind.SUBTASK_STAYS)
     assert "fit into a message" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lockgate_coordinator.graph.normalize import normalize
 from lockgate_coordinator.job import effects, events
+from lockgate_proto.layout import layout_of
 from lockgate_proto.messages import Deploy, FailureCause, JobState, PrepareJob, SubtaskPhase
 
 from tests.unit.coordinator.driver import Driver
@@ -40,7 +41,7 @@ def test_it_is_the_graph_that_is_deployed_so_that_the_plans_fit() -> None:
     driver.all_report(RUNNING)
     advice = driver.master.preparation()
     assert advice is not None
-    assert [item.graph for _, item in deploys] == [advice.graph] * 2
+    assert [layout_of(item).graph for _, item in deploys] == [advice.graph] * 2
 
 
 def test_nothing_between_two_attempts_and_then_the_new_one() -> None:

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 import pytest
 from grpc import StatusCode
 from lockgate_common.roles import ANONYMOUS, OWNER, Principal, Role
+from lockgate_common.serving.refusals import RETRY_METADATA, TooMuch
 from lockgate_coordinator.runtime import client_limits
 from lockgate_coordinator.runtime.access import is_of_a_process
-from lockgate_coordinator.runtime.client_limits import EXEMPT, Client, ClientLimits, Limits, address_of
-from lockgate_coordinator.runtime.errors import TooMuch
-from lockgate_coordinator.runtime.guard import RETRY_METADATA, status
+from lockgate_coordinator.runtime.client_limits import EXEMPT, Client, ClientLimits, Limits
+from lockgate_coordinator.runtime.guard import status
 from lockgate_proto.rpc import path
 
 ALICE, BOB = (Principal(name, frozenset({Role.READ})) for name in ("alice", "bob"))
@@ -110,24 +110,6 @@ def test_what_one_has_takes_nothing_from_another() -> None:
     assert many(owner, 100.0) == 20
     assert clients.client(OWNER, "ipv4:10.0.0.1:100", 100.0) is owner  # the secret says nothing of who it is
     assert many(clients.client(OWNER, "ipv4:10.0.0.2:1", 100.0), 100.0) == 20
-
-
-@pytest.mark.parametrize(
-    ("peer", "address"),
-    [
-        ("ipv4:10.0.0.1:4711", "10.0.0.1"),
-        ("ipv6:%5B::1%5D:4711", "::/64"),
-        ("ipv6:[2001:db8::1]:4711", "2001:db8::/64"),
-        ("ipv6:%5B2001:db8::ffff:1%5D:4712", "2001:db8::/64"),
-        ("ipv6:%5Bfe80::1%25eth0%5D:4711", "fe80::/64"),
-        ("ipv6:%5B::ffff:10.0.0.1%5D:4711", "10.0.0.1"),
-        ("unix:/run/x", "unix:/run/x"),
-        ("ipv6:what", "ipv6:what"),
-        ("", ""),
-    ],
-)
-def test_an_address_is_what_a_client_cannot_change_at_will(peer: str, address: str) -> None:
-    assert address_of(peer) == address
 
 
 def test_clients_that_do_nothing_are_forgotten_and_others_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

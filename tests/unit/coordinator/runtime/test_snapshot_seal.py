@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from lockgate_common.checksums import checksum, crc32
 from lockgate_coordinator.job.effects import PersistCheckpoint
 from lockgate_coordinator.job.events import CheckpointPersisted, Recovered, RecoveryFailed
-from lockgate_coordinator.runtime import persistence
-from lockgate_coordinator.runtime.errors import StorageError
-from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
+from lockgate_coordinator.runtime import metadata_files, persistence
+from lockgate_coordinator.runtime.errors import NeedsOperator, StorageError
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run, start_checksum
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.term_fence import TermFence
 from lockgate_ha.embedded import EmbeddedZooKeeper
@@ -25,11 +29,13 @@ from lockgate_proto.messages import (
     CheckpointKind,
     CheckpointMetadata,
     CompletedCheckpoint,
+    JobGraph,
     JobRecord,
     OperatorState,
     StateHandle,
     StateKind,
     SubtaskState,
+    Vertex,
 )
 
 SECRET, OTHER = "the secret of the cluster", "the secret of another one"
@@ -183,7 +189,7 @@ class Recovery:
         return found
 
 
-RECORD = JobRecord("job", "run", graph=b"x")
+RECORD = JobRecord("job", "run", graph=encode(JobGraph(vertices=(Vertex("v"),))))
 
 
 @pytest.fixture
@@ -204,20 +210,37 @@ def test_a_planted_pickle_does_not_run_when_a_job_is_to_start_from_it(place: Pla
     assert marker.exists(), "the plant works"
 
 
-@pytest.mark.parametrize("is_accepted", [True, False], ids=["changed since", "of an older leader"])
-def test_a_planted_pickle_does_not_run_in_a_job_that_has_no_checkpoint_of_its_own(
-    place: Place, marker: Path, is_accepted: bool
-) -> None:
-    """is_accepted: the record has the checksum of the file as it was at the submission."""
+def test_a_planted_pickle_does_not_run_in_a_job_that_has_no_checkpoint_of_its_own(place: Place, marker: Path) -> None:
+    """The record has the checksum of the file as it was at the submission."""
     file = place.written(place.files(), snapshot(pickle.dumps("harmless")))
-    accepted = checksum(file.read_bytes()) if is_accepted else ""
+    accepted = checksum(file.read_bytes())
     recovery = Recovery(place, replace(RECORD, restore_from=str(file), restore_checksum=accepted))
     assert isinstance(recovery.run(), Recovered)
     file.write_bytes(encode(forged(marker)))
     found = recovery.run()
     assert isinstance(found, RecoveryFailed)
-    assert ("is corrupt" if is_accepted else "is not sealed") in found.reason
+    assert "is corrupt" in found.reason
     assert not marker.exists()
+
+
+def test_a_job_of_an_earlier_version_waits_for_its_operator_and_does_not_fail(place: Place, marker: Path) -> None:
+    """Its record only names the snapshot that it is to start from, and that has no seal."""
+    file = place.older(forged(marker))
+    recovery = Recovery(place, replace(RECORD, restore_from=str(file.parent)))
+    with pytest.raises(NeedsOperator, match=rf"{file.as_uri()}; so it is held back.*`lockgate zookeeper protect`"):
+        recovery.persistence.start(recovery.record, fresh=False)
+    again = recovery.run()  # as after a storage that could not be reached at first
+    assert isinstance(again, RecoveryFailed)
+    assert again.retryable
+    assert not marker.exists()
+    pinned = replace(recovery.record, restore_checksum=start_checksum(str(file.parent)))
+    assert isinstance(recovery.persistence.recover(pinned), Recovered)
+
+
+def test_a_sealed_snapshot_needs_no_operator_whoever_submitted_the_job(place: Place) -> None:
+    file = place.written(place.files(), snapshot())
+    recovery = Recovery(place, replace(RECORD, restore_from=str(file)))
+    assert isinstance(recovery.persistence.recover(recovery.record), Recovered)
 
 
 def test_what_was_trusted_once_is_trusted_again_until_it_changes(place: Place, marker: Path) -> None:
@@ -266,3 +289,76 @@ def test_an_inline_record_of_a_checkpoint_is_the_sealed_file(place: Place) -> No
     broken = replace(done.checkpoint, metadata=done.checkpoint.metadata[:-1] + b"x")
     with pytest.raises(StorageError, match="the ZooKeeper record of checkpoint 3 is corrupt"):
         persistence.content_of(broken, place.files())
+
+
+LARGE = 96 << 20
+TOO_LARGE = 10 << 30
+
+
+def planted(file: Path, size: int) -> Path:
+    """A file of so many bytes, none of which takes room on the disk."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    os.truncate(file, size)
+    return file
+
+
+def memory_of(call: Callable[[], object]) -> int:
+    """The most bytes that a call has held at a time."""
+    pool = pa.default_memory_pool()
+    before, tracing = pool.max_memory(), tracemalloc.is_tracing()
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1] + pool.max_memory() - before
+    finally:
+        if not tracing:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["by its record", "by its seal"])
+@pytest.mark.parametrize("is_appended", [True, False], ids=["behind a snapshot", "alone"])
+def test_a_large_file_is_refused_before_it_takes_memory(place: Place, *, is_recorded: bool, is_appended: bool) -> None:
+    files = place.files()
+    file = place.written(files, snapshot()) if is_appended else place.folder / "planted" / "_metadata"
+    told = checksum(file.read_bytes() if is_appended else b"") if is_recorded else ""
+    planted(file, LARGE)
+
+    def read() -> None:
+        with pytest.raises(StorageError, match="_metadata is corrupt" if is_recorded else "_metadata is not sealed"):
+            files.read(str(file), told)
+
+    assert memory_of(read) < LARGE / 8
+
+
+def test_a_file_that_is_larger_than_any_message_is_not_read_at_all(place: Place) -> None:
+    file = planted(place.folder / "planted" / "_metadata", TOO_LARGE)
+    for read in (
+        lambda: started(place.files(), file),
+        lambda: started(place.files(), file, is_trusted=True),
+        lambda: place.files().read(str(file), checksum(b"")),
+    ):
+        with pytest.raises(StorageError, match=r"not what it should be: it has 10,737,418,240 bytes, and there should"):
+            read()
+
+
+def test_large_metadata_is_read_by_its_seal_and_by_its_record(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_files, "_AT_ONCE_BYTES", 10)
+    whole = snapshot(os.urandom(3 << 20))  # the seal is in the last of several pieces
+    file = place.written(place.files(), whole)
+    told = checksum(file.read_bytes())
+    assert started(place.files(), file) == place.files().read(str(file), told) == whole
+    with file.open("r+b") as changed:
+        changed.seek(1 << 20)
+        changed.write(b"changed")
+    for read in (lambda: started(place.files(), file), lambda: place.files().read(str(file), told)):
+        with pytest.raises(StorageError, match="_metadata is corrupt"):
+            read()
+
+
+def test_a_pipe_holds_nobody_up(place: Place) -> None:
+    file = place.folder / "planted" / "_metadata"
+    file.parent.mkdir(parents=True)
+    os.mkfifo(file)
+    with pytest.raises(StorageError, match="_metadata is not what it should be: it is neither a file nor a folder"):
+        started(place.files(), file)

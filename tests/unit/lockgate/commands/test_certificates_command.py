@@ -61,7 +61,7 @@ def test_nothing_is_overwritten_and_mistakes_are_one_sentence(capsys: pytest.Cap
         (("--name", "ca"), "`ca` is taken"),
         (("--name", "../x"), "is no name for a certificate"),
         (("--name", "n" * 65), "use 1 to 64 characters"),
-        (("--name", "x", "--host", "ä.example"), "neither a host name nor an address"),
+        (("--name", "x", "--host", "ä.example"), "the form of the name that DNS has"),
     ):
         assert run(["certificates", "tls", *arguments]) == 2
         assert sentence in capsys.readouterr().err
@@ -70,6 +70,15 @@ def test_nothing_is_overwritten_and_mistakes_are_one_sentence(capsys: pytest.Cap
     assert "signing needs the authority's ca.pem and ca.key" in capsys.readouterr().err
     del before["ca.key"]
     assert {path.name: path.read_bytes() for path in Path("tls").iterdir()} == before
+
+
+def test_a_wrong_host_is_one_sentence_and_nothing_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["certificates", "tls", "--host", "localhost", "--host", "https://c1:7070"]) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        "error: 'https://c1:7070' is not a host for a certificate: give the name alone, without scheme and path\n"
+    )
+    assert not Path("tls").exists()
 
 
 def test_a_cluster_on_this_machine_takes_them_from_the_settings(

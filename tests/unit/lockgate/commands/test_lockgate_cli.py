@@ -7,8 +7,10 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -17,6 +19,7 @@ from lockgate_common.tls import TlsFiles
 
 from lockgate import cli
 from lockgate.cli import COMMANDS, SECTIONS, run
+from lockgate.errors import UserError
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +112,7 @@ def test_one_option_puts_the_task_managers_on_a_spark_cluster(
 
 
 _TLS = TlsFiles("/certificate", "/key", "/authority")
+_FILES = "certificate = '/certificate'\nkey = '/key'\nauthority = '/authority'\n"
 
 
 @pytest.mark.parametrize(
@@ -122,12 +126,43 @@ _TLS = TlsFiles("/certificate", "/key", "/authority")
 def test_a_cluster_of_ones_own_has_tls_with_zookeeper_when_the_settings_say_so(
     arguments: list[str], called: str, expected: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = "certificate = '/certificate'\nkey = '/key'\nauthority = '/authority'\n"
-    Path("lockgate.toml").write_text(f"[zookeeper]\ntls = true\n{files}")
+    Path("lockgate.toml").write_text(f"[zookeeper]\ntls = true\n{_FILES}")
     given: dict[str, object] = {}
     monkeypatch.setattr(called, lambda *_, **options: given.update(options) or 0)
     assert run(arguments) == 0
     assert {name: given[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(("words", "zookeepers"), [((), 1), (("--zookeepers", "3"), 3)])
+def test_demo_and_drill_take_tls_of_every_port_and_three_zookeeper_servers(
+    words: tuple[str, ...], zookeepers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("tls.toml").write_text(f"[tls]\nmutual = true\n{_FILES}[zookeeper]\ntls = true\n")
+    expected = {"tls": replace(_TLS, mutual=True), "zookeeper_tls": _TLS}
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("lockgate_devtools.drill.run_drill", lambda **options: given.update(options) or 0)
+    assert run(["drill", "--config", "tls.toml", *words]) == 0
+    assert {"zookeepers": 1, **given["cluster_options"]} == {"zookeepers": zookeepers, **expected}
+    given.clear()
+
+    class NoCluster:
+        def __init__(self, _folder: Path, **options: object) -> None:
+            given.update(options)
+            raise UserError("it is not started")
+
+    monkeypatch.setattr("lockgate_devtools.demo.__main__.LocalCluster", NoCluster)
+    Path("input").mkdir()
+    Path("input/text").write_text("word\n")
+    assert run(["demo", "--input", "input", "--config", "tls.toml", *words]) == 2
+    assert given.pop("taskmanager")
+    assert given == {"zookeepers": zookeepers, **expected}
+
+
+def test_a_running_cluster_has_its_own_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("--config", "tls.toml"), ("--zookeepers", "3")):
+        assert run(["drill", "--cluster", "c:1", *words]) == 2
+        assert f"{words[0]}" in (said := capsys.readouterr().err)
+        assert "for the drill's own cluster" in said
 
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

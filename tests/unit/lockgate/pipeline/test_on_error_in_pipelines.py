@@ -12,8 +12,9 @@ import pytest
 from lockgate_proto import messages as m
 
 from lockgate import Job, PipelineError, ProcessFunction, count, dead_letter
-from lockgate.commands.views import job_json, job_text
+from lockgate.commands.views import job_text
 from lockgate.pipeline.stream import Stream
+from lockgate.shapes import job_json
 
 
 class Passes(ProcessFunction):

@@ -16,7 +16,7 @@ from lockgate_proto.messages import (
     GeneratorSource,
     JobGraph,
     Operator,
-    Placement,
+    Participant,
     Vertex,
 )
 from lockgate_taskmanager.exchange.fencing import TokenFence
@@ -25,6 +25,8 @@ from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.runtime.deployments import Deployments
 from lockgate_taskmanager.runtime.stories import Stories
 from lockgate_taskmanager.task.program import Batch, Idle, ProgramContext
+
+from tests.layouts import layout
 
 WAIT_S = 60.0
 GRAPH = JobGraph("job", (Vertex("read", "read", 1, 128, (Operator("generate", kind=GeneratorSource()),)),))
@@ -82,8 +84,8 @@ class TestingTaskManager:
 
     def deploy(self, attempt: int, run: str = "run") -> None:
         """The message of the leader, carried out when this returns."""
-        place = Placement("read", 0, "tm", "unused:1")
-        self.deployments.handle(Deploy(AttemptId("job", run, attempt), GRAPH, (place,)))
+        places = layout(GRAPH, Participant("tm", "unused:1"))
+        self.deployments.handle(Deploy(AttemptId("job", run, attempt), layout=places))
 
     def cancel(self, attempt: int) -> None:
         """The message of the leader."""

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from lockgate_common.security import Credentials
 from lockgate_common.settings import SettingsError
+from lockgate_proto.codec import MalformedMessage, encode
+from lockgate_proto.layout import layout_for, layout_of
 from lockgate_proto.messages import (
     AttemptId,
     Barrier,
@@ -19,8 +21,9 @@ from lockgate_proto.messages import (
     EndOfInput,
     FailureCause,
     JobGraph,
+    Layout,
+    Participant,
     Partitioning,
-    Placement,
     SubtaskId,
     SubtaskState,
     Vertex,
@@ -143,11 +146,11 @@ def test_a_prologue_goes_first_and_once() -> None:
     assert _values(list(deliveries.merge([("b", schema.empty_table())]))) == [("b", [])]
 
 
-def _deploy(*edges: Edge, parallelism: int = 2) -> Deploy:
+def _wiring(task_manager_id: str, *edges: Edge, parallelism: int = 2) -> Wiring:
     names = dict.fromkeys(name for edge in edges for name in (edge.source, edge.target))
     graph = JobGraph(vertices=tuple(Vertex(name, name, parallelism) for name in names), edges=edges)
-    places = tuple(Placement(name, i, f"tm-{i}", f"127.0.0.1:{i + 1}") for name in names for i in range(parallelism))
-    return Deploy(ATTEMPT, graph, places)
+    slots = [Participant(f"tm-{i}", f"127.0.0.1:{i + 1}", f"process {i}") for i in range(parallelism)]
+    return Wiring(ATTEMPT, layout_for(graph, slots), task_manager_id)
 
 
 def _subtask(vertex: str, index: int = 0) -> SubtaskId:
@@ -155,17 +158,17 @@ def _subtask(vertex: str, index: int = 0) -> SubtaskId:
 
 
 def test_a_forward_edge_connects_equal_subtasks_and_others_all() -> None:
-    wiring = Wiring(_deploy(Edge("a", "b", Partitioning.FORWARD), Edge("b", "c", Partitioning.HASH)), "tm-1")
+    wiring = _wiring("tm-1", Edge("a", "b", Partitioning.FORWARD), Edge("b", "c", Partitioning.HASH))
     assert wiring.inputs(_subtask("a", 1)) == ()
     assert wiring.inputs(_subtask("b", 1)) == (ChannelId("a", 1),)
     assert wiring.inputs(_subtask("c", 1)) == (ChannelId("b", 0), ChannelId("b", 1))
-    assert wiring.here() == (_subtask("a", 1), _subtask("b", 1), _subtask("c", 1))
+    assert wiring.here == (_subtask("a", 1), _subtask("b", 1), _subtask("c", 1))
     assert wiring.parallelism == {"a": 2, "b": 2, "c": 2}
 
 
 def test_two_edges_between_two_vertices_share_their_channels() -> None:
-    deploy = _deploy(Edge("a", "b", Partitioning.HASH), Edge("a", "b", Partitioning.BROADCAST), parallelism=1)
-    wiring = Wiring(deploy, "tm-0")
+    edges = (Edge("a", "b", Partitioning.HASH), Edge("a", "b", Partitioning.BROADCAST))
+    wiring = _wiring("tm-0", *edges, parallelism=1)
     assert wiring.inputs(_subtask("b")) == (ChannelId("a", 0),)
     gate = InputGate(wiring.inputs(_subtask("b")))
     peers = PeerChannels(Credentials())
@@ -179,10 +182,22 @@ def test_two_edges_between_two_vertices_share_their_channels() -> None:
     ]
 
 
-def test_a_deployment_without_a_placement_is_refused() -> None:
-    deploy = replace(_deploy(Edge("a", "b", Partitioning.HASH)), placements=(Placement("b", 0, "tm-0", "h:1"),))
-    with pytest.raises(ValueError, match="places no subtask of vertex 'a'"):
-        Wiring(deploy, "tm-0").inputs(_subtask("b"))
+GRAPH = JobGraph(vertices=(Vertex("a", "a", 2), Vertex("b", "b", 1)))
+
+
+@pytest.mark.parametrize(
+    ("layout", "problem"),
+    [
+        (b"", "has no graph"),
+        (b"\xff", "are not a Layout"),
+        (encode(Layout(GRAPH, (Participant("tm-0"),), (0,))), "too few slots"),
+        (encode(Layout(GRAPH, (Participant("tm-0"),), (0, 1))), "belongs to none"),
+        (encode(Layout(GRAPH, (Participant("tm-0"),), (0, -1))), "belongs to none"),
+    ],
+)
+def test_a_layout_that_contradicts_itself_is_refused(layout: bytes, problem: str) -> None:
+    with pytest.raises(MalformedMessage, match=problem):
+        layout_of(Deploy(ATTEMPT, layout=layout))
 
 
 class _Channel:

@@ -19,7 +19,7 @@ def test_the_parents_of_new_folders_are_synced_from_the_top(tmp_path: Path, monk
     synced.clear()
     filesystem.write_durably(target, b"y")
     assert synced == [str(tmp_path / "run" / "chk-1")], "nothing above it is new"
-    assert filesystem.read_all(target).to_pybytes() == b"y"
+    assert filesystem.read_all(target, 1).to_pybytes() == b"y"
 
 
 def test_a_full_disk_is_reported_with_the_file_that_did_not_fit(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,7 +107,7 @@ def test_a_storage_that_fails_is_away_and_no_fault_of_the_job_s(
 ) -> None:
     handle = FileBackend(str(tmp_path), "a").writer(1).store("op", pa.py_buffer(b"some state"))
 
-    def read_all(_: filesystem.Location) -> pa.Buffer:
+    def read_all(_: filesystem.Location, _most_bytes: int) -> pa.Buffer:
         raise error
 
     monkeypatch.setattr(filesystem, "read_all", read_all)
@@ -186,3 +187,25 @@ def test_a_full_or_forbidden_disk_is_an_os_error_and_leaves_no_file(tmp_path: Pa
     (tmp_path / "chk-1").write_text("a file where the folder should be")
     with pytest.raises(OSError, match="chk-1"):
         FileBackend(str(tmp_path), "a").writer(1).store("op", pa.py_buffer(b"x"))
+
+
+def test_no_more_is_read_than_was_stored(tmp_path: Path) -> None:
+    """Whoever can write there could have put a file there that fills the memory or the disk."""
+    handle = FileBackend(str(tmp_path / "storage"), "a").writer(1).store("op", pa.py_buffer(b"some state"))
+    (file,) = tmp_path.rglob("*.state")
+    os.truncate(file, 10 << 30)
+    with pytest.raises(StateUnreadable, match="is corrupt: 10737418240 bytes, expected 10 bytes with sha256"):
+        load(handle)
+    with pytest.raises(StateUnreadable, match=r"is corrupt: \d+ bytes with .*, expected 10 bytes with sha256"):
+        download(handle, copy := tmp_path / "copy")
+    assert copy.stat().st_size <= 10
+
+
+def test_a_pipe_in_place_of_a_state_file_holds_nobody_up(tmp_path: Path) -> None:
+    handle = FileBackend(str(tmp_path / "storage"), "a").writer(1).store("op", pa.py_buffer(b"some state"))
+    (file,) = tmp_path.rglob("*.state")
+    file.unlink()
+    os.mkfifo(file)
+    for read in (lambda: load(handle), lambda: download(handle, tmp_path / "copy")):
+        with pytest.raises(StateUnreadable, match="cannot be read: it is neither a file nor a folder"):
+            read()

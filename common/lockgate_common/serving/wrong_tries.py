@@ -6,12 +6,19 @@ While many wrong answers to one address wait, further wrong ones are refused at 
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
-from lockgate_coordinator.runtime.errors import TooMuch
+from lockgate_common.addresses import address_of
+from lockgate_common.proof import SCHEME
+from lockgate_common.serving.calls import Call
+from lockgate_common.serving.refusals import TooMuch, unknown_caller
+from lockgate_common.token import authorization_of
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +43,22 @@ class _Address:
 class WrongTries:
     """On the loop only. Times in monotonic seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
         self._addresses: OrderedDict[str, _Address] = OrderedDict()  # the one that tried last is the last
         self._waiting = 0
+
+    async def refuse(self, call: Call) -> NoReturn:
+        """Answers a call that has shown nothing that is valid: raises Refused when it is time to.
+
+        Proofs never wait: none is guessed, and one may be for the process that was here before.
+        """
+        if not authorization_of(call.metadata).startswith(SCHEME):
+            address = address_of(call.peer)
+            self.check(address)
+            with self.one(address, self._now_s()) as delay_s:
+                await asyncio.sleep(delay_s)
+        raise unknown_caller()
 
     def check(self, address: str) -> None:
         """For a wrong try. Raises TooMuch where too many answers wait."""

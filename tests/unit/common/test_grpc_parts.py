@@ -1,4 +1,4 @@
-"""grpcio's internals, into which coordinators reach: what is installed is known, and what has changed is said."""
+"""grpcio's internals, into which servers reach: what is installed is known, and what has changed is said."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from grpc import _common, _server
 from lockgate_common.security import Credentials
+from lockgate_common.serving.grpc_parts import TESTED, cygrpc, unusable
 from lockgate_common.settings import SettingsError
-from lockgate_coordinator.runtime import grpc_parts, rpc_server
-from lockgate_coordinator.runtime.grpc_parts import TESTED, cygrpc, unusable
+from lockgate_coordinator.runtime import rpc_server
+from lockgate_taskmanager.exchange import server as exchange_server
+from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.registry import GateRegistry
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_grpcio_that_is_installed_can_be_used() -> None:
@@ -63,13 +66,15 @@ def test_what_has_changed_is_one_sentence(changed: dict[str, Any], what: str) ->
     told = unusable(**changed)
     assert told.startswith("grpcio ")
     assert told.endswith(
-        f"cannot serve a coordinator: its {what} is not what lockgate knows; install a version that was tested:"
+        f"cannot serve lockgate's calls: its {what} is not what lockgate knows; install a version that was tested:"
         f" pip install 'grpcio{TESTED}'"
     )
 
 
-def test_a_coordinator_says_so_before_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc_server, "unusable", lambda: unusable(server=without(_server, "_OPEN")))
+def test_servers_say_so_before_they_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (rpc_server, exchange_server):
+        monkeypatch.setattr(module, "unusable", lambda: unusable(server=without(_server, "_OPEN")))
     with pytest.raises(SettingsError, match="_OPEN is not what lockgate knows"):
         rpc_server.RpcServer(Credentials(), "127.0.0.1:0")
-    assert grpc_parts.unusable() == ""
+    with pytest.raises(SettingsError, match="_OPEN is not what lockgate knows"):
+        exchange_server.ExchangeServer(Credentials(), TokenFence(), GateRegistry())

@@ -1,7 +1,7 @@
 """The internals of grpcio that `calls` relies on, and a check that the installed version has them.
 
-A changed internal would not fail loudly: a call that is never finished blocks its caller for ever. So a coordinator
-checks them before it serves.
+A changed internal would not fail loudly: a call that is never finished blocks its caller for ever. So a server checks
+them before it opens its port.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def unusable(server: Any = _server, wire: Any = cygrpc, common: Any = _common) -
     """Why `calls` cannot work with this grpcio, a sentence; "" when it can. The arguments are grpcio's modules."""
     changed = next(_changed(server, wire, common), "")
     return changed and (
-        f"grpcio {grpc.__version__} cannot serve a coordinator: its {changed} is not what lockgate knows; install a"
+        f"grpcio {grpc.__version__} cannot serve lockgate's calls: its {changed} is not what lockgate knows; install a"
         f" version that was tested: pip install 'grpcio{TESTED}'"
     )
 

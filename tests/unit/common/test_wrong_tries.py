@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from lockgate_coordinator.runtime import wrong_tries
-from lockgate_coordinator.runtime.errors import TooMuch
-from lockgate_coordinator.runtime.wrong_tries import WrongTries
+from lockgate_common.serving import wrong_tries
+from lockgate_common.serving.refusals import TooMuch
+from lockgate_common.serving.wrong_tries import WrongTries
 
 
 def delay(tries: WrongTries, address: str, now_s: float) -> float:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from grpc import StatusCode
 
-from lockgate_coordinator.runtime.errors import Refused
+from lockgate_common.serving.refusals import Refused
 
 
 class Places:
@@ -24,7 +24,7 @@ class Places:
         """Holds a place while the block runs. Raises Refused when all are taken."""
         if self.taken >= self._limit:
             hint = f" ({self._setting})" if self._setting else "; try again"
-            text = f"{self._limit} {self._what}, which is the most this coordinator serves{hint}"
+            text = f"{self._limit} {self._what}, which is the most this process serves{hint}"
             raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)
         self.taken += 1
         try:

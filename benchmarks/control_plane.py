@@ -1,0 +1,219 @@
+"""`python -m benchmarks.control_plane`: one leader, many task managers, no Spark.
+
+A cluster of two coordinators with ZooKeeper, and task managers that are played (played_task_managers.py) over real
+gRPC, each on a connection of its own. Measures submission to all subtasks running, checkpoints, the leader killed
+(grant to all running again), what heartbeats cost the leader, and its memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lockgate_devtools.cluster.cluster import LocalCluster
+from lockgate_devtools.cluster.options import ClusterOptions
+from lockgate_devtools.cluster.work_folder import WorkFolder
+from lockgate_devtools.drill.observer import JobObserver
+from lockgate_proto import messages as m
+
+from benchmarks.common import Measurement, Row, at_most, parser, run, say
+from lockgate.client import Client
+from lockgate.errors import UserError
+
+_KEY = "wide"
+_VERTICES = 2
+_LIMIT_S = 600.0
+_QUIET_S = 5.0
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def measure(arguments: argparse.Namespace) -> Measurement:
+    """One cluster, one job."""
+    slots = arguments.subtasks // _VERTICES
+    fleet = min(arguments.task_managers or max(1, arguments.subtasks // 10), slots)
+    each = -(-slots // fleet)
+    coordinator = {"max_task_managers": fleet + 10, "max_client_streams": fleet + 100, "heartbeat_timeout_ms": 30_000}
+    options = ClusterOptions(taskmanagers=0, coordinator=coordinator)
+    with (
+        WorkFolder("lockgate-control-plane-", say) as work,
+        LocalCluster(work.path / "cluster", options) as cluster,
+        _played(cluster, fleet, each, arguments.processes),
+        Client(cluster.coordinators, credentials=cluster.credentials(), patience_ms=120_000) as client,
+    ):
+        values = _measure(cluster, client, slots, fleet, each, arguments.checkpoints)
+    count = slots * _VERTICES
+    values = {"subtasks": count, "task_managers": fleet, **values}
+    goal = arguments.subtasks == 10_000
+    name = f"{count:,} subtasks, {fleet:,} task managers"
+    return Measurement(
+        (
+            Row(f"{name}: submitted to all running", f"{values['submitted_ms']:,.0f} ms"),
+            _row("grant to all running", values["deployed_ms"], 3_000 if goal else None, "ms"),
+            _row("one checkpoint, triggered to completed", values["checkpoint_ms"], 1_000 if goal else None, "ms"),
+            Row("the leader's processor share, heartbeats only", f"{values['heartbeat_share']:.3f}"),
+            _row("memory of the leader", values["rss_mib"], 500 if goal else None, "MiB"),
+        ),
+        values,
+    )
+
+
+def _row(name: str, value: float, goal: float | None, unit: str) -> Row:
+    return Row(name, f"{value:,.0f} {unit}") if goal is None else at_most(name, value, goal, unit)
+
+
+def _measure(
+    cluster: LocalCluster, client: Client, slots: int, fleet: int, each: int, checkpoints: int
+) -> dict[str, float | None]:
+    _wait("the task managers to register", lambda: len(client.cluster().task_managers) >= fleet)
+    say(f"{fleet:,} task managers with {each} slots each have registered")
+    begun_us = time.time_ns() // 1_000
+    client.submit(_KEY, _graph(slots))
+    observer = JobObserver(client, _KEY)
+    try:
+        submitted_ms = (_running_us(observer, 1) - begun_us) / 1_000
+        say(f"all {slots * _VERTICES:,} subtasks run after {submitted_ms:,.0f} ms")
+        taken = _checkpoints(client, checkpoints)
+        say(f"checkpoints took {', '.join(f'{ms:,}' for ms in taken)} ms")
+        share = _share(cluster)
+        deployed_ms, grant_ms = _killed(cluster, observer)
+        say(f"leader killed: granted after {grant_ms:,.0f} ms, all running {deployed_ms:,.0f} ms after that")
+        _checkpoints(client, 1)
+        return {
+            "submitted_ms": submitted_ms,
+            "deployed_ms": deployed_ms,
+            "checkpoint_ms": statistics.median(taken),
+            "reattach_ms": None,  # the job is restarted: subtasks do not run on through the loss of a leader
+            "heartbeat_share": share,
+            "rss_mib": _rss_mib(_leader_pid(cluster)),
+        }
+    finally:
+        observer.close()
+
+
+@contextmanager
+def _played(cluster: LocalCluster, fleet: int, each: int, processes: int) -> Iterator[None]:
+    """The task managers, dealt to a few processes."""
+    names = [f"played-{number:05}" for number in range(fleet)]
+    started = []
+    try:
+        for number in range(processes):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.played_task_managers"], stdin=subprocess.PIPE, text=True
+            )
+            started.append(process)
+            assert process.stdin is not None
+            json.dump(
+                {
+                    "coordinators": list(cluster.coordinators),
+                    "secret_file": str(cluster.directory / "secret"),
+                    "names": names[number::processes],
+                    "slots": each,
+                },
+                process.stdin,
+            )
+            process.stdin.close()
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def _graph(parallelism: int) -> m.JobGraph:
+    source = m.Operator("rows", "", m.GeneratorSource(parallelism, 0, 1.0))
+    count = m.Operator("count", "", m.KeyedAggregate(("partition",), (m.Aggregate("n", m.AggregateFunction.COUNT),)))
+    return m.JobGraph(
+        name=_KEY,
+        vertices=(
+            m.Vertex("source", "source", parallelism, parallelism, (source,)),
+            m.Vertex("count", "count", parallelism, parallelism, (count, m.Operator("out", "", m.ConsoleSink()))),
+        ),
+        edges=(m.Edge("source", "count", m.Partitioning.HASH, ("partition",)),),
+        checkpoints=m.CheckpointOptions(interval_ms=600_000, timeout_ms=120_000),
+    )
+
+
+def _checkpoints(client: Client, count: int) -> list[int]:
+    """Milliseconds of savepoints, taken one after the other."""
+    return [client.savepoint(_KEY, 120_000).duration_ms for _ in range(count)]
+
+
+def _running_us(observer: JobObserver, nth: int) -> int:
+    """When all subtasks of the nth attempt ran."""
+
+    def found() -> list[m.JobEvent]:
+        return [event for event in observer.events if event.kind is m.JobEventKind.ATTEMPT_DEPLOYED]
+
+    if not observer.wait_for(lambda: len(found()) >= nth, _LIMIT_S):
+        raise UserError(f"the subtasks did not start within {_LIMIT_S:g} s: {observer.status}")
+    return found()[nth - 1].unix_us
+
+
+def _killed(cluster: LocalCluster, observer: JobObserver) -> tuple[float, float]:
+    """Milliseconds from the new grant to all subtasks running, and from the kill to the grant."""
+    number = cluster.leader_number()
+    if number is None:
+        raise UserError("there is no leader")
+    killed_us = time.time_ns() // 1_000
+    cluster.kill("coordinator", number)
+    running_us = _running_us(observer, 2)
+    granted = [event for event in observer.events if event.kind is m.JobEventKind.LEADER_GRANTED]
+    granted_us = max(event.unix_us for event in granted)
+    return (running_us - granted_us) / 1_000, (granted_us - killed_us) / 1_000
+
+
+def _leader_pid(cluster: LocalCluster) -> int:
+    leader = cluster.leader(10.0)
+    if leader is None:
+        raise UserError("there is no leader")
+    return leader.pid
+
+
+def _share(cluster: LocalCluster) -> float:
+    """The share of one core that the leader takes while nothing but heartbeats happens."""
+    pid = _leader_pid(cluster)
+    before, begun = _cpu_s(pid), time.monotonic()
+    time.sleep(_QUIET_S)
+    return (_cpu_s(pid) - before) / (time.monotonic() - begun)
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+def _rss_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):  # the highest
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def _wait(what: str, done: object) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while not done():  # type: ignore[operator]
+        if time.monotonic() > deadline:
+            raise UserError(f"waited {_LIMIT_S:g} s for {what}")
+        time.sleep(0.1)
+
+
+def main() -> int:
+    """Command line."""
+    options = parser("control_plane", "One leader drives many task managers, played over real gRPC, without Spark.")
+    options.add_argument("--subtasks", type=int, default=1_000, help="of the job")
+    options.add_argument("--task-managers", type=int, default=0, help="0: one for ten subtasks")
+    options.add_argument("--processes", type=int, default=2, help="that play the task managers")
+    options.add_argument("--checkpoints", type=int, default=5, help="how many to take")
+    return run(options.parse_args(), measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

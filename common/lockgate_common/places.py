@@ -1,0 +1,124 @@
+"""Where jobs may read and write whose authors may not run code. Paths are compared after symbolic links are followed.
+
+Without this such a job could read the cluster's secret, or write a file that a program reads as code.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import sys
+from collections.abc import Iterable
+from urllib.parse import unquote, urlsplit
+
+SLOTS_PREFIX = "lockgate-slots-"
+"""Of folders in shared memory that hold records of all jobs."""
+
+_SHARED_MEMORY = "/dev/shm"
+_SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot")
+_PROGRAMS = ("/bin", "/sbin", "/lib", "/lib64", "/usr", "/var/spool", sys.prefix, sys.base_prefix)
+_OWN_NAMES = frozenset({"lockgate.toml", "version-2"})  # the settings; the data and logs of a ZooKeeper server
+_KEYS = (".key", ".pem")
+_AZURE = ("abfs", "abfss", "adl", "az", "azure", "wasb", "wasbs")
+_OF_ONE_CLUSTER = ("hdfs", "viewfs")  # which has many names, so hosts are not compared
+
+_OWN = "it belongs to the cluster itself"
+
+
+class Places:
+    """What is private, and what is allowed. Thread safe: entries are only added."""
+
+    def __init__(self, private: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
+        """private: paths and URIs of the cluster's own files and folders; folders: the only ones that are allowed.
+
+        Without folders everything is allowed that is neither private, nor the system's, nor hidden.
+        """
+        self._folders = tuple(dict.fromkeys(map(_normal, folders)))
+        self._private: tuple[str, ...] = ()
+        for place in private:
+            self.add(place)
+
+    def add(self, place: str) -> None:
+        """Another private place: a path or URI of a file or folder."""
+        if place and (found := _normal(place)) not in self._private:
+            self._private = (*self._private, found)
+
+    def problem(self, path_or_uri: str, *, writes: bool = False) -> str:
+        """Why a job may not use it, as a clause; "" when it may."""
+        if _looks_remote(path_or_uri):
+            return self._remote_problem(path_or_uri)
+        try:
+            real = _normal(path_or_uri)
+        except (OSError, ValueError):
+            return "the path cannot be resolved"
+        if any(_is_private(real, place) for place in self._private) or _is_own_by_name(real):
+            return _OWN
+        allowed = max((folder for folder in self._folders if _is_within(real, folder)), key=len, default=None)
+        if self._folders and allowed is None:
+            return "taskmanager.folders does not allow it"
+        return _system_problem(real, allowed, writes)
+
+    def _remote_problem(self, uri: str) -> str:
+        names = _normal(uri)
+        remote = [place for place in self._private if not place.startswith("/")]
+        is_web = urlsplit(uri).scheme.lower() in ("http", "https")  # which names buckets in several ways
+        if any(_is_within(names, place) or (is_web and place.partition("/")[0] in uri) for place in remote):
+            return _OWN
+        if self._folders and not any(_is_within(names, folder) for folder in self._folders):
+            return "taskmanager.folders does not allow it"
+        return ""
+
+
+def _system_problem(real: str, allowed: str | None, writes: bool) -> str:
+    """allowed: the folder that the operator allows, which may be one of these."""
+    for root in (*_SYSTEM, *(_PROGRAMS if writes else ())):
+        if not _is_within(real, root) or (allowed is not None and _is_within(allowed, root)):
+            continue
+        if root == "/dev" and _is_within(real, _SHARED_MEMORY) and SLOTS_PREFIX not in real:
+            continue
+        return f"jobs do not {'write' if root in _PROGRAMS else 'use'} what is in {root}"
+    below = real[len(allowed or "") :]
+    if any(name.startswith(".") for name in below.split("/")):
+        return "it is hidden: a name in its path begins with a dot"
+    return ""
+
+
+def _is_private(real: str, place: str) -> bool:
+    """place: private. Beside a private file lie its temporary names and copies, and keys."""
+    if _is_within(real, place):
+        return True
+    folder, name = posixpath.split(place)
+    if posixpath.dirname(real) != folder or os.path.isdir(place):
+        return False
+    mine = posixpath.basename(real)
+    return mine.endswith(_KEYS) or mine.lstrip(".").startswith(name.partition(".")[0] + ".")
+
+
+def _is_own_by_name(real: str) -> bool:
+    return not _OWN_NAMES.isdisjoint(real.split("/"))
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _looks_remote(text: str) -> bool:
+    return "://" in text and urlsplit(text).scheme.lower() != "file"
+
+
+def _normal(text: str) -> str:
+    """A local path without links, or the names of a remote place: equal places are equal, prefixes are folders."""
+    if text[:5].lower() == "file:":
+        return os.path.realpath(unquote(urlsplit(text).path))
+    if not _looks_remote(text):
+        return os.path.realpath(os.path.abspath(os.path.expanduser(text)))
+    parts = urlsplit(text)
+    login, _, host = parts.netloc.rpartition("@")
+    path = posixpath.normpath("/" + unquote(parts.path)).lstrip("/")
+    scheme = parts.scheme.lower()
+    if scheme in _OF_ONE_CLUSTER:
+        return f"hdfs/{path}".rstrip("/")
+    if scheme in _AZURE:  # CONTAINER@ACCOUNT/PATH, ACCOUNT.HOST/CONTAINER/PATH or CONTAINER/PATH
+        container = login.partition(":")[0] or ("" if "." in host else host)
+        return f"{container}/{path}".strip("/")
+    return f"{host}/{path}".rstrip("/")

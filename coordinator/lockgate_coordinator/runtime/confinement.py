@@ -1,0 +1,60 @@
+"""What a job may name whose author may not run code, as far as the leader can tell.
+
+Task managers check it again, where the files are, with the settings of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lockgate_common.masking import masked
+from lockgate_common.places import Places
+from lockgate_proto.messages import (
+    DeltaSink,
+    FileSink,
+    FileSource,
+    FilesystemBackend,
+    JobGraph,
+    RocksdbBackend,
+    SqlSink,
+    StateBackend,
+)
+
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+
+_SQLITE = "sqlite"
+
+
+def places_of(settings: CoordinatorSettings) -> Places:
+    """What is private on a coordinator's machine, and the cluster's folder in the storage."""
+    folder, mark, options = settings.storage.partition("?")
+    storage = f"{folder.rstrip('/')}/{settings.cluster}{mark}{options}"
+    tls = settings.credentials.tls
+    return Places((storage, settings.tokens_file, tls.key if tls else "", *settings.private))
+
+
+def trespass(graph: JobGraph, places: Places) -> str:
+    """The first operator that uses a place which it may not use, as a sentence without its end; "" for none."""
+    for subject, path, writes in _named(graph):
+        if problem := places.problem(path, writes=writes):
+            return f"{subject} {'writes' if writes else 'reads'} {masked(path)}, which needs the role code: {problem}"
+    return ""
+
+
+def _named(graph: JobGraph) -> Iterator[tuple[str, str, bool]]:
+    """Subject, path or URI, and whether it is written."""
+    backend = (graph.state_backend or StateBackend()).backend
+    if isinstance(backend, FilesystemBackend | RocksdbBackend) and backend.uri:
+        yield "the state backend", backend.uri, True
+    for vertex in graph.vertices:
+        for operator in vertex.operators:
+            subject = f"operator {operator.id!r}"
+            match operator.kind:
+                case FileSource(path=path):
+                    yield subject, path, False
+                case FileSink(path=path) | DeltaSink(uri=path):
+                    yield subject, path, True
+                case SqlSink(url=url) if url.lower().startswith(_SQLITE):
+                    path = url.partition("://")[2].partition("?")[0].removeprefix("/")
+                    if path and path != ":memory:":
+                        yield subject, path, True

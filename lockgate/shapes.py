@@ -1,0 +1,199 @@
+"""The JSON shapes of a cluster and its jobs, which scripts rely on: of `--json` and of the web dashboard. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from lockgate_proto.messages import (
+    ClusterStatus,
+    CompletedCheckpoint,
+    FailurePlace,
+    JobEvent,
+    JobFailure,
+    JobStatus,
+    JobStory,
+    LeaderRecord,
+    StorageTrouble,
+)
+
+Json = dict[str, Any]
+
+
+def leader_json(leader: LeaderRecord) -> Json:
+    """`lockgate leader --json`."""
+    return {"address": leader.address, "pid": leader.pid, "token": leader.token, "session": leader.session}
+
+
+def checkpoint_json(checkpoint: CompletedCheckpoint | None) -> Json | None:
+    """One completed checkpoint."""
+    if checkpoint is None:
+        return None
+    return {
+        "id": checkpoint.checkpoint_id,
+        "kind": checkpoint.kind.name.lower(),
+        "pointer": checkpoint.pointer,
+        "state": state_kind(checkpoint),
+        "size_bytes": checkpoint.size_bytes,
+        "written_bytes": checkpoint.written_bytes,
+        "diff_values": checkpoint.diff_values,
+        "diff_saved_bytes": checkpoint.diff_saved_bytes,
+        "triggered_unix_ms": checkpoint.triggered_unix_ms,
+        "duration_ms": checkpoint.duration_ms,
+        "longest_sync_ms": checkpoint.longest_sync_us / 1000,
+        "longest_alignment_ms": checkpoint.longest_alignment_ms,
+        "unaligned": checkpoint.unaligned,
+        "channel_state_bytes": checkpoint.channel_state_bytes,
+        "token": checkpoint.token,
+    }
+
+
+def summary_json(status: JobStatus) -> Json:
+    """One line of `lockgate jobs --json`."""
+    return {
+        "key": status.job_key,
+        "name": status.name,
+        "state": status.state.name,
+        "attempt": status.attempt,
+        "restarts": status.restarts,
+        "submitted_unix_ms": status.submitted_unix_ms,
+        "ended_unix_ms": status.ended_unix_ms or None,
+        "message": status.message,
+        "error": status.error,
+    }
+
+
+def job_json(status: JobStatus) -> Json:
+    """`lockgate job KEY --json`."""
+    return {
+        **summary_json(status),
+        "run_id": status.run_id,
+        "token": status.token,
+        "leader": status.leader_address,
+        "straggler": status.straggler,
+        "failure": failure_json(status.failure),
+        "operators": [
+            {
+                "id": operator.operator_id,
+                "name": operator.name,
+                "vertex": operator.vertex_id,
+                "records_in": operator.records_in,
+                "records_out": operator.records_out,
+                "records_late": operator.records_late,
+                "records_malformed": operator.records_malformed,
+                "records_ahead": operator.records_ahead,
+                "records_failed": operator.records_failed,
+            }
+            for operator in status.operators
+        ],
+        "subtasks": [
+            {
+                "vertex": subtask.vertex_id,
+                "subtask": subtask.subtask,
+                "task_manager": subtask.task_manager_id,
+                "state": subtask.state,
+            }
+            for subtask in status.subtasks
+        ],
+        "checkpoints": {
+            "mode": mode_name(status),
+            "completed": status.checkpoints_completed,
+            "aborted": status.checkpoints_aborted,
+        },
+        "last_checkpoint": checkpoint_json(status.last_checkpoint),
+        "storage_trouble": _trouble_json(status.storage_trouble),
+    }
+
+
+def failure_json(failure: JobFailure | None) -> Json | None:
+    """The failure of the job, or of its newest attempt; None without one."""
+    if failure is None:
+        return None
+    place = failure.place or FailurePlace()
+    return {
+        "cause": failure.cause.name.lower(),
+        "vertex": failure.vertex_id,
+        "subtask": failure.subtask,
+        "operator": place.operator_id,
+        "column": place.column,
+        "read": [{"split": range_.split, "start": range_.start, "end": range_.end} for range_ in place.ranges],
+        "times": failure.times,
+        "attempt": failure.attempt,
+    }
+
+
+def _trouble_json(trouble: StorageTrouble | None) -> Json | None:
+    return None if trouble is None else {"since_unix_ms": trouble.since_unix_ms, "reason": trouble.reason}
+
+
+def event_json(event: JobEvent) -> Json:
+    """One event of `lockgate watch --json`."""
+    return {
+        "kind": event.kind.name,
+        "unix_us": event.unix_us,
+        "attempt": event.attempt,
+        "checkpoint_id": event.checkpoint_id,
+        "token": event.token,
+        "text": event.text,
+    }
+
+
+def status_json(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> Json:
+    """`lockgate status --json`. jobs: how many are in each state."""
+    return {
+        "leader": leader_json(cluster.leader) if cluster.leader is not None else None,
+        "coordinators": [
+            {
+                "id": coordinator.coordinator_id,
+                "address": coordinator.address,
+                "pid": coordinator.pid,
+                "leader": coordinator.leader,
+            }
+            for coordinator in cluster.coordinators
+        ],
+        "task_managers": [
+            {
+                "id": task_manager.task_manager_id,
+                "address": task_manager.address,
+                "pid": task_manager.pid,
+                "slots": task_manager.slots,
+                "free_slots": task_manager.free_slots,
+            }
+            for task_manager in cluster.task_managers
+        ],
+        "jobs": dict(Counter(job.state.name for job in jobs)),
+    }
+
+
+def story_json(story: JobStory) -> Json:
+    """`lockgate job KEY --story --json`."""
+    return {
+        "lines": [
+            {
+                "id": line.id,
+                "cause_id": line.cause_id,
+                "unix_us": line.unix_us,
+                "process": line.process,
+                "place": line.place,
+                "attempt": line.attempt,
+                "event": line.event,
+                "change": line.change,
+                "effects": list(line.effects),
+            }
+            for line in story.lines
+        ],
+        "remarks": list(story.remarks),
+    }
+
+
+def mode_name(status: JobStatus) -> str:
+    """`exactly_once` and so on, as in the pipeline builder; empty for a job that has ended."""
+    return status.checkpoint_mode.name.lower() if status.checkpoint_mode else ""
+
+
+def state_kind(checkpoint: CompletedCheckpoint) -> str:
+    """Whether a checkpoint is self-contained, or incremental, and whether it stores binary differences."""
+    if not checkpoint.incremental:
+        return "full"
+    return "diff" if checkpoint.diff_values else "incremental"

@@ -1,0 +1,137 @@
+"""Callers of the exchange without the cluster's secret: they hold no thread, and wrong credentials wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from grpc import StatusCode
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from lockgate_common.proof import Peer
+from lockgate_common.security import Credentials
+from lockgate_common.serving import requests
+from lockgate_common.serving.refusals import UNKNOWN_CALLER
+from lockgate_proto import rpc
+from lockgate_proto.messages import AttemptId, ChannelOpen, EndOfInput, SubtaskId
+from lockgate_taskmanager.exchange.elements import ChannelId
+from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.exchange.outputs import RemoteOutput
+from lockgate_taskmanager.exchange.peers import PeerChannels
+from lockgate_taskmanager.exchange.registry import GateRegistry
+from lockgate_taskmanager.exchange.server import ExchangeServer
+
+pytestmark = pytest.mark.integration
+
+WAIT_S = 60.0
+SECRET = Credentials("a secret of this test")
+SERVING = health_pb2.HealthCheckResponse.SERVING
+CHANNELS = 2  # threads of the server
+STRANGERS = 20
+HEALTH = "/grpc.health.v1.Health"
+OPEN = rpc.path("ExchangeService", "Open")
+ATTEMPT = AttemptId("job", "run", 1)
+TARGET = SubtaskId(ATTEMPT, "count", 0)
+
+
+@pytest.fixture
+def gate() -> Iterator[InputGate]:
+    made = InputGate([ChannelId("words", 0)])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def address(gate: InputGate) -> Iterator[str]:
+    registry = GateRegistry()
+    registry.register(TARGET, gate)
+    server = ExchangeServer(SECRET, TokenFence(), registry, max_channels=CHANNELS)
+    yield server.start("127.0.0.1:0")
+    server.stop()
+
+
+@pytest.fixture
+def channel(address: str) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(address) as made:
+        yield made
+
+
+def silence(over: threading.Event) -> Iterator[bytes]:
+    over.wait(WAIT_S)
+    yield from ()
+
+
+def wrong(channel: grpc.Channel, credentials: Credentials) -> grpc.RpcError:
+    with pytest.raises(grpc.RpcError) as caught:
+        list(channel.stream_stream(OPEN)(iter(()), metadata=credentials.metadata(), timeout=WAIT_S))
+    return caught.value
+
+
+def test_calls_whose_request_never_comes_hold_nothing(address: str, channel: grpc.Channel, gate: InputGate) -> None:
+    over = threading.Event()
+    silent = [
+        channel.stream_stream(path)(silence(over), timeout=WAIT_S)
+        for path in (f"{HEALTH}/Check", f"{HEALTH}/Watch", OPEN)
+        for _ in range(STRANGERS)
+    ]
+    peers = PeerChannels(SECRET)
+    output = RemoteOutput(peers, address, ChannelOpen(1, SubtaskId(ATTEMPT, "words", 0), TARGET), lambda _: None)
+    try:
+        stub = health_pb2_grpc.HealthStub(channel)
+        assert (
+            stub.Check(health_pb2.HealthCheckRequest(), timeout=WAIT_S).status == health_pb2.HealthCheckResponse.SERVING
+        )
+        output.start()
+        output.send(EndOfInput())
+        assert gate.poll(WAIT_S) == [(0, EndOfInput())]
+        assert sum(thread.name.startswith("exchange_") for thread in threading.enumerate()) == 1
+    finally:
+        over.set()
+        for call in silent:
+            call.cancel()
+        output.cancel()
+        assert output.join(WAIT_S)
+        peers.close()
+
+
+@pytest.mark.parametrize("method", ["Check", "Watch"])
+def test_a_call_whose_request_does_not_come_ends(
+    channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(requests, "_FREE_WAIT_S", 0.05)
+    over = threading.Event()
+    with pytest.raises(grpc.RpcError) as caught:
+        list(channel.stream_stream(f"{HEALTH}/{method}")(silence(over), timeout=WAIT_S))
+    over.set()
+    assert caught.value.code() is StatusCode.DEADLINE_EXCEEDED
+    assert "no request came" in caught.value.details()
+
+
+def test_wrong_credentials_are_told_nothing_and_wait_longer_each_time(
+    address: str, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As at a coordinator. Proofs do not wait: one may be for the process that was at this address before."""
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noting(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", noting)
+    caplog.set_level(logging.WARNING)
+    for credentials in (Credentials(), Credentials("not the secret of it"), Credentials("another secret")):
+        refused = wrong(channel, credentials)
+        assert (refused.code(), refused.details()) == (StatusCode.UNAUTHENTICATED, UNKNOWN_CALLER)
+    assert waited == [0.3, 0.6, 1.2]
+    stale = SECRET.introduction(Peer(address, "the process before"), OPEN).metadata
+    with pytest.raises(grpc.RpcError) as caught:
+        list(channel.stream_stream(OPEN)(iter(()), metadata=stale, timeout=WAIT_S))
+    assert caught.value.details() == UNKNOWN_CALLER
+    assert len(waited) == 3
+    counted = [record.getMessage() for record in caplog.records]
+    assert counted == ["1 calls with wrong or missing credentials from 127.0.0.1 in a row"]

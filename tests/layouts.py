@@ -1,0 +1,23 @@
+"""Layouts of attempts, as tests write and read them."""
+
+from __future__ import annotations
+
+from lockgate_proto.codec import encode
+from lockgate_proto.layout import layout_for, layout_of, participant
+from lockgate_proto.messages import Deploy, JobGraph, Participant
+
+
+def layout(graph: JobGraph, *slots: Participant) -> bytes:
+    """What a Deploy carries. slots[i] runs subtask i of every vertex."""
+    return encode(layout_for(graph, slots))
+
+
+def places(deploy: Deploy) -> dict[tuple[str, int], str]:
+    """The task manager of every subtask of the attempt."""
+    found = layout_of(deploy)
+    assert found.graph is not None
+    return {
+        (vertex.id, index): participant(found, index).task_manager_id
+        for vertex in found.graph.vertices
+        for index in range(vertex.parallelism)
+    }

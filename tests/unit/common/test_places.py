@@ -1,0 +1,153 @@
+"""Where jobs without the role code may read and write: links, relative names, URIs of all kinds, copies beside keys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from lockgate_common.places import SLOTS_PREFIX, Places
+
+OWN = "it belongs to the cluster itself"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """data/ with a file; own/ with the secret of a cluster and a folder in it; links from data to both."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "in.txt").write_text("a\n")
+    (tmp_path / "own" / "storage").mkdir(parents=True)
+    (tmp_path / "own" / "secret").write_text("secret\n")
+    (tmp_path / "data" / "file").symlink_to(tmp_path / "own" / "secret")
+    (tmp_path / "data" / "folder").symlink_to(tmp_path / "own")
+    (tmp_path / "data" / "twice").symlink_to("folder/storage")
+    return tmp_path
+
+
+def test_what_is_not_private_may_be_used(folder: Path) -> None:
+    places = Places((str(folder / "own"),))
+    for path in (folder / "data" / "in.txt", folder / "data", folder, folder / "owner", folder / "new" / "x"):
+        for name in (str(path), path.as_uri(), os.path.relpath(path)):
+            assert places.problem(name) == places.problem(name, writes=True) == "", name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "{own}",
+        "{own}/",
+        "{own}/secret",
+        "{own}/storage/new/file",
+        "{data}/../own/secret",
+        "{data}//..//own/./secret",
+        "file://{own}/secret",
+        "file:{own}/secret",
+        "FILE://{own}/secret",
+        "file://{own}/s%65cret",
+        "{data}/file",
+        "{data}/folder/secret",
+        "{data}/folder/new",
+        "{data}/twice/chk-1/_metadata",
+        "file://{data}/folder/secret",
+    ],
+)
+def test_every_name_of_a_private_place_is_refused(folder: Path, name: str) -> None:
+    places = Places((str(folder / "own"),))
+    path = name.format(own=folder / "own", data=folder / "data")
+    assert places.problem(path) == OWN
+    assert places.problem(path, writes=True) == OWN
+
+
+def test_relative_and_home_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder / "data")
+    monkeypatch.setenv("HOME", str(folder / "own"))
+    places = Places((str(folder / "own"),))
+    for name in ("../own/secret", "file", "folder/secret", "~/secret", "./twice"):
+        assert places.problem(name) == OWN, name
+    assert places.problem("in.txt") == ""
+
+
+def test_a_private_place_may_itself_be_a_link(folder: Path) -> None:
+    (folder / "name").symlink_to(folder / "own")
+    for named, asked in (("name/secret", "own/secret"), ("own/secret", "name/secret")):
+        assert Places((str(folder / named),)).problem(str(folder / asked)) == OWN
+
+
+@pytest.mark.parametrize("name", ["secret.12.tmp", "secret.bak", "host.key", "ca.pem"])
+def test_copies_and_keys_beside_a_private_file(folder: Path, name: str) -> None:
+    places = Places((str(folder / "own" / "secret"),))
+    assert places.problem(str(folder / "own" / name)) == OWN
+    assert places.problem(str(folder / "own" / "orders.csv")) == places.problem(str(folder / "own" / "x" / name)) == ""
+
+
+@pytest.mark.parametrize("path", ["/proc/self/environ", "/sys/kernel", "/dev/mem", "/etc/shadow", "/run/secrets/x"])
+def test_the_system_is_refused(path: str) -> None:
+    assert "jobs do not use what is in" in Places().problem(path)
+
+
+def test_shared_memory_is_free_but_for_the_records_of_jobs() -> None:
+    assert Places().problem("/dev/shm/orders.txt") == ""
+    assert "in /dev" in Places().problem(f"/dev/shm/{SLOTS_PREFIX}1-2/3.slot")
+
+
+def test_what_is_hidden_is_refused(tmp_path: Path) -> None:
+    for name in (".ssh/id_rsa", "a/.aws/credentials", ".env"):
+        assert "begins with a dot" in Places().problem(str(tmp_path / name))
+
+
+def test_settings_and_zookeepers_data_are_known_by_their_names(tmp_path: Path) -> None:
+    for name in ("lockgate.toml", "zookeeper/version-2/log.1"):
+        assert Places().problem(str(tmp_path / name)) == OWN
+
+
+def test_programs_can_be_read_and_not_written() -> None:
+    path = "/usr/lib/x.pth"
+    assert Places().problem(path) == ""
+    assert "jobs do not write what is in" in Places().problem(path, writes=True)
+
+
+def test_with_folders_nothing_else_is_allowed(folder: Path) -> None:
+    places = Places((str(folder / "own"),), (str(folder / "data"), "s3://shop/in"))
+    assert places.problem(str(folder / "data" / "in.txt")) == places.problem("s3a://shop/in/2026/x.csv?region=r") == ""
+    for name in (str(folder), "/srv", f"{folder}/data2", "s3://shop/input", "s3://shop", "s3://shop/in/../out"):
+        assert places.problem(name) == "taskmanager.folders does not allow it", name
+    assert places.problem(str(folder / "data" / "file")) == OWN
+
+
+def test_an_allowed_folder_may_be_hidden_or_the_systems_but_not_the_clusters(folder: Path) -> None:
+    hidden = folder / ".data"
+    places = Places((str(folder / "own"),), ("/", str(hidden), "/etc/ssl", str(folder / "own")))
+    assert places.problem(str(hidden / "x")) == places.problem("/etc/ssl/certs") == ""
+    assert "begins with a dot" in places.problem(str(hidden / ".x"))
+    assert places.problem(str(folder / "own" / "x")) == OWN
+    assert "jobs do not use" in places.problem("/proc/self/environ")
+
+
+@pytest.mark.parametrize(
+    ("private", "asked"),
+    [
+        ("s3://b/l/default", "s3://b/l/default"),
+        ("s3://b/l/default?region=r", "s3a://KEY:SECRET@b/l/default/job/run?endpoint_override=x"),
+        ("s3://b/l/default", "s3://b/l//default/x"),
+        ("s3://b/l/default", "s3://b/x/../l/default/x"),
+        ("s3://b/l/default", "s3://b/l/d%65fault/x"),
+        ("s3://b/l/default", "https://b.s3.amazonaws.com/l/default"),
+        ("gs://b/l", "gcs://b/l/x"),
+        ("hdfs://namenode:8020/l", "hdfs://10.0.0.1:8020/l/x"),
+        ("hdfs://namenode:8020/l", "viewfs://c/l/x"),
+        ("abfs://c@account.dfs.core.windows.net/l", "abfss://account.dfs.core.windows.net/c/l/x"),
+        ("abfs://c@account.dfs.core.windows.net/l", "az://c/l/x"),
+    ],
+)
+def test_remote_places_have_many_names(private: str, asked: str) -> None:
+    assert Places((private,)).problem(asked) == OWN
+    assert Places((private,)).problem("s3://other/l/default") == ""
+
+
+def test_other_places_of_the_same_bucket_are_free() -> None:
+    places = Places(("s3://b/l/default",))
+    assert places.problem("s3://b/l/default2/x") == places.problem("s3://b/l") == places.problem("s3://b/in") == ""
+
+
+def test_a_path_that_is_none_is_refused() -> None:
+    assert Places().problem("/a\0b") == "the path cannot be resolved"

@@ -1,0 +1,84 @@
+"""The clients that ask the cluster on behalf of callers: one for each credential, as long as it is used."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from lockgate_common.http.refusal import HttpRefusal
+from lockgate_common.security import Credentials
+from lockgate_proto.messages import ClusterStatus, JobStatus
+
+from lockgate.client import Client
+
+_KEPT = 32
+_PATIENCE_MS = 5_000
+_OVERVIEW_S = 0.9  # as old may an overview be that several pages share
+
+
+class HeldClient:
+    """users: requests and streams that use it now."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.users = 0
+        self._lock = threading.Lock()
+        self._overview: tuple[ClusterStatus, Sequence[JobStatus]] | None = None
+        self._taken_s = 0.0
+
+    def overview(self) -> tuple[ClusterStatus, Sequence[JobStatus]]:
+        """The cluster and its jobs, newest first. Blocks. Raises ClientError."""
+        with self._lock:
+            if self._overview is None or time.monotonic() - self._taken_s > _OVERVIEW_S:
+                self._overview = None
+                jobs = sorted(self.client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
+                self._overview, self._taken_s = (self.client.cluster(), jobs), time.monotonic()
+            return self._overview
+
+
+class Clients:
+    """Of one dashboard. Thread-safe. address: of its own coordinator, which knows the leader."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._held: OrderedDict[object, HeldClient] = OrderedDict()  # the one used last is at the end
+
+    @contextmanager
+    def using(self, credentials: Credentials) -> Iterator[HeldClient]:
+        """For as long as the block runs. Raises HttpRefusal when too many are in use."""
+        with self._lock:
+            held = self._taken(credentials)
+            held.users += 1
+        try:
+            yield held
+        finally:
+            with self._lock:
+                held.users -= 1
+
+    def close(self) -> None:
+        """Ends what is under way with an error."""
+        with self._lock:
+            held, self._held = list(self._held.values()), OrderedDict()
+        for each in held:
+            each.client.close()
+
+    def _taken(self, credentials: Credentials) -> HeldClient:
+        key = (credentials.secret, credentials.token)
+        held = self._held.get(key)
+        if held is None:
+            if len(self._held) >= _KEPT:
+                self._make_room()
+            client = Client((self._address,), credentials=credentials, patience_ms=_PATIENCE_MS)
+            held = self._held[key] = HeldClient(client)
+        self._held.move_to_end(key)
+        return held
+
+    def _make_room(self) -> None:
+        idle = next((key for key, held in self._held.items() if not held.users), None)
+        if idle is None:
+            raise HttpRefusal(503, "too many users look at this dashboard now; try again later")
+        self._held.pop(idle).client.close()

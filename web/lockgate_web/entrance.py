@@ -1,0 +1,78 @@
+"""Whose request this is. What the caller may do is decided by the job API, which gets the caller's own credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from lockgate_common.http.callers import UNKNOWN, HttpCaller, HttpCallers
+from lockgate_common.http.refusal import HttpRefusal
+from lockgate_common.http.shield import Scope
+from lockgate_common.proof import AUTHORIZATION, Peer
+from lockgate_common.roles import OWNER, Principal
+from lockgate_common.token import BEARER, Jwt
+from lockgate_coordinator.runtime.callers import Callers
+from lockgate_coordinator.runtime.errors import TooMuch
+from lockgate_coordinator.runtime.wrong_tries import WrongTries
+
+_NOWHERE = Peer("", "")  # nothing is proved here: tokens are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A caller who is known. principal: for display and the audit log."""
+
+    caller: HttpCaller
+    principal: Principal
+
+
+class WebEntrance:
+    """On the server's loop only. asking: where the slow part of looking up a token is done."""
+
+    def __init__(self, http_callers: HttpCallers, callers: Callers, asking: Executor) -> None:
+        self._http_callers = http_callers
+        self._callers = callers
+        self._asking = asking
+        self._wrong = WrongTries()
+
+    async def visitor(self, scope: Scope) -> Visitor:
+        """Who asks. Raises HttpRefusal."""
+        return await self._known(self._http_callers.caller(scope), scope)
+
+    async def login(self, text: str, scope: Scope) -> tuple[Visitor, str]:
+        """Who logs in with a token, and the cookie for that. Raises HttpRefusal."""
+        visitor = await self._known(self._http_callers.with_token(text, scope), scope)
+        try:
+            return visitor, self._http_callers.cookie.header(text.strip())
+        except ValueError as error:
+            raise HttpRefusal(400, str(error)) from error
+
+    @property
+    def logout(self) -> str:
+        """The cookie that takes a login back."""
+        return self._http_callers.cookie.header("")
+
+    async def _known(self, caller: HttpCaller, scope: Scope) -> Visitor:
+        if caller.is_owner:
+            return Visitor(caller, OWNER)
+        token = caller.token
+        shown = token.text if isinstance(token, Jwt) else str(token)
+        metadata = ((AUTHORIZATION, f"{BEARER}{shown}"),)
+        found = await asyncio.get_running_loop().run_in_executor(
+            self._asking, self._callers.admission, _NOWHERE, "", metadata
+        )
+        if found is None:
+            raise await self._refusal(str((scope["client"] or ("unknown",))[0]))
+        return Visitor(caller, found.caller)
+
+    async def _refusal(self, address: str) -> HttpRefusal:
+        """Comes later each time."""
+        try:
+            self._wrong.check(address)
+            with self._wrong.one(address, time.monotonic()) as delay_s:
+                await asyncio.sleep(delay_s)
+        except TooMuch as error:
+            return HttpRefusal(429, str(error))
+        return HttpRefusal(401, UNKNOWN)

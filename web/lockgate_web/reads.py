@@ -1,0 +1,58 @@
+"""What the JSON API answers to those who may read. Functions of a request that block and raise ClientError."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lockgate.shapes import Json, checkpoint_json, job_json, story_json, summary_json
+from lockgate_web.asked import Asked
+from lockgate_web.live import cluster_json, graph_json, overview_json, subtasks_json
+
+
+class Reads:
+    """name, zookeeper: of the cluster, for display."""
+
+    def __init__(self, name: str, zookeeper: str) -> None:
+        self._name, self._zookeeper = name, zookeeper
+
+    def cluster(self, asked: Asked) -> Json:
+        """The processes."""
+        return cluster_json(self._name, self._zookeeper, *asked.held.overview())
+
+    def overview(self, asked: Asked) -> Json:
+        """The processes and the jobs."""
+        cluster, jobs = asked.held.overview()
+        shown = cluster_json(self._name, self._zookeeper, cluster, jobs)
+        return {"cluster": shown, "jobs": [overview_json(job) for job in jobs]}
+
+
+def jobs(asked: Asked) -> Any:
+    """As `lockgate jobs --json`."""
+    found = sorted(asked.held.client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
+    return [summary_json(job) for job in found]
+
+
+def job(asked: Asked) -> Json:
+    """As `lockgate job KEY --json`."""
+    return job_json(asked.held.client.job(asked.key))
+
+
+def graph(asked: Asked) -> Json:
+    """What is drawn of the job."""
+    return graph_json(asked.held.client.job(asked.key))
+
+
+def subtasks(asked: Asked) -> Json:
+    """One page of them."""
+    status = asked.held.client.job(asked.key)
+    return subtasks_json(status, asked.query.get("vertex", ""), asked.number("offset"))
+
+
+def checkpoints(asked: Asked) -> Any:
+    """As `lockgate checkpoints KEY --json`."""
+    return [checkpoint_json(found) for found in asked.held.client.checkpoints(asked.key)]
+
+
+def story(asked: Asked) -> Json:
+    """As `lockgate job KEY --story --json`."""
+    return story_json(asked.held.client.story(asked.key))

@@ -1,0 +1,29 @@
+// Elements without HTML in strings: whatever a job is called, it is text.
+const SVG = "http://www.w3.org/2000/svg";
+
+function filled(element, properties, children) {
+  for (const [name, value] of Object.entries(properties ?? {})) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+export const h = (tag, properties, ...children) => filled(document.createElement(tag), properties, children);
+export const s = (tag, properties, ...children) => filled(document.createElementNS(SVG, tag), properties, children);
+
+// Puts new content in place of the old, and keeps the keyboard's focus on the element of the same id.
+export function show(place, ...children) {
+  const focused = place.contains(document.activeElement) ? document.activeElement.id : "";
+  place.replaceChildren(...children.flat(Infinity).filter(Boolean));
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+export function table(caption, columns, rows, empty) {
+  if (!rows.length) return h("p", { class: "dim" }, empty);
+  const head = columns.map(([name, kind]) => h("th", { scope: "col", class: kind }, name));
+  const body = rows.map((row) => h("tr", {}, row.map((cell, at) => h("td", { class: columns[at][1] }, cell))));
+  return h("table", { "aria-label": caption }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
+}

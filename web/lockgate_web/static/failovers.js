@@ -1,0 +1,78 @@
+// Takeovers with their steps, as `lockgate drill` prints them, and everything that happened.
+import { timeline } from "./charts.js";
+import { h, show, table } from "./dom.js";
+import { clock, words } from "./format.js";
+
+const LEADER = [["LEADER_LOSS_DETECTED", "loss detected"], ["LEADER_GRANTED", "leadership granted"], ["JOB_RECOVERED", "job recovered"],
+  ["ATTEMPT_DEPLOYED", "deployed"], ["FIRST_RECORD", "first record"], ["CHECKPOINT_COMPLETED", "first checkpoint"]];
+const CAUSES = ["ATTEMPT_FAILED", "TASK_MANAGER_LOST", "TASK_MANAGER_LEFT", "SUBTASK_MOVED"];
+const QUIET = ["CHECKPOINT_COMPLETED"];
+const ROWS = 200;
+
+export function failoversPart(place, model) {
+  const found = h("div", {});
+  const tell = h("section", { class: "card" }, h("h2", {}, "Story"),
+    h("p", { class: "small dim" }, "What the state machines of every process did, each event below its cause."),
+    h("button", { class: "plain", id: "story", onclick: story }, "Tell the story"));
+  show(place, found, tell);
+
+  async function story() {
+    try {
+      const { lines, remarks } = await model.connection.get(`${model.path}/story`);
+      const text = lines.slice(-ROWS).map((line) => `${clock(line.unix_us)} ${line.id} ${line.process}${line.place ? ` ${line.place}` : ""}: `
+        + `${line.event}${line.change ? ` [${line.change}]` : ""}, because of ${line.cause_id}`
+        + line.effects.map((effect) => `\n    -> ${effect}`).join(""));
+      show(tell, h("h2", {}, "Story"), h("pre", { tabindex: 0 }, [...text, ...remarks].join("\n")), h("button", { class: "plain", id: "story", onclick: story }, "Again"));
+    } catch (error) {
+      show(tell, h("p", { class: "notice" }, error.message));
+    }
+  }
+
+  function draw() {
+    const { takeovers, restarts } = told(model.events);
+    const rows = model.events.filter((event) => !QUIET.includes(event.kind)).slice(-ROWS).reverse().map((event) =>
+      [clock(event.unix_us), words(event.kind), String(event.attempt || "-"), String(event.token || "-"), event.text.slice(0, 400)]);
+    show(found,
+      h("section", { class: "card" }, h("h2", {}, "Leaders"),
+        takeovers.length ? takeovers.map(({ token, at, steps }) => h("div", {},
+          h("p", {}, `Token ${token} at ${clock(at)} UTC`), timeline(`takeover with token ${token}`, steps)))
+          : h("p", { class: "dim" }, "The leader has not changed since it began with this job.")),
+      restarts.length ? h("section", { class: "card" }, h("h2", {}, "Restarts"), restarts.map(({ at, text, steps }) => h("div", {},
+        h("p", {}, `${clock(at)} UTC: ${text.slice(0, 300)}`), timeline("restart", steps)))) : null,
+      h("section", { class: "card" }, h("h2", {}, "Events"),
+        table("Events", [["UTC", "nowrap"], ["What", ""], ["Attempt", "right hide"], ["Token", "right hide"], ["", "small dim"]], rows, "None yet.")));
+  }
+
+  draw();
+  let newest = 0; // token whose first checkpoint is shown
+  return {
+    event(event) {
+      if (QUIET.includes(event.kind) && event.token === newest) return;
+      if (QUIET.includes(event.kind)) newest = event.token;
+      draw();
+    },
+  };
+}
+
+// The steps of each change of the leader, and of each restart under one leader.
+function told(events) {
+  const known = [...events].sort((left, right) => left.unix_us - right.unix_us);
+  const after = (from, kinds, fits) => {
+    const steps = [];
+    for (const [kind, text] of kinds) {
+      const event = known.find((each) => each.kind === kind && fits(each));
+      if (event) steps.push([text, event.unix_us]);
+    }
+    steps.sort((left, right) => left[1] - right[1]);
+    const first = from ?? steps[0]?.[1];
+    return { at: first, steps: steps.map(([text, at]) => [text, (at - first) / 1000]) };
+  };
+  const tokens = [...new Set(known.filter((event) => event.kind === "LEADER_GRANTED").map((event) => event.token))];
+  const takeovers = tokens.map((token) => ({ token, ...after(null, LEADER, (event) => event.token === token) }))
+    .filter(({ steps }) => steps.length > 1);
+  const restarts = known.filter((event) => CAUSES.includes(event.kind)).slice(-10).map((cause) => ({
+    text: cause.text || words(cause.kind),
+    ...after(cause.unix_us, LEADER.slice(3), (event) => event.token === cause.token && event.attempt > cause.attempt),
+  })).filter(({ steps }) => steps.length);
+  return { takeovers: takeovers.reverse(), restarts: restarts.reverse() };
+}

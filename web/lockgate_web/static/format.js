@@ -1,0 +1,37 @@
+// Numbers, times and states as text.
+export const count = (value) => (value ?? 0).toLocaleString("en");
+
+export function rate(value) {
+  if (value === null || value === undefined) return "-";
+  if (value >= 1e6) return `${(value / 1e6).toFixed(2)} M/s`;
+  if (value >= 1e4) return `${(value / 1e3).toFixed(1)} k/s`;
+  return `${Math.round(value).toLocaleString("en")}/s`;
+}
+
+export function size(bytes) {
+  let value = bytes ?? 0;
+  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+    if (value < 1024) return unit === "B" ? `${value} B` : `${value.toFixed(1)} ${unit}`;
+    value /= 1024;
+  }
+  return `${value.toFixed(1)} TiB`;
+}
+
+export const millis = (value) => (value >= 10000 ? `${(value / 1000).toFixed(1)} s` : `${Math.round(value)} ms`);
+
+export function ago(unixMs) {
+  if (!unixMs) return "-";
+  const seconds = Math.max(0, (Date.now() - unixMs) / 1000);
+  if (seconds < 90) return `${Math.round(seconds)} s ago`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min ago`;
+  return seconds < 129600 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} days ago`;
+}
+
+export const moment = (unixMs) => (unixMs ? new Date(unixMs).toLocaleString() : "-");
+
+export const clock = (unixUs) => new Date(unixUs / 1000).toISOString().slice(11, 23);
+
+const LOOKS = { RUNNING: "good", FINISHED: "off", CANCELED: "off", FAILED: "bad", HELD_BACK: "bad" };
+export const look = (state) => LOOKS[state] ?? "wait";
+export const words = (name) => name.toLowerCase().replaceAll("_", " ");
+export const ENDED = ["FINISHED", "FAILED", "CANCELED"];

@@ -1,0 +1,123 @@
+// The execution graph, and the subtasks of the vertex that was chosen.
+import { h, s, show, table } from "./dom.js";
+import { count, rate, words } from "./format.js";
+
+export function graphPart(place, model) {
+  const drawing = h("div", { class: "card" }, h("p", { class: "dim" }, "drawing"));
+  const operators = h("section", { class: "card" });
+  const subtasks = h("section", { class: "card" });
+  show(place, drawing, operators, subtasks);
+  let graph = null;
+  let shape = "";
+  let chosen = "";
+  let offset = 0;
+  let asked = 0;
+
+  async function load() {
+    const wanted = model.status.vertices.map((vertex) => vertex.id).join();
+    if (wanted === shape) return;
+    shape = wanted;
+    try {
+      graph = await model.connection.get(`${model.path}/graph`);
+      draw();
+    } catch (error) {
+      shape = "";
+      show(drawing, h("p", { class: "notice" }, error.message));
+    }
+  }
+
+  async function list() {
+    asked = performance.now();
+    try {
+      const found = await model.connection.get(`${model.path}/subtasks?vertex=${encodeURIComponent(chosen)}&offset=${offset}`);
+      show(subtasks, subtaskTable(found));
+    } catch (error) {
+      show(subtasks, h("p", { class: "notice" }, error.message));
+    }
+  }
+
+  function subtaskTable(found) {
+    const rows = found.subtasks.map((each) => [each.vertex, String(each.subtask), each.task_manager || "-", each.state || "-"]);
+    const turn = (to) => () => { offset = to; list(); };
+    const size = found.subtasks.length;
+    return [h("h2", {}, chosen ? `Subtasks of ${chosen}` : "Subtasks"),
+      table("Subtasks", [["Vertex", ""], ["Subtask", "right"], ["Task manager", ""], ["State", ""]], rows, "It has none now."),
+      found.total > size ? h("div", { class: "pager" },
+        h("button", { class: "plain", id: "less", disabled: !offset, onclick: turn(Math.max(0, offset - 100)) }, "Before"),
+        h("span", {}, `${offset + 1} to ${offset + size} of ${found.total}`),
+        h("button", { class: "plain", id: "more", disabled: offset + size >= found.total, onclick: turn(offset + 100) }, "Next")) : null];
+  }
+
+  function choose(id) {
+    chosen = chosen === id ? "" : id;
+    offset = 0;
+    draw();
+    list();
+  }
+
+  function draw() {
+    if (graph) show(drawing, picture(model, graph, chosen, choose));
+    const rows = model.status.operators.map((each) => [each.name || each.id, each.vertex, count(each.records_in), count(each.records_out),
+      ["late", "malformed", "ahead", "failed"].filter((what) => each[`records_${what}`])
+        .map((what) => `${count(each[`records_${what}`])} ${what}`).join(", ") || "-"]);
+    show(operators, h("h2", {}, "Operators"), table("Operators",
+      [["Operator", ""], ["Vertex", "hide"], ["Records in", "right"], ["Records out", "right"], ["Not processed", "hide"]], rows, "None is known."));
+  }
+
+  list();
+  return {
+    status() {
+      load();
+      draw();
+      if (performance.now() - asked > 3000) list();
+    },
+  };
+}
+
+function picture(model, graph, chosen, choose) {
+  const places = new Map(graph.vertices.map((vertex) => [vertex.id, vertex]));
+  const { vertex_width: wide, vertex_height: high } = graph;
+  const marker = s("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" },
+    s("path", { class: "tip", d: "M0 0L8 4L0 8z" }));
+  const edges = graph.edges.filter((edge) => places.has(edge.source) && places.has(edge.target))
+    .map((edge) => line(edge, places.get(edge.source), places.get(edge.target), wide, high));
+  const boxes = model.status.vertices.filter((vertex) => places.has(vertex.id)).map((vertex) =>
+    box(model, vertex, places.get(vertex.id), wide, high, vertex.id === chosen, choose));
+  return [h("h2", {}, "Execution graph"),
+    s("svg", { viewBox: `0 0 ${graph.width} ${graph.height}`, width: graph.width, height: graph.height, role: "group",
+      "aria-label": "Execution graph; choose a vertex for its subtasks" }, s("defs", {}, marker), edges, boxes)];
+}
+
+function line(edge, from, to, wide, high) {
+  const kind = `${edge.partitioning}${edge.side_output ? `, ${edge.side_output}` : ""}`;
+  const back = to.x <= from.x;
+  const [x1, y1] = [from.x + wide, from.y + high / 2];
+  const [x2, y2] = [to.x, to.y + high / 2];
+  const bend = Math.max(30, (x2 - x1) / 2);
+  const path = back ? `M${from.x + wide / 2} ${from.y}C${from.x + wide / 2} ${from.y - 40} ${to.x + wide / 2} ${to.y - 40} ${to.x + wide / 2} ${to.y}`
+    : `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
+  return s("g", {}, s("path", { class: `edge${edge.side_output || back ? " side" : ""}`, d: path, "marker-end": "url(#tip)" }, s("title", {}, kind)),
+    back ? null : s("text", { class: "dim", x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 7, "text-anchor": "middle" }, kind.slice(0, 12)));
+}
+
+function box(model, vertex, place, wide, high, isChosen, choose) {
+  const states = Object.entries(vertex.states);
+  const running = vertex.states.RUNNING ?? 0;
+  const look = !vertex.parallelism ? "" : states.some(([state]) => state === "FAILED") ? "bad" : running === vertex.parallelism ? "good" : "wait";
+  const name = vertex.operators.join(", ") || vertex.id;
+  const flow = vertex.records_in ? `${rate(model.rates.now(`in ${vertex.id}`))} in` : `${rate(model.rates.now(`out ${vertex.id}`))} out`;
+  const said = states.map(([state, n]) => `${n} ${words(state)}`).join(", ") || "not running";
+  const press = (event) => {
+    if (event.type === "click" || event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      choose(vertex.id);
+    }
+  };
+  return s("g", { role: "button", tabindex: 0, id: `vertex-${vertex.id}`, class: isChosen ? "chosen" : "", transform: `translate(${place.x} ${place.y})`,
+    "aria-label": `${vertex.id}: ${name}, ${said}, ${flow}`, "aria-pressed": String(isChosen), onclick: press, onkeydown: press },
+    s("rect", { class: `box ${look}`, width: wide, height: high, rx: 8 }),
+    s("text", { x: 12, y: 21, "font-weight": 650 }, short(vertex.id, 24)), s("text", { class: "dim", x: 12, y: 37 }, short(name, 30)),
+    s("text", { x: 12, y: 54 }, flow), s("text", { class: "dim", x: 12, y: 69 }, short(said, 30)), s("title", {}, name));
+}
+
+const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

@@ -1,0 +1,94 @@
+// One job: its head, and the part that the address names.
+import { actionsPart } from "./actions.js";
+import { Rates, sparkline } from "./charts.js";
+import { checkpointsPart } from "./checkpoints.js";
+import { h, show } from "./dom.js";
+import { failoversPart } from "./failovers.js";
+import { ago, count, look, millis, moment, rate, size, words } from "./format.js";
+import { graphPart } from "./graph.js";
+
+const PARTS = { graph: ["Graph", graphPart], checkpoints: ["Checkpoints", checkpointsPart],
+  failovers: ["Failovers", failoversPart], actions: ["Actions", actionsPart] };
+const MOST_EVENTS = 500;
+
+// What the parts of the page share. on: called with each status, event and change of part.
+export class JobModel {
+  constructor(key, connection) {
+    this.key = key;
+    this.connection = connection;
+    this.path = `/api/v1/jobs/${encodeURIComponent(key)}`;
+    this.status = null;
+    this.events = [];
+    this.rates = new Rates();
+  }
+
+  take(status) {
+    this.status = status;
+    this.rates.add("", status.records_read);
+    for (const vertex of status.vertices) {
+      this.rates.add(`in ${vertex.id}`, vertex.records_in);
+      this.rates.add(`out ${vertex.id}`, vertex.records_out);
+    }
+  }
+
+  hear(event) {
+    this.events.push(event);
+    if (this.events.length > MOST_EVENTS) this.events.shift();
+  }
+}
+
+export function jobPage(place, connection, key, signal) {
+  const model = new JobModel(key, connection);
+  const head = h("div", {}, h("h1", {}, key), h("p", { class: "dim" }, "waiting for the first answer"));
+  const tabs = h("nav", { class: "tabs", "aria-label": "Parts of the job's page" });
+  const body = h("div", {});
+  document.title = `${key} - Lockgate`;
+  show(place, h("p", { class: "small" }, h("a", { href: "/" }, "All jobs")), head, tabs, body);
+  let part = null;
+  const choose = () => {
+    const name = location.hash.slice(1) in PARTS ? location.hash.slice(1) : "graph";
+    show(tabs, Object.entries(PARTS).map(([id, [text]]) =>
+      h("a", { href: `#${id}`, id: `tab-${id}`, "aria-current": id === name ? "page" : null }, text)));
+    show(body);
+    part = PARTS[name][1](body, model);
+    if (model.status) part.status?.();
+  };
+  window.addEventListener("hashchange", choose, { signal });
+  connection.stream(`${model.path}/events`, {
+    status: (status) => {
+      model.take(status);
+      show(head, headOf(model));
+      part.status?.();
+    },
+    event: (event) => {
+      model.hear(event);
+      part.event?.(event);
+    },
+    end: () => show(head, headOf(model)),
+    failure: (value) => show(head, h("h1", {}, key), h("p", { class: "notice" }, value.error)),
+    refused: (error) => show(place, h("h1", {}, key), h("p", { class: "notice error" }, error.message), h("a", { href: "/" }, "All jobs")),
+  }, signal);
+  choose();
+}
+
+function headOf(model) {
+  const { status, rates, key } = model;
+  const last = status.last_checkpoint;
+  const tile = (label, value, ...notes) => h("div", { class: "tile" }, h("div", { class: "label" }, label),
+    h("div", { class: "value" }, value), notes.map((note) => h("div", { class: "note" }, note)));
+  return [
+    h("h1", {}, key, " ", h("span", { class: `state ${look(status.state)}` }, words(status.state)), " ",
+      status.name && status.name !== key ? h("span", { class: "dim small" }, status.name) : null),
+    h("div", { class: "tiles" },
+      tile("Records read", rate(rates.now("")), sparkline(rates.all(""), "records read in the last minute", 150), `${count(status.records_read)} in all`),
+      tile("Attempt", String(status.attempt), `${status.restarts} ${status.restarts === 1 ? "restart" : "restarts"}`),
+      tile("Last checkpoint", last ? `${last.id}` : "none yet",
+        last ? `${size(last.size_bytes)} in ${millis(last.duration_ms)}, ${ago(last.triggered_unix_ms)}` : words(status.checkpoints.mode),
+        `${status.checkpoints.completed} completed, ${status.checkpoints.aborted} aborted`),
+      tile("Leader", `token ${status.token}`, status.leader),
+      tile("Submitted", ago(status.submitted_unix_ms), moment(status.submitted_unix_ms), status.ended_unix_ms ? `ended ${moment(status.ended_unix_ms)}` : "")),
+    status.message ? h("p", { class: "notice" }, status.message) : null,
+    status.straggler ? h("p", { class: "notice" }, status.straggler) : null,
+    status.error ? h("p", { class: "notice error" }, `${status.state === "FAILED" ? "Error" : "Last failure"}: ${status.error}`) : null,
+  ];
+}
