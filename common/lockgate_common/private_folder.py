@@ -8,17 +8,19 @@ from pathlib import Path
 
 
 def make(folder: Path) -> None:
-    """Makes a folder and those above it that are missing, durable, with mode 0700; closes it when it is there.
+    """Makes a folder and those above it that are missing; closes it when it is there. Raises OSError."""
+    make_missing(folder)
+    _close(folder)
 
-    Raises OSError.
-    """
+
+def make_missing(folder: Path) -> None:
+    """As `make`, durable and with mode 0700, but leaves a folder that is there as it is. Raises OSError."""
     folder = folder.absolute()
     missing = [folder, *folder.parents]
     del missing[next(number for number, path in enumerate(missing) if path.is_dir()) :]
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
         _sync(path.parent)
-    _close(folder)
 
 
 def _close(folder: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import grpc
 from lockgate_proto.rpc import CHANNEL_OPTIONS, TLS_CHANNEL_OPTIONS
 
+from lockgate_common import private_folder
 from lockgate_common.addresses import is_loopback
 from lockgate_common.proof import AUTHORIZATION, Introduction, Peer, answer_to
 from lockgate_common.tls import SecurityError as SecurityError
@@ -135,11 +136,14 @@ def default_secret_file() -> Path:
 
 
 def load_secret(path: Path, *, create: bool) -> str:
-    """The secret in `path`; made (mode 0600) when it is missing and `create` is set. Raises SecurityError."""
+    """The secret in `path`. Raises SecurityError.
+
+    create: by a process that lets in whoever knows it; makes the file (mode 0600) when it is missing.
+    """
     try:
         if create and not path.exists():
             _create_secret(path)
-        secret = read_trusted(path, is_secret=True).strip()
+        secret = read_trusted(path, is_secret=True, lets_in=create).strip()
     except FileNotFoundError:
         return ""
     except UntrustedFile as error:
@@ -173,7 +177,7 @@ def load_token(path: Path) -> Token | Jwt:
 
 
 def _create_secret(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder.make_missing(path.parent)
     fresh = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(secrets.token_urlsafe(32) + "\n")

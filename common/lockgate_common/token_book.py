@@ -18,7 +18,7 @@ from typing import Any
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
-from lockgate_common import folder_lock
+from lockgate_common import folder_lock, private_folder
 from lockgate_common.json_input import parse_json
 from lockgate_common.reread import RereadFile
 from lockgate_common.roles import ANONYMOUS, OWNER, Principal, roles_named
@@ -159,7 +159,7 @@ def _check_name(name: str) -> None:
 def _changing(path: Path) -> Iterator[None]:
     """One change at a time, or a token that another change removes would come back. Raises TokenFileError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder.make_missing(path.parent)
         lock = folder_lock.take(
             path.parent, _LOCK_PATIENCE_S, f"{path.stem}.lock"
         )  # not that of a cluster whose folder it is

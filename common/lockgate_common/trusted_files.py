@@ -12,11 +12,12 @@ class UntrustedFile(ValueError):
     """A file that another user owns, or may change or read. The message says what to do."""
 
 
-def read_trusted(path: Path, *, is_secret: bool = False, is_key: bool = False) -> str:
+def read_trusted(path: Path, *, is_secret: bool = False, is_key: bool = False, lets_in: bool = False) -> str:
     """The text of `path`. Raises UntrustedFile, OSError, UnicodeDecodeError.
 
     is_secret: nobody else may read it either. Root reads the secrets of all users, but takes settings from none.
     is_key: a secret that root may own and give to a group, as keys of certificates are given to services.
+    lets_in: who knows the secret may run code as this process's user, so root takes no other user's.
     """
     is_secret = is_secret or is_key
     with open(path, encoding="utf-8", opener=_without_waiting) as file:
@@ -24,7 +25,7 @@ def read_trusted(path: Path, *, is_secret: bool = False, is_key: bool = False) -
         if not stat.S_ISREG(found.st_mode):
             raise UntrustedFile(f"{path} is not a plain file")
         me = os.geteuid()
-        if found.st_uid not in (me, 0) and not (is_secret and me == 0):
+        if found.st_uid not in (me, 0) and not (is_secret and me == 0 and not lets_in):
             raise UntrustedFile(
                 f"{path} belongs to the user {_name(found.st_uid)}, so it is not used; remove it, or make a copy of "
                 "your own if you trust it"

@@ -18,13 +18,16 @@ class SessionLost(StoreUnavailable):
 class AccessDenied(StoreUnavailable):
     """ZooKeeper refuses this process a node: it is protected, and not with this process's secret. Nothing was written.
 
-    path: the node
+    path: the node; is_there: False where the server lets nobody make it
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, is_there: bool = True) -> None:
         super().__init__(
             f"ZooKeeper refuses access to {path}: it belongs to a cluster with another secret; use that one's secret "
             "file (--secret-file), or another cluster name (cluster.name)"
+            if is_there
+            else f"ZooKeeper lets nobody with this secret make {path}; use the secret file with which it was started "
+            "(--secret-file), or start it with `lockgate zookeeper --shared`"
         )
         self.path = path
 

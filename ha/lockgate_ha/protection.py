@@ -34,6 +34,16 @@ class Owner:
     password: str = field(repr=False)
 
 
+def maker(secret: str) -> Owner:
+    """Who makes clusters of this secret where a server lets nobody else."""
+    return Owner("lockgate", derived_key(secret, "maker of clusters").hex())
+
+
+def superuser(secret: str) -> Owner:
+    """ZooKeeper's superuser, of a server that was started with this secret."""
+    return Owner("super", derived_key(secret, "superuser").hex())
+
+
 @dataclass(frozen=True)
 class Protection:
     """Of one cluster. secret: "" for none."""

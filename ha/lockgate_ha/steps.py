@@ -12,7 +12,7 @@ from lockgate_proto.messages import LeaderRecord
 
 from lockgate_ha.election_messages import Contender, View, is_contender_name
 from lockgate_ha.epoch import need_next, token_of
-from lockgate_ha.errors import Conflict, CorruptRecord, UnsealedRecord
+from lockgate_ha.errors import AccessDenied, Conflict, CorruptRecord, UnsealedRecord
 from lockgate_ha.paths import ROOT, Paths
 from lockgate_ha.protection import Protection
 from lockgate_ha.session import Node, Session
@@ -38,6 +38,8 @@ def prepare(session: Session, paths: Paths) -> None:
             if session.get(create.path) is None:
                 try:
                     session.transact([create])
+                except AccessDenied as error:
+                    raise AccessDenied(create.path, is_there=False) from error
                 except Conflict:
                     if session.get(create.path) is None:
                         raise  # not made by another coordinator in the meantime

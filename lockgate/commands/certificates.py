@@ -37,6 +37,7 @@ def certificates(folder: Path, names: tuple[str, ...], hosts: tuple[str, ...], d
       lockgate certificates tls --name c1 --host c1.example --host 10.0.0.1
       lockgate certificates tls --name alice --days 90               # a client: give it a role in [tls.roles]
     """
+    from lockgate_common import private_folder
     from lockgate_common.certificate_hosts import alternative_name
     from lockgate_common.certificates import load_authority, make_authority
     from lockgate_common.security import SecurityError
@@ -48,7 +49,7 @@ def certificates(folder: Path, names: tuple[str, ...], hosts: tuple[str, ...], d
     try:
         for host in hosts:
             alternative_name(host)  # before anything is made
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder.make_missing(folder)
         authority = load_authority(folder)
         if authority is None:
             authority = make_authority(folder, "Lockgate cluster")

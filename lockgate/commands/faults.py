@@ -8,6 +8,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from lockgate_common import private_folder
 from lockgate_common.masking import masked
 
 
@@ -16,7 +17,7 @@ def write_fault(error: BaseException) -> str:
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     path = Path(base) / "lockgate" / "faults.log"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder.make_missing(path.parent)
         with path.open("a", encoding="utf-8") as file:
             file.write(f"--- {datetime.datetime.now().isoformat(timespec='seconds')} {masked(' '.join(sys.argv))}\n")
             file.write(masked("".join(traceback.format_exception(error))))

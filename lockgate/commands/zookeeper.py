@@ -13,7 +13,6 @@ import click
 from lockgate.commands.processes import start_logging
 
 if TYPE_CHECKING:
-    from lockgate_common.tls import TlsFiles
     from lockgate_ha.protection import Protection
 
     from lockgate.settings import Settings
@@ -42,7 +41,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 @click.option(
     "--bind", metavar="HOST", help="Where it listens for clients.  [default: 127.0.0.1; with --ensemble 0.0.0.0]"
 )
-@click.option("--config", metavar="FILE", help="Settings file, for zookeeper.tls.  [default: ./lockgate.toml]")
+@click.option("--shared", is_flag=True, help="Let clusters with other secrets make their nodes, and so everyone.")
+@click.option(
+    "--config", metavar="FILE", help="Settings file, for the secret and zookeeper.tls.  [default: ./lockgate.toml]"
+)
 @click.pass_context
 def zookeeper(
     context: click.Context,
@@ -52,12 +54,13 @@ def zookeeper(
     server_id: int | None,
     ensemble: str | None,
     bind: str | None,
+    shared: bool,
     config: str | None,
 ) -> int:
     """Run ZooKeeper from PySpark's own jars: all servers on this machine, or one server of an ensemble.
 
     Without a command it runs until Ctrl-C. With zookeeper.tls in the settings it speaks TLS only, to clients and among
-    its servers.
+    its servers. If there is a secret file, only clusters with that secret make nodes.
 
     \b
     Examples:
@@ -67,6 +70,7 @@ def zookeeper(
     """
     if context.invoked_subcommand is not None:
         return 0
+    from lockgate_common.security import SecurityError, load_secret
     from lockgate_ha.errors import ZooKeeperStartError
 
     from lockgate.errors import UserError
@@ -77,24 +81,29 @@ def zookeeper(
         raise click.UsageError("--server-id and --ensemble must be given together")
     if ensemble is not None and servers is not None:
         raise click.UsageError("--servers is for servers on this machine only; --ensemble names them all")
-    folder, tls = Path(directory).absolute(), load_settings(config).zookeeper_tls()
+    folder, settings = Path(directory).absolute(), load_settings(config)
     try:
+        options = {
+            "tls": settings.zookeeper_tls(),
+            "secret": load_secret(settings.secret_path, create=False),
+            "shared": shared,
+        }
         if ensemble is not None and server_id is not None:
-            return _run_member(folder, port, server_id, ensemble, bind or "0.0.0.0", tls)
-        return _run_here(folder, port, int(servers or "1"), bind or "127.0.0.1", tls)
-    except ZooKeeperStartError as error:
+            return _run_member(folder, port, server_id, ensemble, bind or "0.0.0.0", options)
+        return _run_here(folder, port, int(servers or "1"), bind or "127.0.0.1", options)
+    except (ZooKeeperStartError, SecurityError) as error:
         raise UserError(str(error)) from error
 
 
-def _run_here(folder: Path, port: int, count: int, bind: str, tls: TlsFiles | None) -> int:
+def _run_here(folder: Path, port: int, count: int, bind: str, options: dict[str, Any]) -> int:
     from lockgate_devtools.zookeeper.server import ZooKeeperEnsemble
     from lockgate_devtools.zookeeper.serving import serve
 
-    ensemble = ZooKeeperEnsemble(folder, count, port=port, bind=bind, tls=tls)
+    ensemble = ZooKeeperEnsemble(folder, count, port=port, bind=bind, **options)
     return serve(ensemble.servers, 30_000)
 
 
-def _run_member(folder: Path, port: int, number: int, ensemble: str, bind: str, tls: TlsFiles | None) -> int:
+def _run_member(folder: Path, port: int, number: int, ensemble: str, bind: str, options: dict[str, Any]) -> int:
     from lockgate_devtools.zookeeper.server import ZooKeeperServer, parse_members
     from lockgate_devtools.zookeeper.serving import serve
 
@@ -102,7 +111,7 @@ def _run_member(folder: Path, port: int, number: int, ensemble: str, bind: str, 
     if number > len(members):
         raise click.UsageError(f"--server-id {number}, but --ensemble names {len(members)} servers only")
     # It starts serving when a majority is up, which may take any time.
-    server = ZooKeeperServer(folder, port=port, bind=bind, members=members, number=number, tls=tls)
+    server = ZooKeeperServer(folder, port=port, bind=bind, members=members, number=number, **options)
     return serve([server], math.inf)
 
 
@@ -204,14 +213,17 @@ def _checksum_of(pointer: str) -> str:
 @zookeeper.command()
 @_cluster_options
 def user(cluster_name: str | None, secret_file: str | None, config: str | None) -> int:
-    """Print the line by which ZooKeeper's own zkCli.sh gets at the cluster's nodes. It is as secret as they are.
+    """Print the lines by which ZooKeeper's own zkCli.sh gets at the cluster's nodes. They are as secret as the nodes.
 
     \b
     Example:
       (lockgate zookeeper user; echo "deleteall /lockgate/default") | zkCli.sh -server 127.0.0.1:2181
     """
+    from lockgate_ha.protection import maker
+
     _, protection = _protection(config, {"cluster": {"name": cluster_name}, "security": {"secret_file": secret_file}})
     owner = protection.owner
     assert owner is not None  # there is a secret
-    click.echo(f"addauth digest {owner.user}:{owner.password}")
+    for each in (owner, maker(protection.secret)):
+        click.echo(f"addauth digest {each.user}:{each.password}")
     return 0

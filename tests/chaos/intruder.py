@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 from kazoo.client import KazooClient
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from lockgate_common.security import Credentials
 from lockgate_proto.rpc import SERVICES
 
@@ -88,6 +88,9 @@ def _nodes(client: Any) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "create a job", lambda: client.create(f"{CLUSTER}/jobs/intruder", b"mine")
     yield "create a contender", lambda: client.create(f"{CLUSTER}/contenders/c-x-0000000000", b"", ephemeral=True)
     yield "open it to all", lambda: client.set_acls(CLUSTER, OPEN_ACL_UNSAFE)
+    for parent in ("", "/lockgate", "/zookeeper/quota"):
+        yield f"fill {parent or '/'}", lambda parent=parent: client.create(f"{parent}/intruder", b"x" * 1_000_000)
+        yield f"lock {parent or '/'}", lambda parent=parent: client.set_acls(parent or "/", READ_ACL_UNSAFE)
 
 
 def _call(address: str, path: str, who: str) -> str:

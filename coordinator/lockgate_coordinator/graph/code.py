@@ -9,6 +9,8 @@ from typing import Any
 
 from lockgate_proto.messages import DeltaSink, JobGraph, KafkaSink, KafkaSource, SqlSink, SqlTransform
 
+from lockgate_coordinator.graph.kafka_options import beyond_connecting
+
 # Each pattern takes time in proportion to the text, which may be as long as a message.
 _QUERY = re.compile(r"[\s(]*\b(select|with|from|values|table)\b", re.IGNORECASE)
 _CALLS_JAVA = re.compile(r"\b(try_reflect|reflect|java_method|identifier)\b", re.IGNORECASE)
@@ -23,9 +25,6 @@ _WRITES = tuple(
     for first, second in (("insert", "into|overwrite"), ("merge", "into|with"), ("delete", "from"), ("update", "set"))
 )
 _MAY_WRITE = re.compile(r"[\s(]*\b(with|from)\b", re.IGNORECASE)
-_STARTS_PROGRAMS = re.compile(  # options of librdkafka
-    r"plugin\.library\.paths|ssl\.engine\.|ssl\.providers|kinit\.cmd|metadata\.authentication", re.IGNORECASE
-)
 _VARIABLE = "${"
 _WITH_VARIABLES = (KafkaSource, KafkaSink, DeltaSink, SqlSink)  # which replace them themselves
 
@@ -35,7 +34,7 @@ def brings_code(graph: JobGraph) -> str:
 
     All bytes in a graph are pickles. SQL counts if it is not a query, or if it could call Java, start programs in
     Spark, read files by their paths, write, or name variables of a process; a harmless name that looks like this counts
-    as well.
+    as well. Options for Kafka count unless they are known to only connect.
     """
     for vertex in graph.vertices:
         for operator in vertex.operators:
@@ -53,6 +52,8 @@ def _what(value: Any) -> str:
     match value:
         case bytes() if value:
             return "has a Python function or connector"
+        case KafkaSource(options=options) | KafkaSink(options=options) if option := beyond_connecting(options):
+            return f"has the Kafka option {option!r}"
         case SqlTransform(query=query) if not _QUERY.match(query):
             return "has SQL that is no query"
         case SqlTransform(query=query) if _MAY_WRITE.match(query) and _follows(query, _WRITES):
@@ -63,8 +64,6 @@ def _what(value: Any) -> str:
             return "may read files from SQL"
         case str() if _follows(value, _SCRIPTS):
             return "may run a script from SQL"
-        case str() if _STARTS_PROGRAMS.search(value):
-            return "loads libraries or starts programs"
     return ""
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import os
-import resource
 import sys
 import threading
 import uuid
 
+from lockgate_common import open_files
 from lockgate_common.masking import masked
 from lockgate_common.security import SecurityError
 from lockgate_common.serving.places import Places
@@ -221,17 +220,9 @@ def run(settings: CoordinatorSettings, web: WebInterfaceFactory | None = None) -
         return _run(settings, web, stopping)
 
 
-def _allow_many_connections() -> None:
-    """Raises the limit on open files: task managers and watchers are connections, and the default is 1,024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def _run(settings: CoordinatorSettings, web: WebInterfaceFactory | None, stopping: threading.Event) -> int:
     coordinator: Coordinator | None = None
-    _allow_many_connections()
+    open_files.allow_many()
     try:
         coordinator = Coordinator(settings, web=web)
         coordinator.start(stopping)

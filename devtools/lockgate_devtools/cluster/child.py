@@ -43,13 +43,14 @@ def main(arguments: Sequence[str]) -> int:
     for noisy in ("kazoo", "py4j"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     zookeeper_tls = TlsFiles(**spec["zookeeper_tls"]) if spec["zookeeper_tls"] else None
-    if role == "zookeeper":
-        return _zookeeper(spec["settings"], zookeeper_tls)
     from lockgate_common.security import Credentials, load_secret
 
     secret_file = Path(spec["secret_file"])
+    secret = load_secret(secret_file, create=True)
+    if role == "zookeeper":
+        return _zookeeper(spec["settings"], secret, zookeeper_tls)
     tls = TlsFiles(**spec["tls"]) if spec["tls"] else None
-    credentials = Credentials(load_secret(secret_file, create=True), tls, zookeeper=zookeeper_tls)
+    credentials = Credentials(secret, tls, zookeeper=zookeeper_tls)
     if role == "taskmanager":
         return _task_manager(spec["settings"], credentials)
     return _coordinator(spec["settings"], secret_file, credentials)
@@ -67,7 +68,7 @@ def die_with(parent: int, number: int) -> None:
         os._exit(1)
 
 
-def _zookeeper(settings: Mapping[str, Any], tls: TlsFiles | None) -> int:
+def _zookeeper(settings: Mapping[str, Any], secret: str, tls: TlsFiles | None) -> int:
     from lockgate_ha.errors import ZooKeeperStartError
 
     from lockgate_devtools.zookeeper.server import Member, ZooKeeperServer
@@ -79,6 +80,7 @@ def _zookeeper(settings: Mapping[str, Any], tls: TlsFiles | None) -> int:
         members=[Member(*member) for member in settings["members"]],
         number=settings["number"],
         tls=tls,
+        secret=secret,
     )
     try:
         return serve([server], _ZOOKEEPER_START_MS)

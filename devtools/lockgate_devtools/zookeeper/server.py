@@ -20,7 +20,8 @@ from typing import IO
 
 from lockgate_common import folder_lock, ports, private_folder
 from lockgate_common.tls import TlsFiles, client_context
-from lockgate_ha.errors import ZooKeeperStartError
+from lockgate_ha.errors import StoreUnavailable, ZooKeeperStartError
+from lockgate_ha.zookeeper.closing import close_to_strangers, super_digest
 
 from lockgate_devtools.zookeeper import tls as tls_side
 
@@ -162,6 +163,8 @@ class ZooKeeperServer:
     members, number: all servers of the ensemble and this server's number; () for a standalone server
     bind: the address for clients; 0.0.0.0 for every address of this machine
     tls: its certificate, for clients and other servers, and the authority of theirs; None for plain text
+    secret: only clusters with this secret may make nodes; "" for everyone
+    shared: clusters with other secrets may make theirs, too
     """
 
     def __init__(
@@ -175,6 +178,8 @@ class ZooKeeperServer:
         members: Sequence[Member] = (),
         number: int = 0,
         tls: TlsFiles | None = None,
+        secret: str = "",
+        shared: bool = False,
     ) -> None:
         self.data_dir = data_dir
         self.port = port or free_ports(1, bind)[0]
@@ -184,6 +189,8 @@ class ZooKeeperServer:
         self._members = tuple(members)
         self._number = number
         self._tls = tls
+        self._secret = secret
+        self._shared = shared
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -225,9 +232,9 @@ class ZooKeeperServer:
         logger.info("ZooKeeper started: address=%s pid=%s data=%s", self.address, self.pid, self.data_dir)
 
     def wait_serving(self, timeout_ms: float = 60_000, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Waits until it serves; with an infinite limit, as long as it runs. Raises ZooKeeperStartError.
+        """Waits until it serves, closed to strangers; with an infinite limit, as long as it runs.
 
-        is_over: polled; returns early once it is True.
+        Raises ZooKeeperStartError. is_over: polled; returns early once it is True.
         """
         process, deadline = self._process, time.monotonic() + timeout_ms / 1000
         if process is None:
@@ -241,6 +248,15 @@ class ZooKeeperServer:
                 raise ZooKeeperStartError(
                     f"ZooKeeper did not serve at {self.address} within {timeout_ms} ms; see {self.log_file}"
                 )
+        if self._secret and not is_over():
+            self._close_to_strangers()
+
+    def _close_to_strangers(self) -> None:
+        try:
+            close_to_strangers(self.address, self._secret, shared=self._shared, tls=self._tls)
+        except StoreUnavailable as error:
+            self.stop()
+            raise ZooKeeperStartError(str(error)) from error
 
     def is_serving(self) -> bool:
         """Whether it answers requests now (in an ensemble: whether it is part of the quorum).
@@ -383,6 +399,8 @@ class ZooKeeperServer:
         ]
         if self._tls is not None:
             lines += tls_side.lines(self.data_dir, self._tls, is_member=bool(self._members))
+        if self._secret:
+            lines.append(f"DigestAuthenticationProvider.superDigest={super_digest(self._secret)}")
         if any(member.host for member in self._members):
             # The server's own name may resolve to an address that this machine does not have: behind a name service,
             # for example.
@@ -424,6 +442,8 @@ class ZooKeeperEnsemble:
         tick_ms: int = 500,
         bind: str = "127.0.0.1",
         tls: TlsFiles | None = None,
+        secret: str = "",
+        shared: bool = False,
     ) -> None:
         if count not in (1, 3):
             raise ZooKeeperStartError(f"an ensemble has 1 or 3 servers, not {count}")
@@ -439,6 +459,8 @@ class ZooKeeperEnsemble:
                 members=members,
                 number=number,
                 tls=tls,
+                secret=secret,
+                shared=shared,
             )
             for number in numbers
         )

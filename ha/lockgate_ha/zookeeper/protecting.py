@@ -18,8 +18,9 @@ from lockgate_proto.messages import JobRecord
 from lockgate_ha.errors import AccessDenied, ClusterInUse, StoreUnavailable, UnsealedRecord
 from lockgate_ha.paths import ROOT, Paths, text_of
 from lockgate_ha.protection import Protection
+from lockgate_ha.zookeeper.closing import RESERVED
 from lockgate_ha.zookeeper.reasons import no_answer
-from lockgate_ha.zookeeper.rights import acl_of, rights
+from lockgate_ha.zookeeper.rights import acl_of, handed_over, rights
 from lockgate_ha.zookeeper.tls import check, transport
 
 _kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
@@ -72,8 +73,8 @@ def protect(
             )
         nodes = [*_below(client, paths.base), paths.base]  # the mark of the cluster comes last
         records = sum(_protect(client, path, paths, former, protection) for path in nodes)
-        if client.get_acls(ROOT)[0] == list(OPEN_ACL_UNSAFE):
-            client.set_acls(ROOT, acl_of(protection, shared=True))
+        for path in (*RESERVED, ROOT):
+            _hand_over(client, path, former, protection)
         jobs = tuple(text_of(name) for name in sorted(_children(client, paths.jobs)))
         starts: dict[str, str] = {}
         unread: dict[str, str] = {}
@@ -114,6 +115,16 @@ def _protect(client: KazooClient, path: str, paths: Paths, former: Protection, p
         client.set(path, data, stat.version)
     client.set_acls(path, acl_of(protection, shared=False))
     return bool(data != stored)
+
+
+def _hand_over(client: KazooClient, path: str, former: Protection, protection: Protection) -> None:
+    """A node above the cluster, as far as it belongs to the former secret, or `/lockgate` to everyone."""
+    with contextlib.suppress(NoAuthError):  # others' own
+        found = client.get_acls(path)[0]
+        is_open = path == ROOT and found == list(OPEN_ACL_UNSAFE)
+        wanted = acl_of(protection, shared=True) if is_open else handed_over(found, former, protection)
+        if wanted != found:
+            client.set_acls(path, wanted)
 
 
 def _moved(path: str, stored: bytes, paths: Paths, former: Protection, protection: Protection) -> bytes:

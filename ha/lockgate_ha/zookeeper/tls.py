@@ -19,15 +19,16 @@ def check(tls: TlsFiles | None) -> None:
         client_context(tls)
 
 
-def transport(tls: TlsFiles | None) -> dict[str, Any]:
+def transport(tls: TlsFiles | None, *, checks_host: bool = True) -> dict[str, Any]:
     """Options of one kazoo client that reaches ZooKeeper like that."""
-    return {} if tls is None else {"handler": _TlsHandler(tls)}
+    return {} if tls is None else {"handler": _TlsHandler(tls, checks_host)}
 
 
 class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    def __init__(self, tls: TlsFiles) -> None:
+    def __init__(self, tls: TlsFiles, checks_host: bool) -> None:
         super().__init__()
         self._tls = tls
+        self._checks_host = checks_host
 
     def create_connection(
         self, address: tuple[str, int], timeout: float | None = None, hostname: str | None = None, **_: Any
@@ -35,6 +36,7 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         """Raises OSError only, upon which kazoo tries again: files may be replaced at any time."""
         try:
             context = client_context(self._tls)
+            context.check_hostname = self._checks_host
             plain = socket.create_connection(address, timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return context.wrap_socket(plain, server_hostname=hostname or address[0])

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
-from lockgate_common import private_folder
+from lockgate_common import open_files, private_folder
 from lockgate_common.masking import masked
 from lockgate_common.places import Places
 from lockgate_common.security import SecurityError
@@ -49,6 +49,7 @@ def run(settings: TaskManagerSettings) -> int:
 
 
 def _run(settings: TaskManagerSettings, start: Start) -> int:
+    open_files.allow_many()
     try:
         settings.check()
         return _serve(replace(settings, task_manager_id=settings.task_manager_id or _fresh_id()), start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,6 +164,45 @@ def test_the_secret_can_be_changed(
     check_cluster(open_session(Protection(cluster_name, OTHER)), cluster_name)
     with pytest.raises(AccessDenied):
         open_session(Protection(cluster_name, SECRET)).get(Paths(cluster_name).base)
+
+
+def test_lockgate_goes_to_the_new_secret(
+    protect: Protect, open_session: Callable[[Protection], Session], cluster_name: str
+) -> None:
+    former, own = (open_session(Protection(cluster_name, secret)) for secret in (SECRET, OTHER))
+    make_cluster(former, cluster_name)
+    check_handed_over((ROOT,), former, own, lambda: protect(OTHER, former=SECRET))
+
+
+def test_what_a_server_of_the_former_secret_has_closed_goes_to_the_new_one(
+    own_zookeeper: ZooKeeperServer,
+    protect: Protect,
+    open_session: Callable[[Protection], Session],
+    cluster_name: str,
+) -> None:
+    own_zookeeper.stop()
+    server = ZooKeeperServer(own_zookeeper.data_dir, port=own_zookeeper.port, secret=SECRET)
+    server.start()
+    try:
+        former, own = (open_session(Protection(cluster_name, secret)) for secret in (SECRET, OTHER))
+        make_cluster(former, cluster_name)
+        paths = (ROOT, "/", "/zookeeper", "/zookeeper/quota")
+        check_handed_over(paths, former, own, lambda: protect(OTHER, former=SECRET))
+        with pytest.raises(AccessDenied):
+            steps.prepare(former, Paths(f"{cluster_name}-beside"))
+        steps.prepare(own, Paths(f"{cluster_name}-beside"))
+    finally:
+        server.stop()
+
+
+def check_handed_over(paths: Sequence[str], former: Session, own: Session, protect: Callable[[], Result]) -> None:
+    for path in paths:
+        former.transact([Put(path, b"")])
+    assert protect().exception is None
+    for path in paths:
+        with pytest.raises(AccessDenied):
+            former.transact([Put(path, b"mine")])
+        own.transact([Put(path, b"")])
 
 
 def test_a_planted_record_is_not_sealed_when_the_secret_is_changed(

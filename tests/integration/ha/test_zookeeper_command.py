@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -15,6 +17,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from lockgate_devtools.zookeeper.server import ZooKeeperServer, free_ports, is_serving
+from lockgate_ha import steps
+from lockgate_ha.errors import AccessDenied
+from lockgate_ha.paths import Paths
+from lockgate_ha.protection import Protection
+from lockgate_ha.zookeeper import connect
 
 from lockgate.commands.health import health
 from lockgate.commands.zookeeper import zookeeper
@@ -111,6 +118,35 @@ def test_a_server_without_the_others_waits_and_is_not_ready(ensemble: Ensemble) 
     finally:
         alone.terminate()
         assert alone.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("shared", [[], ["--shared"]])
+def test_with_a_secret_it_is_closed_to_others(shared: list[str], tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("the secret of this server")
+    secret.chmod(0o600)
+    (port,) = free_ports(1)
+    words = [
+        sys.executable,
+        "-m",
+        "lockgate",
+        "zookeeper",
+        "--port",
+        str(port),
+        "--dir",
+        str(tmp_path / "data"),
+        *shared,
+    ]
+    environment = {**os.environ, "LOCKGATE_SECRET_FILE": str(secret)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert ready_line(process)
+            other = connect(f"127.0.0.1:{port}", protection=Protection("other", "another secret than its"))
+            refused = pytest.raises(AccessDenied, match="--shared") if not shared else contextlib.nullcontext()
+            with contextlib.closing(other), refused:
+                steps.prepare(other, Paths("other"))
+        finally:
+            process.terminate()
 
 
 @pytest.mark.parametrize(

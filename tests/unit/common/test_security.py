@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 from lockgate_common.security import Credentials, SecurityError, load_secret
+from lockgate_common.token_book import issue
 
 
 def test_the_secret_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -18,6 +20,35 @@ def test_the_secret_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) 
     assert len(secret) >= 32
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert load_secret(path, create=True) == secret
+
+
+def test_folders_that_are_made_for_a_secret_are_closed_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        load_secret(tmp_path / "a" / "b" / "secret", create=True)
+        issue(tmp_path / "c" / "d" / "tokens.json", "s" * 32, "name", ("read",), 0)
+    finally:
+        os.umask(before)
+    made = ("a", "a/b", "c", "c/d")
+    assert {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in made} == dict.fromkeys(made, 0o700)
+
+
+def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    """As one for settings, in which services of other users look for theirs."""
+    tmp_path.chmod(0o755)
+    load_secret(tmp_path / "secret", create=True)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_root_as_a_server_takes_no_secret_of_another_user(tmp_path: Path) -> None:
+    """Who runs as root with `sudo` may have the home of somebody else, who would then run code as root."""
+    path = tmp_path / "secret"
+    secret = load_secret(path, create=True)
+    os.chown(path, 65534, 65534)
+    with pytest.raises(SecurityError, match="belongs to the user nobody, so it is not used"):
+        load_secret(path, create=True)
+    assert load_secret(path, create=False) == secret  # a client lets nobody in
 
 
 def test_processes_that_start_together_agree_on_one_secret(tmp_path: Path) -> None:

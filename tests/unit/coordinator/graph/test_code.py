@@ -22,6 +22,19 @@ def graph(kind: object) -> m.JobGraph:
         m.ConsoleSink(),
         m.SqlTransform("SELECT transform(list, x -> x + 1) FROM input"),
         m.SqlTransform("SELECT * FROM a JOIN b USING (k)"),
+        m.KafkaSource(
+            "h:1",
+            ("t",),
+            options={
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": "shop",
+                "sasl.password": "${KAFKA_PASSWORD}",
+                "ssl.ca.pem": "-----BEGIN CERTIFICATE-----",
+                "fetch.wait.max.ms": "10",
+            },
+        ),
+        m.KafkaSink("h:1", "t", value="v", options={"message.max.bytes": "2000", "transaction.timeout.ms": "900000"}),
         m.SqlTransform("SELECT delete, insert, update FROM input"),
         m.SqlTransform("WITH a AS (SELECT * FROM input) SELECT `a`.`value` FROM a"),
         m.SqlTransform("SELECT xpath_string(value, 'a/b') AS x, from_json(value, 'y INT') FROM input"),
@@ -48,6 +61,24 @@ def test_sql_and_what_is_built_in_is_no_code(kind: object) -> None:
         m.SqlTransform("FROM input MAP value USING 'sh'"),
         m.SqlTransform("CREATE FUNCTION f AS 'x' USING JAR 'y'"),
         m.SqlTransform("ADD JAR 'x'"),
+        *(
+            m.KafkaSource("h:1", ("t",), options=options)
+            for options in (
+                {"plugin.library.paths": "/x.so"},
+                {"security.protocol": "SSL", "ssl.engine.location": "/x.so"},
+                {"ssl.providers": "x"},
+                {"sasl.mechanism": "PLAIN", "sasl.kerberos.kinit.cmd": "sh"},
+                {"sasl.mechanism": "PLAIN", "sasl.kerberos.principal": "$(sh)"},
+                {"security.protocol": "${PROTOCOL}"},
+                {"security.protocol": "sasl_plaintext"},  # GSSAPI, which runs kinit
+                {"security.protocol": "SASL_SSL", "sasl.mechanisms": "GSSAPI"},
+                {"ssl.key.location": "/key"},
+                {"ssl.ca.location": "/dev/zero"},
+                {"offset.store.path": "/x"},
+                {"a.new.option": "x"},
+            )
+        ),
+        m.KafkaSink("h:1", "t", value="v", options={"ssl.engine.location": "/x.so"}),
         m.SqlTransform("FROM input INSERT OVERWRITE DIRECTORY '/x' USING text SELECT value"),
         m.SqlTransform("with a as (select 1) insert/**/into t select * from a"),
         m.SqlTransform("WITH a AS (SELECT 1) MERGE INTO t USING a ON true WHEN MATCHED THEN DELETE"),
