@@ -57,7 +57,7 @@ _OBJECTS = {
 # Options of commands that are not named after their key.
 _OPTIONS = {("cluster", "name"): "--cluster-name", ("zookeeper", "hosts"): "--zookeeper"}
 # Variables that are read elsewhere: the file itself, where a command finds its cluster, and switches of the tests.
-_NOT_SETTINGS = ("LOCKGATE_CONFIG", "LOCKGATE_CLUSTER", "LOCKGATE_LOG_LEVEL", "LOCKGATE_FAULT")
+_NOT_SETTINGS = ("LOCKGATE_CONFIG", "LOCKGATE_CLUSTER", "LOCKGATE_LOG_LEVEL", "LOCKGATE_LOG_FORMAT", "LOCKGATE_FAULT")
 # Read by docker/compose.yaml: a shell that has these variables for starting containers can also use the cluster.
 _OF_COMPOSE = ("LOCKGATE_IMAGE", "LOCKGATE_INPUT", "LOCKGATE_PORT_1", "LOCKGATE_PORT_2", "LOCKGATE_PORT_3")
 _TEST_PREFIX = "LOCKGATE_TEST_"

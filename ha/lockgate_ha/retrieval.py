@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_proto.messages import LeaderRecord
 
 from lockgate_ha.errors import StoreError, refusal_of
@@ -39,6 +40,7 @@ class LeaderRetrieval:
         self._leader: LeaderRecord | None = None
         self._answered = False
         self._stopped = False
+        self._trouble = RecurringLog()
         self.refusal = ""
         """Why ZooKeeper or the cluster in it does not take this process; "" when nothing is known against it."""
         self._thread = threading.Thread(target=self._run, name="leader-retrieval", daemon=True)
@@ -108,7 +110,7 @@ class LeaderRetrieval:
                 self._look(session)
                 retry_at = None
             except StoreError as error:
-                logger.info("the leader cannot be read now: %s", error)
+                self._trouble.info(logger, "leader", "the leader cannot be read now: %s", error)
                 self.refusal = refusal_of(error)
                 retry_at = time.monotonic() + _RETRY_S
 

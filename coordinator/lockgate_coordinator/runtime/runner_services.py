@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Protocol
 
+from lockgate_common.recurring_log import RecurringLog
+
 from lockgate_coordinator.graph.slots import SlotsReleased, SlotsRequested
 from lockgate_coordinator.job.effects import ControlBody
 from lockgate_coordinator.runtime.actor import Actor
@@ -55,3 +57,4 @@ class RunnerServices:
     leader_address: str
     directory: Callable[[Run], str]  # the run's folder
     new_story: Callable[[], JobStory]
+    trouble: RecurringLog = dataclasses.field(default_factory=RecurringLog)

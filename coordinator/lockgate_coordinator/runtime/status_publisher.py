@@ -7,24 +7,26 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from lockgate_common.clock import monotonic_ms
-from lockgate_proto.messages import JobStatus
+from lockgate_common.clock import monotonic_ms, unix_us
+from lockgate_proto.messages import JobEvent, JobEventKind, JobStatus
 
-from lockgate_coordinator.runtime.actor import Actor, Timer
+from lockgate_coordinator.runtime.actor import Timer
+from lockgate_coordinator.runtime.runner_services import RunnerServices
 from lockgate_coordinator.runtime.watch import WatchEnd, WatchHub
 
 log = logging.getLogger(__name__)
 
+_OFTEN = (JobEventKind.CHECKPOINT_COMPLETED, JobEventKind.FIRST_RECORD)
 _STATUS_PAUSE_MS = 100  # between two statuses when only numbers changed
 
 
 class StatusPublisher:
     """An error while creating a status is logged and reported in it, and does not affect the job or the caller."""
 
-    def __init__(self, actor: Actor, view: Callable[[], JobStatus], first: JobStatus) -> None:
+    def __init__(self, services: RunnerServices, view: Callable[[], JobStatus], first: JobStatus) -> None:
         """view: creates the present status. first: the status used until `view` succeeds."""
         self.hub = WatchHub()
-        self._actor = actor
+        self._services = services
         self._view = view
         self._last = first
         self._is_over = False
@@ -48,6 +50,19 @@ class StatusPublisher:
         self._last = dataclasses.replace(self.status(), **changes)
         self._is_over = True
 
+    def event(self, event: JobEvent, cause_id: str) -> None:
+        """Keeps the event, sends it to watchers and logs it. cause_id: the event of the story that caused it."""
+        self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us()))
+        key, kind = self._last.job_key, event.kind
+        fields = {"attempt": event.attempt, "checkpoint": event.checkpoint_id, "cause": cause_id}
+        text = "job %s: %s, attempt %d%s: %s"
+        number = f", checkpoint {event.checkpoint_id}" if event.checkpoint_id else ""
+        what = (key, kind.name, event.attempt, number, event.text)
+        if kind is JobEventKind.CHECKPOINT_ABORTED:  # each second while a storage is away
+            self._services.trouble.warning(log, f"checkpoints of {key}", text, *what, extra=fields)
+        elif kind not in _OFTEN:
+            log.info(text, *what, extra=fields)
+
     def changed(self, *, at_once: bool) -> None:
         """Sends the status to watchers: at once after an event, otherwise at most every _STATUS_PAUSE_MS."""
         if self._is_over:
@@ -56,7 +71,7 @@ class StatusPublisher:
         elif self.hub.watched and at_once:
             self.hub.status(self.status())
         elif self.hub.watched and self._timer is None:
-            self._timer = self._actor.at(monotonic_ms() + _STATUS_PAUSE_MS, self._changed_late)
+            self._timer = self._services.actor.at(monotonic_ms() + _STATUS_PAUSE_MS, self._changed_late)
 
     def close(self, end: WatchEnd) -> None:
         """Ends all watches."""

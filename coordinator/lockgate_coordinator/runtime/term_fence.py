@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_ha.errors import Fenced, OutcomeUnknown, StoreUnavailable
 from lockgate_ha.grant import LeadershipGrant
 
@@ -25,12 +26,14 @@ _T = TypeVar("_T")
 class TermFence:
     """The grant for writes, and whether the term is over.
 
-    step_down: called with the reason when ZooKeeper reports a later grant.
+    step_down: called with the reason when ZooKeeper reports a later grant. trouble: the log of what the term tries
+    again.
     """
 
     grant: LeadershipGrant
     over: threading.Event
     step_down: Callable[[str], None]
+    trouble: RecurringLog = field(default_factory=RecurringLog)
 
     def write(self, write: Callable[[], None]) -> None:
         """Writes and waits for a known outcome. Raises Conflict, StoreUnavailable, RecordTooLarge, Stopped."""
@@ -45,7 +48,7 @@ class TermFence:
                 raise Stopped(f"this coordinator no longer leads: {error}") from error
             except OutcomeUnknown as error:
                 unknown = True
-                log.warning("a write has an unknown outcome and is read back: %s", error)
+                self.trouble.warning(log, "write", "a write has an unknown outcome and is read back: %s", error)
             except StoreUnavailable:
                 if not unknown:
                     raise
@@ -58,6 +61,6 @@ class TermFence:
             try:
                 return read()
             except StoreUnavailable as error:
-                log.warning("ZooKeeper does not answer, trying again: %s", error)
+                self.trouble.warning(log, "read", "ZooKeeper does not answer, trying again: %s", error)
             self.over.wait(_RETRY_S)
         raise Stopped("this coordinator no longer leads")

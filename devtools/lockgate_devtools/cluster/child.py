@@ -9,7 +9,6 @@ kernel ensures it.
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import signal
 import sys
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockgate_common.json_input import parse_json
-from lockgate_common.masking import mask_logs
+from lockgate_common.logs import start_logging
+from lockgate_common.settings import SettingsError
 from lockgate_common.tls import TlsFiles
 
 if TYPE_CHECKING:
@@ -33,15 +33,10 @@ def main(arguments: Sequence[str]) -> int:
     role, spec = arguments[0], parse_json(sys.stdin.read())
     # A ZooKeeper server is a process of its own below this one, which has to live long enough to end it.
     die_with(int(spec["parent"]), signal.SIGTERM if role == "zookeeper" else signal.SIGKILL)
-    logging.basicConfig(
-        level=os.environ.get("LOCKGATE_LOG_LEVEL", "INFO"),
-        format="%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-    )
-    mask_logs()
-    for noisy in ("kazoo", "py4j"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        start_logging()
+    except SettingsError as error:
+        return _refused(error)
     zookeeper_tls = TlsFiles(**spec["zookeeper_tls"]) if spec["zookeeper_tls"] else None
     if role == "zookeeper":
         return _zookeeper(spec["settings"], zookeeper_tls)
@@ -83,8 +78,12 @@ def _zookeeper(settings: Mapping[str, Any], tls: TlsFiles | None) -> int:
     try:
         return serve([server], _ZOOKEEPER_START_MS)
     except ZooKeeperStartError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return 2
+        return _refused(error)
+
+
+def _refused(error: Exception) -> int:
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    return 2
 
 
 def _coordinator(settings: Mapping[str, Any], secret_file: Path, credentials: Credentials) -> int:

@@ -20,6 +20,7 @@ from typing import Any
 
 import grpc
 from lockgate_common.proof import Peer, UnprovenPeer
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_common.security import Credentials
 from lockgate_common.session import Session
 from lockgate_proto import rpc
@@ -144,6 +145,7 @@ class ControlClient:
         self._stop_beating = threading.Event()
         self._session: Session[Any] = Session()
         self._heartbeat_at = 0.0  # of the current connection; 0: none yet
+        self._trouble = RecurringLog()
         self._logged_refusal = ""  # the refusal that was logged last; "" since a leader registered this task manager
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._beater = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
@@ -237,7 +239,8 @@ class ControlClient:
             try:
                 has_answered = self._run_stream(record)
             except Exception:
-                log.exception("the control stream to the leader at %s failed", record.address)
+                text = "the control stream to the leader at %s failed"
+                self._trouble.error(log, "stream", text, record.address, exc_info=True)
                 has_answered = False
             if has_answered:
                 pause_s = FIRST_PAUSE_S

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from lockgate_common.logs import about
 from lockgate_common.story_log import Outside
 from lockgate_proto.messages import (
     AssignSplits,
@@ -118,6 +119,17 @@ class Deployments:
 
     def handle(self, body: Any) -> None:
         """One message of the leader whose token has been checked. Unknown kinds are ignored."""
+        attempt: AttemptId | None = getattr(body, "attempt", None)
+        with about(
+            job=attempt and attempt.job_key,
+            attempt=attempt and attempt.attempt,
+            checkpoint=getattr(body, "checkpoint_id", 0),
+            token=self._fence.highest,
+            cause=getattr(body, "cause_id", ""),
+        ):
+            self._take(body)
+
+    def _take(self, body: Any) -> None:
         match body:
             case Deploy():
                 self._deploy(body)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from lockgate_common.clock import monotonic_ms, unix_ms, unix_us
+from lockgate_common.logs import about
 from lockgate_proto.messages import (
     AssignSplits,
     Barrier,
@@ -183,16 +184,19 @@ class SubtaskTask:
     # the subtask's own thread
 
     def _run(self) -> None:
-        try:
-            self._guard(self._open)
-            while self._machine.is_live:
-                self._guard(self._step)
-        except Exception:
-            log.exception("%s: the loop itself failed", self._name)
-        finally:
-            self.gate.close()
-            self._outputs.cancel()
-            self._on_ended(self)
+        attempt, subtask = self.id.attempt, f"{self.id.vertex_id}[{self.id.subtask}]"
+        assert attempt is not None
+        with about(job=attempt.job_key, attempt=attempt.attempt, subtask=subtask):
+            try:
+                self._guard(self._open)
+                while self._machine.is_live:
+                    self._guard(self._step)
+            except Exception:
+                log.exception("%s: the loop itself failed", self._name)
+            finally:
+                self.gate.close()
+                self._outputs.cancel()
+                self._on_ended(self)
 
     def _guard(self, action: Callable[[], None]) -> None:
         """Runs one step; an exception that ends the subtask becomes an event."""
