@@ -89,17 +89,21 @@ class Credentials:
         """What is wrong with certificates when a call has failed with these details, see `tls`; "" when nothing is."""
         return handshake_problem(details, self.tls)
 
+    def check_reach(self, address: str) -> None:
+        """Raises SecurityError for a `host:port` beyond loopback without TLS and a secret."""
+        if not is_loopback(address) and (self.tls is None or not self.secret):
+            raise SecurityError(
+                f"{address} is reachable from other machines; set tls.certificate, tls.key, tls.authority and a "
+                "secret file, or bind to 127.0.0.1"
+            )
+
     def bind(self, server: grpc.Server, address: str) -> int:
         """Opens `host:port` on the server and returns the port. Port 0 picks a free one.
 
         Raises SecurityError when the address reaches beyond loopback without TLS and a secret, OSError with a
         sentence for the user when the port is taken.
         """
-        if not is_loopback(address) and (self.tls is None or not self.secret):
-            raise SecurityError(
-                f"{address} is reachable from other machines; set tls.certificate, tls.key, tls.authority and a "
-                "secret file, or bind to 127.0.0.1"
-            )
+        self.check_reach(address)
         shown = self.tls.server_credentials() if self.tls else None
         logging.getLogger(_GRPCIO).addFilter(_is_no_stray_header)
         try:

@@ -1,6 +1,7 @@
 """TLS: PEM files that are read again when they have changed, and what a failed handshake means.
 
-gRPC makes its own connections with them; `client_context` is for Python's, which are those to ZooKeeper.
+gRPC makes its own connections with them; `client_context` is for Python's, which are those to ZooKeeper, and
+`http.server_context` for HTTP.
 """
 
 from __future__ import annotations
@@ -148,17 +149,22 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    authority = read_tls_file(files.authority)
+    load_authority_into(context, read_tls_file(files.authority), files)
+    if files.certificate:
+        load_certificate_into(context, files)
+    return context
+
+
+def load_authority_into(context: ssl.SSLContext, authority: bytes, files: TlsFiles) -> None:
+    """Whom to trust. authority: what the file of that name holds. Raises SecurityError."""
     try:
         context.load_verify_locations(cadata=authority.decode())
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise SecurityError(f"{files.authority} holds no certificate of an authority in PEM") from error
-    if files.certificate:
-        _show(context, files)
-    return context
 
 
-def _show(context: ssl.SSLContext, files: TlsFiles) -> None:
+def load_certificate_into(context: ssl.SSLContext, files: TlsFiles) -> None:
+    """What to show. Raises SecurityError."""
     read_tls_file(files.certificate)
     read_tls_file(files.key)
     try:
