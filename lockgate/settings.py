@@ -119,6 +119,7 @@ class CoordinatorGroup(_Group):
     max_client_calls: int = 200
     max_client_requests: int = 500
     max_client_bytes: int = 256 * 1024 * 1024
+    metrics: str = ""
 
 
 class TaskManagerGroup(_Group):
@@ -134,6 +135,7 @@ class TaskManagerGroup(_Group):
     heartbeat_ms: int = 500
     target_batch_ms: int = 300
     max_batch_bytes: int = 32 * 1024 * 1024
+    metrics: str = ""
 
 
 class StorageGroup(_Group):
@@ -243,24 +245,14 @@ class Settings(_Group):
         return CoordinatorSettings(
             cluster=self.cluster.name,
             zookeeper=self.zookeeper.hosts or DEFAULT_ZOOKEEPER,
-            bind=group.bind,
-            advertise=group.advertise,
             storage=absolute(self.storage.directory),
             credentials=self.credentials(create=True),
             tokens_file=str(self.tokens_path),
             certificate_roles=self.certificate_roles(),
             jwt=self._jwt_settings(),
             session_timeout_ms=self.zookeeper.session_timeout_ms,
-            heartbeat_ms=group.heartbeat_ms,
-            heartbeat_timeout_ms=group.heartbeat_timeout_ms,
             coordinator_id=group.id,
-            max_watchers=group.max_watchers,
-            max_task_managers=group.max_task_managers,
-            max_jobs=group.max_jobs,
-            max_client_streams=group.max_client_streams,
-            max_client_calls=group.max_client_calls,
-            max_client_requests=group.max_client_requests,
-            max_client_bytes=group.max_client_bytes,
+            **group.model_dump(exclude={"id"}),  # the others have the same names
         )
 
     def task_manager_settings(self) -> TaskManagerSettings:
@@ -271,18 +263,12 @@ class Settings(_Group):
         return TaskManagerSettings(
             cluster=self.cluster.name,
             zookeeper=self.zookeeper.hosts or DEFAULT_ZOOKEEPER,
-            bind=group.bind,
-            advertise=group.advertise,
-            slots=group.slots,
-            spark_master=group.spark_master,
-            spark_options=group.spark_options,
             work_dir=absolute(group.work_dir) if group.work_dir else "",
             credentials=self.credentials(create=True),
+            tokens_file=str(self.tokens_path),
             session_timeout_ms=self.zookeeper.session_timeout_ms,
-            heartbeat_ms=group.heartbeat_ms,
-            target_batch_ms=group.target_batch_ms,
-            max_batch_bytes=group.max_batch_bytes,
             task_manager_id=group.id,
+            **group.model_dump(exclude={"id", "work_dir"}),  # the others have the same names
         )
 
     def zookeeper_tls(self) -> TlsFiles | None:

@@ -334,8 +334,8 @@ class JobRunner:
                     self._note_deploy(task_manager_id, body)
                 if not services.send(task_manager_id, caused(body, event_id)):
                     self.tell(ev.TaskManagerLost(task_manager_id, "it is not connected", planned=True), event_id)
-            case do.Emit(event):
-                self._emit(event, event_id)
+            case do.Emit():
+                self._emit(effect.event, effect.reason, event_id)
             case do.WakeAt(at_ms):
                 if self._wake is not None:
                     self._wake.cancel()
@@ -492,8 +492,8 @@ class JobRunner:
     def _token(self) -> int:
         return self._services.context.token
 
-    def _emit(self, event: JobEvent, cause_id: str) -> None:
-        self._publisher.event(dataclasses.replace(event, token=event.token or self._token), cause_id)
+    def _emit(self, event: JobEvent, reason: str, cause_id: str) -> None:
+        self._publisher.event(dataclasses.replace(event, token=event.token or self._token), reason, cause_id)
         if event.kind is JobEventKind.ATTEMPT_DEPLOYED:
             self._services.context.runs(self.key)
         if event.kind is JobEventKind.CHECKPOINT_COMPLETED:

@@ -12,6 +12,7 @@ import threading
 import uuid
 
 from lockgate_common.masking import masked
+from lockgate_common.metrics.server import metrics_server
 from lockgate_common.security import SecurityError
 from lockgate_common.settings import SettingsError
 from lockgate_common.stop_signals import stop_signals
@@ -33,6 +34,7 @@ from lockgate_coordinator.runtime.follow import Follower, FollowService
 from lockgate_coordinator.runtime.health import Health
 from lockgate_coordinator.runtime.job_service import JobService
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
+from lockgate_coordinator.runtime.metric_collector import coordinator_page
 from lockgate_coordinator.runtime.rpc_server import RpcServer
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.watchdog import Watchdog, end_process
@@ -111,6 +113,9 @@ class Coordinator:
         self._server.serve("ControlService", ControlService(self.dispatcher), {"Connect": controls})
         self._server.serve("FollowService", follow, {"Follow": follows})
         self._health.add_to(self._server)
+        streams = {"watch": watches, "task_manager": controls, "standby": follows}
+        page = coordinator_page(self.coordinator_id, settings, self.elector, self.dispatcher, streams)
+        self.metrics = metrics_server(page, settings.metrics, settings.credentials, "coordinator", settings.tokens_file)
 
     def start(self, stopping: threading.Event | None = None) -> None:
         """Serves, and joins the line of contenders. Raises NoZooKeeper when ZooKeeper stays unreachable.
@@ -119,6 +124,8 @@ class Coordinator:
         """
         self._server.start()
         self.dispatcher.start()
+        if self.metrics is not None:
+            self.metrics.start()
         for watchdog in self._watchdogs:
             watchdog.start()
         self._follower.start()
@@ -137,6 +144,8 @@ class Coordinator:
     def stop(self) -> None:
         """Hands leadership over at once, ends every stream, joins every thread. Idempotent."""
         self._health.stop()
+        if self.metrics is not None:
+            self.metrics.stop()
         self.dispatcher.withdraw()
         self.elector.stop(release=True)
         self._follower.stop()
@@ -202,7 +211,7 @@ def _run(settings: CoordinatorSettings, stopping: threading.Event) -> int:
         if not stopping.is_set():
             print(
                 f"lockgate coordinator ready: id={coordinator.coordinator_id} address={coordinator.address} "
-                f"pid={os.getpid()}",
+                f"pid={os.getpid()}{f' metrics={coordinator.metrics.address}' if coordinator.metrics else ''}",
                 flush=True,
             )
         stopping.wait()

@@ -50,10 +50,14 @@ class StatusPublisher:
         self._last = dataclasses.replace(self.status(), **changes)
         self._is_over = True
 
-    def event(self, event: JobEvent, cause_id: str) -> None:
-        """Keeps the event, sends it to watchers and logs it. cause_id: the event of the story that caused it."""
+    def event(self, event: JobEvent, reason: str, cause_id: str) -> None:
+        """Keeps the event, sends it to watchers, counts and logs it.
+
+        reason: see Emit; cause_id: the event of the story that caused it.
+        """
         self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us()))
         key, kind = self._last.job_key, event.kind
+        self._services.meters.job(key).count(event, reason)
         fields = {"attempt": event.attempt, "checkpoint": event.checkpoint_id, "cause": cause_id}
         text = "job %s: %s, attempt %d%s: %s"
         number = f", checkpoint {event.checkpoint_id}" if event.checkpoint_id else ""

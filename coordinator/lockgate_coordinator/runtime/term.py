@@ -119,6 +119,7 @@ class LeaderTerm:
             services.files.run_directory,
             partial(JobStory, grant.coordinator_id, grant.token, itertools.count(1)),
             fence.trouble,
+            fence.meters,
         )
 
     @property

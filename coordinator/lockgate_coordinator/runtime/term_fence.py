@@ -13,6 +13,7 @@ from lockgate_ha.errors import Fenced, OutcomeUnknown, StoreUnavailable
 from lockgate_ha.grant import LeadershipGrant
 
 from lockgate_coordinator.runtime.errors import Stopped
+from lockgate_coordinator.runtime.meters import Meters
 
 log = logging.getLogger(__name__)
 
@@ -27,22 +28,25 @@ class TermFence:
     """The grant for writes, and whether the term is over.
 
     step_down: called with the reason when ZooKeeper reports a later grant. trouble: the log of what the term tries
-    again.
+    again. meters: of the process.
     """
 
     grant: LeadershipGrant
     over: threading.Event
     step_down: Callable[[str], None]
     trouble: RecurringLog = field(default_factory=RecurringLog)
+    meters: Meters = field(default_factory=Meters)
 
     def write(self, write: Callable[[], None]) -> None:
         """Writes and waits for a known outcome. Raises Conflict, StoreUnavailable, RecordTooLarge, Stopped."""
         unknown = False
         while not self.over.is_set():
             try:
-                write()
+                with self.meters.writes.timed():
+                    write()
                 return
             except Fenced as error:
+                self.meters.fenced_writes.add()
                 log.warning("ZooKeeper refuses a write: %s", error)
                 self.step_down(str(error))
                 raise Stopped(f"this coordinator no longer leads: {error}") from error
@@ -59,7 +63,8 @@ class TermFence:
         """Reads, with retries until ZooKeeper answers. Raises Stopped."""
         while not self.over.is_set():
             try:
-                return read()
+                with self.meters.reads.timed():
+                    return read()
             except StoreUnavailable as error:
                 self.trouble.warning(log, "read", "ZooKeeper does not answer, trying again: %s", error)
             self.over.wait(_RETRY_S)

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     tls = TlsFiles(**spec["tls"]) if spec["tls"] else None
     credentials = Credentials(load_secret(secret_file, create=True), tls, zookeeper=zookeeper_tls)
     if role == "taskmanager":
-        return _task_manager(spec["settings"], credentials)
+        return _task_manager(spec["settings"], secret_file, credentials)
     return _coordinator(spec["settings"], secret_file, credentials)
 
 
@@ -87,19 +87,23 @@ def _refused(error: Exception) -> int:
 
 
 def _coordinator(settings: Mapping[str, Any], secret_file: Path, credentials: Credentials) -> int:
-    from lockgate_common.security import default_tokens_file
     from lockgate_coordinator.runtime.process import run
     from lockgate_coordinator.runtime.settings import CoordinatorSettings
 
-    tokens = str(default_tokens_file(secret_file))
-    return run(CoordinatorSettings(**{"tokens_file": tokens, **settings}, credentials=credentials))
+    return run(CoordinatorSettings(**{"tokens_file": _tokens(secret_file), **settings}, credentials=credentials))
 
 
-def _task_manager(settings: Mapping[str, Any], credentials: Credentials) -> int:
+def _task_manager(settings: Mapping[str, Any], secret_file: Path, credentials: Credentials) -> int:
     from lockgate_taskmanager.runtime.process import run
     from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
-    return run(TaskManagerSettings(**settings, credentials=credentials))
+    return run(TaskManagerSettings(**settings, tokens_file=_tokens(secret_file), credentials=credentials))
+
+
+def _tokens(secret_file: Path) -> str:
+    from lockgate_common.security import default_tokens_file
+
+    return str(default_tokens_file(secret_file))
 
 
 if __name__ == "__main__":

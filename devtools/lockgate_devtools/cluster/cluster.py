@@ -159,6 +159,13 @@ class LocalCluster:
         with self._condition:
             return {name: child.main_pid for name, child in sorted(self._children.items()) if child.is_running}
 
+    @property
+    def metrics(self) -> dict[str, str]:
+        """`host:port` of the page of metrics by process name, for running processes."""
+        with self._condition:
+            found = {name: child.ready for name, child in sorted(self._children.items()) if child.is_running}
+        return {name: ready["metrics"] for name, ready in found.items() if ready is not None and "metrics" in ready}
+
     def kill(self, role: str, number: int, signal_number: int = signal.SIGKILL) -> int:
         """Sends a signal to one process and returns its pid. Raises ClusterError when it is not running."""
         with self._condition:
@@ -286,7 +293,7 @@ class LocalCluster:
         if role == "zookeeper":
             assert self._ensemble is not None
             return self._ensemble.settings(number)
-        common = {"cluster": options.cluster, "zookeeper": self.zookeeper}
+        common = {"cluster": options.cluster, "zookeeper": self.zookeeper, "metrics": f"{ports.HOST}:0"}
         if role == "coordinator":
             bind = f"{ports.HOST}:{self._ports.get(name, 0)}"
             return {**common, "coordinator_id": name, "storage": self.storage, "bind": bind, **options.coordinator}
@@ -440,6 +447,7 @@ class LocalCluster:
             "tls": self._tls(),
             "storage": self.storage,
             "pids": dict(self.pids()),
+            "metrics": self.metrics,
         }
         try:
             write_atomically(self.directory / "cluster.json", json.dumps(description, indent=2) + "\n")

@@ -159,14 +159,7 @@ class Deployments:
 
     def counters(self) -> tuple[SubtaskCounters, ...]:
         """Records in and out of every live subtask, as it last noted them."""
-        with self._lock:
-            tasks = [
-                task
-                for attempt in self._attempts.values()
-                for task in attempt.tasks.values()
-                if task.id in attempt.live
-            ]
-        works = ((task, task.at_work()) for task in tasks)
+        works = ((task, task.at_work()) for task in self.live_tasks())
         return tuple(
             SubtaskCounters(task.id, task.effort.counters, task.effort.total, work.what, work.since_ms)
             if work is not None and work.since_ms >= LONG_MS
@@ -174,6 +167,16 @@ class Deployments:
             for task, work in works
             if task.effort.counters or (work is not None and work.since_ms >= LONG_MS)
         )
+
+    def live_tasks(self) -> list[SubtaskTask]:
+        """The subtasks that have not ended, of older attempts first."""
+        with self._lock:
+            return [
+                task
+                for attempt in self._attempts.values()
+                for task in attempt.tasks.values()
+                if task.id in attempt.live
+            ]
 
     def stop(self, timeout_s: float) -> bool:
         """Cancels everything and waits. False when subtasks are still running."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lockgate_common.security import Credentials
-from lockgate_common.settings import SettingsError, check_numbers, check_process
+from lockgate_common.settings import SettingsError, check_metrics, check_numbers, check_process
 
 MIB = 1024 * 1024
 
@@ -21,7 +21,8 @@ class TaskManagerSettings:
     slots: how many subtasks of each vertex fit here; spark_master: empty means `local[<slots>]`;
     work_dir: folder for Spark's scratch files; target_batch_ms: target processing time of one micro-batch;
     max_batch_bytes: upper bound of one micro-batch's input; task_manager_id: empty means one is generated;
-    connect_timeout_ms: how long to wait for ZooKeeper at the start.
+    connect_timeout_ms: how long to wait for ZooKeeper at the start; metrics: `host:port` of the page of metrics, empty
+    or `off` for none; tokens_file: of those who may read it, see `TokenBook`.
     """
 
     zookeeper: str
@@ -38,6 +39,8 @@ class TaskManagerSettings:
     target_batch_ms: int = 300
     max_batch_bytes: int = 32 * MIB
     task_manager_id: str = ""
+    tokens_file: str = ""
+    metrics: str = ""
     connect_timeout_ms: int = 30_000
 
     @property
@@ -49,6 +52,7 @@ class TaskManagerSettings:
         """Raises SettingsError naming the first setting that cannot work."""
         names = {"cluster": self.cluster, "task_manager_id": self.task_manager_id or "made"}
         check_process(self.zookeeper, self.bind, self.advertise, names)
+        check_metrics(self.metrics)
         if not self.work_dir:
             raise SettingsError("work_dir: it is empty; Spark needs a folder for its scratch files")
         check_numbers(self)
