@@ -114,8 +114,10 @@ class Coordinator:
         self._server.serve("FollowService", follow, {"Follow": follows})
         self._health.add_to(self._server)
         streams = {"watch": watches, "task_manager": controls, "standby": follows}
-        page = coordinator_page(self.coordinator_id, settings, self.elector, self.dispatcher, streams)
-        self.metrics = metrics_server(page, settings.metrics, settings.credentials, "coordinator", settings.tokens_file)
+        self.metrics_page = coordinator_page(self.coordinator_id, settings, self.elector, self.dispatcher, streams)
+        self.metrics = metrics_server(
+            self.metrics_page, settings.metrics, settings.credentials, "coordinator", settings.tokens_file
+        )
 
     def start(self, stopping: threading.Event | None = None) -> None:
         """Serves, and joins the line of contenders. Raises NoZooKeeper when ZooKeeper stays unreachable.
