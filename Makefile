@@ -87,7 +87,7 @@ proto: setup ## regenerate stubs and messages from the .proto files
 	@$(PY) proto/generate.py
 
 benchmarks: setup ## all benchmarks, one after another
-	@for name in startup failover rescale state process rocksdb joins diffs wordcount abs unaligned control_plane; do $(PY) -m benchmarks.$$name || exit 1; done
+	@for name in startup failover rescale state process rocksdb joins diffs wordcount metrics abs unaligned control_plane; do $(PY) -m benchmarks.$$name || exit 1; done
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) $(VENV_PURE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

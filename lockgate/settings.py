@@ -66,7 +66,7 @@ _LISTS = (("cluster", "coordinators"), ("jwt", "algorithms"), ("taskmanager", "f
 # Options of commands that are not named after their key.
 _OPTIONS = {("cluster", "name"): "--cluster-name", ("zookeeper", "hosts"): "--zookeeper"}
 # Variables that are read elsewhere: the file itself, where a command finds its cluster, and switches of the tests.
-_NOT_SETTINGS = ("LOCKGATE_CONFIG", "LOCKGATE_CLUSTER", "LOCKGATE_LOG_LEVEL", "LOCKGATE_FAULT")
+_NOT_SETTINGS = ("LOCKGATE_CONFIG", "LOCKGATE_CLUSTER", "LOCKGATE_LOG_LEVEL", "LOCKGATE_LOG_FORMAT", "LOCKGATE_FAULT")
 # Read by docker/compose.yaml: a shell that has these variables for starting containers can also use the cluster.
 _OF_COMPOSE = ("LOCKGATE_IMAGE", "LOCKGATE_INPUT", "LOCKGATE_PORT_1", "LOCKGATE_PORT_2", "LOCKGATE_PORT_3")
 _TEST_PREFIX = "LOCKGATE_TEST_"
@@ -121,26 +121,15 @@ class Settings(Group):
         return CoordinatorSettings(
             cluster=self.cluster.name,
             zookeeper=self.zookeeper.hosts or DEFAULT_ZOOKEEPER,
-            bind=group.bind,
-            advertise=group.advertise,
-            dashboard=group.dashboard,
             storage=absolute(self.storage.directory),
             credentials=self.credentials(create=True),
             tokens_file=str(self.tokens_path),
             certificate_roles=self.certificate_roles(),
             jwt=self._jwt_settings(),
             session_timeout_ms=self.zookeeper.session_timeout_ms,
-            heartbeat_ms=group.heartbeat_ms,
-            heartbeat_timeout_ms=group.heartbeat_timeout_ms,
             coordinator_id=group.id,
-            max_watchers=group.max_watchers,
-            max_task_managers=group.max_task_managers,
-            max_jobs=group.max_jobs,
-            max_client_streams=group.max_client_streams,
-            max_client_calls=group.max_client_calls,
-            max_client_requests=group.max_client_requests,
-            max_client_bytes=group.max_client_bytes,
             private=self.private_places(),
+            **group.model_dump(exclude={"id"}),  # the others have the same names
         )
 
     def task_manager_settings(self) -> TaskManagerSettings:
@@ -151,21 +140,13 @@ class Settings(Group):
         return TaskManagerSettings(
             cluster=self.cluster.name,
             zookeeper=self.zookeeper.hosts or DEFAULT_ZOOKEEPER,
-            bind=group.bind,
-            advertise=group.advertise,
-            slots=group.slots,
-            spark_master=group.spark_master,
-            spark_options=group.spark_options,
             work_dir=absolute(group.work_dir) if group.work_dir else "",
             credentials=self.credentials(create=True),
+            tokens_file=str(self.tokens_path),
             session_timeout_ms=self.zookeeper.session_timeout_ms,
-            heartbeat_ms=group.heartbeat_ms,
-            target_batch_ms=group.target_batch_ms,
-            max_batch_bytes=group.max_batch_bytes,
             task_manager_id=group.id,
             private=self.private_places(),
-            folders=tuple(map(absolute, group.folders)),
-            variables=group.variables,
+            **{**group.model_dump(exclude={"id", "work_dir"}), **self.limits_of_jobs()},  # of the same names
         )
 
     def limits_of_jobs(self) -> dict[str, tuple[str, ...]]:

@@ -70,6 +70,7 @@ class CoordinatorGroup(Group):
     max_client_calls: int = 200
     max_client_requests: int = 500
     max_client_bytes: int = 256 * 1024 * 1024
+    metrics: str = ""
 
 
 class TaskManagerGroup(Group):
@@ -88,6 +89,7 @@ class TaskManagerGroup(Group):
     heartbeat_ms: int = 500
     target_batch_ms: int = 300
     max_batch_bytes: int = 32 * 1024 * 1024
+    metrics: str = ""
     folders: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
 

@@ -82,10 +82,3 @@ class MaskingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record's text."""
         return masked(super().format(record))
-
-
-def mask_logs() -> None:
-    """Has every handler of the root logger mask what it writes. After logging.basicConfig."""
-    for handler in logging.getLogger().handlers:
-        known = handler.formatter or logging.Formatter()
-        handler.setFormatter(MaskingFormatter(known._fmt, known.datefmt))

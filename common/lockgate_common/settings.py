@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from lockgate_common.addresses import address_problem, zookeeper_problem
 
+METRICS_OFF = "off"
 MAX_SLOTS = 1_024
 """the limit for one task manager"""
 
@@ -47,6 +48,15 @@ def check_process(zookeeper: str, bind: str, advertise: str, names: Mapping[str,
             raise SettingsError(f"{setting}: {name!r} is not a valid name; use 1 to 64 of A-Z a-z 0-9 . _ -")
     if problem := address_problem(bind, advertise):
         raise SettingsError(problem)
+
+
+def check_metrics(address: str) -> None:
+    """Raises SettingsError unless it is where the page of metrics is served: host:port; "" and off mean nowhere."""
+    if address in ("", METRICS_OFF):
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise SettingsError(f"metrics: {address!r} is neither host:port nor {METRICS_OFF}")
 
 
 def number_problem(setting: str, value: int) -> str:

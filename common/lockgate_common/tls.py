@@ -37,11 +37,15 @@ class Pem:
     key: bytes
     authority: bytes
 
-    def has_ended(self) -> bool:
-        """True when the certificate is not valid any more."""
+    def ends(self) -> datetime | None:
+        """Until when the certificate is valid; None without one."""
         from cryptography import x509
 
-        ends = x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc if self.certificate else None
+        return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc if self.certificate else None
+
+    def has_ended(self) -> bool:
+        """True when the certificate is not valid any more."""
+        ends = self.ends()
         return ends is not None and ends <= datetime.now(UTC)
 
     def server_configuration(self) -> grpc.ServerCertificateConfiguration:

@@ -118,6 +118,12 @@ class Elector:
         """The grant held, also while suspended. For display: never a reason to skip the fence."""
         return self._machine.grant
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the ZooKeeper session is connected now. For display."""
+        session = self._session
+        return session is not None and session.state is SessionState.CONNECTED
+
     def contenders(self) -> tuple[LeaderRecord, ...]:
         """Every coordinator as last reported, in line order (`token` 0)."""
         view = self._machine.view

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_proto.messages import LeaderRecord
 
 from lockgate_ha.errors import StoreError, refusal_of
@@ -39,6 +40,8 @@ class LeaderRetrieval:
         self._leader: LeaderRecord | None = None
         self._answered = False
         self._stopped = False
+        self._trouble = RecurringLog()
+        self._session: Session | None = None
         self.refusal = ""
         """Why ZooKeeper or the cluster in it does not take this process; "" when nothing is known against it."""
         self._thread = threading.Thread(target=self._run, name="leader-retrieval", daemon=True)
@@ -60,6 +63,12 @@ class LeaderRetrieval:
         """The leader as last reported; kept while ZooKeeper is unreachable. None without a leader or a report."""
         with self._changed:
             return self._leader
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the ZooKeeper session is connected now. For display."""
+        session = self._session
+        return session is not None and session.state is SessionState.CONNECTED
 
     @property
     def has_answered(self) -> bool:
@@ -87,7 +96,7 @@ class LeaderRetrieval:
 
     def _run(self) -> None:
         while not self._stopped:
-            session = self._connector.open(lambda state, _session: self._queue.put(state))
+            self._session = session = self._connector.open(lambda state, _session: self._queue.put(state))
             try:
                 self._follow(session)
             finally:
@@ -108,7 +117,7 @@ class LeaderRetrieval:
                 self._look(session)
                 retry_at = None
             except StoreError as error:
-                logger.info("the leader cannot be read now: %s", error)
+                self._trouble.info(logger, "leader", "the leader cannot be read now: %s", error)
                 self.refusal = refusal_of(error)
                 retry_at = time.monotonic() + _RETRY_S
 

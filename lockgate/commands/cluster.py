@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from lockgate.commands.options import spark_options as with_spark
@@ -80,7 +78,7 @@ def cluster(
     from lockgate.settings import load_settings
 
     settings = load_settings(config)
-    start_logging(os.environ.get("LOCKGATE_LOG_LEVEL", "WARNING"))
+    start_logging(default_level="WARNING")
     return run_cluster(
         directory,
         coordinators=coordinators,

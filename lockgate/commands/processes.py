@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import click
-from lockgate_common.masking import mask_logs
+from lockgate_common import logs
+from lockgate_common import settings as common
 
 from lockgate.commands.options import spark_options as with_spark
 from lockgate.commands.options import spark_pairs
+from lockgate.errors import SettingsError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,6 +25,7 @@ _COMMON = (
     ),
     click.option("--config", metavar="FILE", help="Settings file.  [default: ./lockgate.toml]"),
     click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), help="[default: INFO]"),
+    click.option("--log-format", type=click.Choice(logs.FORMATS), help="Of the lines on stderr.  [default: text]"),
 )
 
 
@@ -35,15 +35,12 @@ def _common_options(function: F) -> F:
     return function
 
 
-def start_logging(level: str | None) -> None:
-    """Log lines on stderr; `level` or LOCKGATE_LOG_LEVEL or INFO."""
-    logging.basicConfig(
-        level=level or os.environ.get("LOCKGATE_LOG_LEVEL") or "INFO",
-        format="%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-    )
-    mask_logs()
+def start_logging(level: str | None = None, form: str | None = None, default_level: str = "INFO") -> None:
+    """As logs.start_logging. Raises SettingsError of the command line."""
+    try:
+        logs.start_logging(level or "", form or "", default_level)
+    except common.SettingsError as error:
+        raise SettingsError(str(error)) from error
 
 
 @click.command()
@@ -66,6 +63,7 @@ def coordinator(
     secret_file: str | None,
     config: str | None,
     log_level: str | None,
+    log_format: str | None,
 ) -> int:
     """Run one coordinator. Run two or more: one leads, the others take over when it dies.
 
@@ -79,7 +77,7 @@ def coordinator(
     """
     from lockgate.settings import load_settings
 
-    start_logging(log_level)
+    start_logging(log_level, log_format)
     settings = load_settings(
         config,
         {
@@ -118,6 +116,7 @@ def taskmanager(
     secret_file: str | None,
     config: str | None,
     log_level: str | None,
+    log_format: str | None,
 ) -> int:
     """Run one task manager: it finds the leader through ZooKeeper and offers its slots.
 
@@ -129,7 +128,7 @@ def taskmanager(
     """
     from lockgate.settings import load_settings
 
-    start_logging(log_level)
+    start_logging(log_level, log_format)
     settings = load_settings(
         config,
         {

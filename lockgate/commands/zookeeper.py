@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -76,7 +75,7 @@ def zookeeper(
     from lockgate.errors import UserError
     from lockgate.settings import load_settings
 
-    start_logging(os.environ.get("LOCKGATE_LOG_LEVEL", "WARNING"))
+    start_logging(default_level="WARNING")
     if (server_id is None) != (ensemble is None):
         raise click.UsageError("--server-id and --ensemble must be given together")
     if ensemble is not None and servers is not None:

@@ -13,6 +13,7 @@ from typing import Any
 from lockgate_common.http.callers import HttpCallers
 from lockgate_common.http.refusal import HttpRefusal, error_body
 from lockgate_common.http.shield import Receive, Scope, Send, own_origin
+from lockgate_common.roles import Role
 from lockgate_coordinator.runtime.callers import Callers
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from starlette.applications import Starlette
@@ -42,7 +43,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class WebApp:
-    """address: of the coordinator's job API; others: URLs of the other coordinators' dashboards."""
+    """address: of the coordinator's job API; others: URLs of the other coordinators' dashboards; metrics: the page."""
 
     def __init__(
         self,
@@ -50,10 +51,11 @@ class WebApp:
         address: str,
         callers: Callers,
         others: Callable[[], tuple[str, ...]],
+        metrics: Callable[[], tuple[str, bytes]],
         passes: OriginPasses,
         is_local: bool,
     ) -> None:
-        self._others, self._passes = others, passes
+        self._others, self._metrics, self._passes = others, metrics, passes
         self._clients = Clients(address)
         self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="dashboard-call")
         self._threads = ThreadPoolExecutor(_STREAMS, thread_name_prefix="dashboard-stream")
@@ -72,7 +74,7 @@ class WebApp:
             for endpoint in self.table
         ]
         self._starlette = Starlette(
-            routes=[*routes, Route("/healthz", _healthy), *Pages(others).routes()],
+            routes=[*routes, Route("/healthz", _healthy), Route("/metrics", self._measured), *Pages(others).routes()],
             exception_handlers={HttpRefusal: _refused, HTTPException: _not_found},
         )
 
@@ -136,6 +138,13 @@ class WebApp:
                     yield text
         finally:
             self._streams -= 1
+
+    async def _measured(self, request: Request) -> Response:
+        visitor = await self._entrance.visitor(request.scope)
+        if not visitor.principal.may(Role.READ):
+            raise HttpRefusal(403, f"this needs the role read, which {visitor.principal.name} does not have")
+        content_type, text = await asyncio.get_running_loop().run_in_executor(self._calls, self._metrics)
+        return Response(text, 200, {"Content-Type": content_type})
 
     async def _session(self, request: Request) -> Response:
         return _json(self._session_json(await self._entrance.visitor(request.scope), request))

@@ -20,14 +20,20 @@ if TYPE_CHECKING:
 _SETTING = "coordinator.dashboard (--dashboard)"
 _ANY_PORT = "127.0.0.1:0"
 Others = Callable[[], tuple[str, ...]]
+Metrics = Callable[[], tuple[str, bytes]]
 
 
 class Dashboard:
     """Implements `lockgate_coordinator.runtime.web.WebInterface`."""
 
-    def __init__(self, settings: CoordinatorSettings, address: str, callers: Callers, others: Others) -> None:
-        """address: of the coordinator's job API; others: URLs of the other coordinators' dashboards."""
+    def __init__(
+        self, settings: CoordinatorSettings, address: str, callers: Callers, others: Others, metrics: Metrics
+    ) -> None:
+        """address: of the coordinator's job API; others: URLs of the other coordinators' dashboards; metrics: the page
+        for Prometheus, as content type and text.
+        """
         self._settings, self._address, self._callers, self._others = settings, address, callers, others
+        self._metrics = metrics
         self._passes = OriginPasses(settings.credentials.secret)
         self._app: WebApp | None = None
         self._lock = threading.Lock()
@@ -52,7 +58,13 @@ class Dashboard:
 
             with self._lock:
                 self._app = WebApp(
-                    self._settings, self._address, self._callers, self._others, self._passes, self._server.is_local
+                    self._settings,
+                    self._address,
+                    self._callers,
+                    self._others,
+                    self._metrics,
+                    self._passes,
+                    self._server.is_local,
                 )
         await self._app(scope, receive, send)
 

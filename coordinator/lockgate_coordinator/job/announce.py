@@ -23,6 +23,7 @@ def announce(what: Announcement, attempt: Attempt | None, token: int) -> list[Ef
     """Messages to the attempt if it still lives, then the event. attempt: the current one."""
     alive = attempt if attempt is not None and attempt.id == what.attempt else None
     body: NotifyCheckpointComplete | NotifyCheckpointAborted
+    reason = ""
     match what:
         case CheckpointTriggered():
             return [*_trigger(what, alive)] if alive is not None else []
@@ -32,13 +33,15 @@ def announce(what: Announcement, attempt: Attempt | None, token: int) -> list[Ef
             kind = JobEventKind.CHECKPOINT_COMPLETED
             text = f"{checkpoint.size_bytes} bytes in {checkpoint.duration_ms} ms"
         case CheckpointAborted(checkpoint_id=checkpoint_id, text=text):
+            reason = what.reason.name
             body = NotifyCheckpointAborted(attempt=what.attempt, checkpoint_id=checkpoint_id, reason=text)
             kind = JobEventKind.CHECKPOINT_ABORTED
         case _:
             assert_never(what)
     sends: list[Effect] = list(alive.to_all(body)) if alive is not None and what.attempt_alive else []
     number = what.attempt.attempt
-    return [*sends, Emit(JobEvent(kind=kind, attempt=number, checkpoint_id=checkpoint_id, token=token, text=text))]
+    event = JobEvent(kind=kind, attempt=number, checkpoint_id=checkpoint_id, token=token, text=text)
+    return [*sends, Emit(event, reason)]
 
 
 def _trigger(what: CheckpointTriggered, attempt: Attempt) -> list[Send]:

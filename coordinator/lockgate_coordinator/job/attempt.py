@@ -63,6 +63,11 @@ class AttemptFailed:
     error: str = ""
     place: FailurePlace | None = None
 
+    @property
+    def reason(self) -> str:
+        """Of a bounded set: its cause, or that its task manager was lost."""
+        return "TASK_MANAGER_LOST" if self.lost else self.cause.name
+
 
 AttemptEvent = Reported | TaskManagerLost | FirstRecordSeen | SplitsFound | Committed | Gone | Tick
 AttemptEffect = Send | Emit | AttemptFailed

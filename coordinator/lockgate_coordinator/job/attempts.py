@@ -86,9 +86,10 @@ class Attempts:
         """The stored record of the newest attempt."""
         return AttemptRecord(self.number, self.places, self.token, self.restarts, self.stragglers.moves, failures)
 
-    def event(self, kind: JobEventKind, text: str, checkpoint_id: int = 0) -> Emit:
-        """An event of the job in the newest attempt."""
-        return Emit(JobEvent(kind, attempt=self.number, checkpoint_id=checkpoint_id, token=self.token, text=text))
+    def event(self, kind: JobEventKind, text: str, checkpoint_id: int = 0, reason: str = "") -> Emit:
+        """An event of the job in the newest attempt. reason: see Emit."""
+        event = JobEvent(kind, attempt=self.number, checkpoint_id=checkpoint_id, token=self.token, text=text)
+        return Emit(event, reason)
 
     # the next attempt
 

@@ -134,9 +134,13 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Notify the watchers. The runtime sets `unix_us` where it is 0."""
+    """Notify the watchers. The runtime sets `unix_us` where it is 0.
+
+    reason: the name of the FailureReason of an aborted checkpoint, or of the FailureCause of a failed attempt.
+    """
 
     event: JobEvent
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

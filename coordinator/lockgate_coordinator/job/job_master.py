@@ -433,7 +433,7 @@ class JobMaster:
         decided = self._restarts.failed(failed, attempt, now_ms)
         if not failed.planned:
             self._life.error = failed.text
-            self._emit(m.JobEventKind.ATTEMPT_FAILED, failed.text)
+            self._emit(m.JobEventKind.ATTEMPT_FAILED, failed.text, reason=failed.reason)
         if isinstance(decided, GiveUp):
             self._end(Ending(Outcome.FAILED, decided.reason, keep_all=decided.keep_all), now_ms, failed)
         else:
@@ -493,5 +493,5 @@ class JobMaster:
         self._life.move(state, now_ms)
         self._emit(m.JobEventKind.STATE_CHANGED, state.name)
 
-    def _emit(self, kind: m.JobEventKind, text: str, checkpoint_id: int = 0) -> None:
-        self._out.append(self._attempts.event(kind, text, checkpoint_id))
+    def _emit(self, kind: m.JobEventKind, text: str, checkpoint_id: int = 0, reason: str = "") -> None:
+        self._out.append(self._attempts.event(kind, text, checkpoint_id, reason))

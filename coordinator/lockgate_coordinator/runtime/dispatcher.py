@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from grpc import StatusCode
+from lockgate_common.clock import unix_us
 from lockgate_common.serving.event_loop import Bell, LoopThread, settled
 from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.store import CoordinationStore
@@ -21,6 +22,7 @@ from lockgate_coordinator.runtime.coordinator_services import CoordinatorService
 from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
+from lockgate_coordinator.runtime.meters import Meters
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.submissions import Submissions
 from lockgate_coordinator.runtime.term import LeaderTerm
@@ -69,6 +71,7 @@ class Dispatcher:
             step_down,
             report_token,
         )
+        self.meters = Meters()
         self._leader = leader
         self._changed = threading.Condition()
         self._term: LeaderTerm | None = None
@@ -96,7 +99,12 @@ class Dispatcher:
 
     def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
         """A term begins."""
-        fence = TermFence(grant, threading.Event(), lambda reason: self._services.step_down(reason, grant.token))
+        self.meters.grants.add()
+        if detected_unix_us is not None:
+            self.meters.takeovers.observe(max(0, unix_us() - detected_unix_us) / 1e6)
+        fence = TermFence(
+            grant, threading.Event(), lambda reason: self._services.step_down(reason, grant.token), meters=self.meters
+        )
         term = LeaderTerm(grant, detected_unix_us, self._services, fence)
         self._replace(term, "a newer grant")
         self._actor.tell(term.start)
@@ -136,6 +144,7 @@ class Dispatcher:
             for bell in self._bells:
                 bell.ring()
         if former is not None:
+            self.meters.revocations.add()
             former.fence.over.set()
             self._actor.tell(lambda: former.close(reason))
 

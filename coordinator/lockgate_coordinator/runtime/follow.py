@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lockgate_common.addresses import ProbeAnswer
 from lockgate_common.ports import probe_tcp
 from lockgate_common.proof import Introduction, Peer, UnprovenPeer
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_common.security import Credentials
 from lockgate_common.serving.event_loop import Bell
 from lockgate_proto.messages import FollowRequest, LeaderBeat, LeaderRecord
@@ -83,6 +84,7 @@ class Follower:
         self._notifiers: list[threading.Thread] = []
         self._refused_by = 0  # token of the leader for which this was logged
         self._stopped = False
+        self._trouble = RecurringLog()
         self._stream: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="follower")
 
@@ -184,7 +186,9 @@ class Follower:
         try:
             message = inbox.get(timeout=self._silence_s)
         except queue.Empty:
-            log.warning("the leader %s has sent nothing for %s s", leader.address, self._silence_s)
+            self._trouble.warning(
+                log, "silence", "the leader %s has sent nothing for %s s", leader.address, self._silence_s
+            )
             self._gone(leader.token)
             if self._answers(leader, channel):
                 self._answered(leader)
@@ -217,7 +221,8 @@ class Follower:
         silent_s += min(now - looked_at, _LOOK_S)
         self._silence = (leader.token, silent_s, now)
         if silent_s >= SILENT_S and probe_tcp(leader.address) is ProbeAnswer.ACCEPTED:
-            log.warning("the leader %s takes connections, and answers none for %.0f s", leader.address, silent_s)
+            text = "the leader %s takes connections, and answers none for %.0f s"
+            self._trouble.warning(log, "no answer", text, leader.address, silent_s)
             self._unanswering(leader.token)
 
     def _answered(self, leader: LeaderRecord) -> None:

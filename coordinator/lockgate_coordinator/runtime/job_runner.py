@@ -18,6 +18,7 @@ from typing import Any, TypeVar, assert_never
 
 from grpc import StatusCode
 from lockgate_common.clock import monotonic_ms, unix_us
+from lockgate_common.logs import about
 from lockgate_common.story_log import Outside
 from lockgate_ha.errors import CorruptRecord
 from lockgate_proto.messages import (
@@ -91,7 +92,7 @@ class JobRunner:
         self._error = ""
         self._closed = False
         first = JobStatus(job_key=self.key, run_id=record.run_id, state=JobState.WAITING_FOR_SLOTS)
-        self._publisher = StatusPublisher(services.actor, self._view, first)
+        self._publisher = StatusPublisher(services, self._view, first)
         self.hub = self._publisher.hub
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ class JobRunner:
         elif isinstance(error, StorageError) and error.retryable:
             pause_ms = self._backoff.failed(now_ms := monotonic_ms())
             self.trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
-            log.warning("job %s: %s", self.key, self.trouble)
+            self._services.trouble.warning(log, "graphs", "job %s: %s", self.key, self.trouble)
             self._publisher.changed(at_once=True)
             self._wake = self._services.actor.at(now_ms + pause_ms, lambda: self.load(fresh=fresh))
         else:
@@ -306,7 +307,8 @@ class JobRunner:
     def _guarded(self, what: str, call: Callable[[], None]) -> None:
         """Makes a call that concerns only this job: an error in it ends this job and no other."""
         try:
-            call()
+            with about(job=self.key, token=self._token):
+                call()
         except Exception as error:
             self._mistake(what, error)
 
@@ -334,8 +336,8 @@ class JobRunner:
                     self._note_deploy(task_manager_id, body)
                 if not services.send(task_manager_id, caused(body, event_id)):
                     self.tell(ev.TaskManagerLost(task_manager_id, "it is not connected", planned=True), event_id)
-            case do.Emit(event):
-                self._emit(event)
+            case do.Emit():
+                self._emit(effect.event, effect.reason, event_id)
             case do.WakeAt(at_ms):
                 if self._wake is not None:
                     self._wake.cancel()
@@ -492,8 +494,8 @@ class JobRunner:
     def _token(self) -> int:
         return self._services.context.token
 
-    def _emit(self, event: JobEvent) -> None:
-        self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us(), token=event.token or self._token))
+    def _emit(self, event: JobEvent, reason: str, cause_id: str) -> None:
+        self._publisher.event(dataclasses.replace(event, token=event.token or self._token), reason, cause_id)
         if event.kind is JobEventKind.ATTEMPT_DEPLOYED:
             self._services.context.runs(self.key)
         if event.kind is JobEventKind.CHECKPOINT_COMPLETED:

@@ -11,6 +11,7 @@ import uuid
 
 from lockgate_common import open_files
 from lockgate_common.masking import masked
+from lockgate_common.metrics.server import metrics_server
 from lockgate_common.security import SecurityError
 from lockgate_common.serving.places import Places
 from lockgate_common.settings import SettingsError
@@ -32,6 +33,7 @@ from lockgate_coordinator.runtime.follow import Follower, FollowService
 from lockgate_coordinator.runtime.health import Health
 from lockgate_coordinator.runtime.job_service import JobService
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
+from lockgate_coordinator.runtime.metric_collector import coordinator_page
 from lockgate_coordinator.runtime.rpc_server import RpcServer
 from lockgate_coordinator.runtime.settings import NO_DASHBOARD, CoordinatorSettings
 from lockgate_coordinator.runtime.watchdog import Watchdog, end_process
@@ -105,7 +107,7 @@ class Coordinator:
         if web is None or self.settings.dashboard == NO_DASHBOARD:
             return None
         try:
-            return web(self.settings, self.address, callers, self._dashboards)
+            return web(self.settings, self.address, callers, self._dashboards, lambda: self.metrics_page.render())
         except BaseException:
             self._server.stop(0)
             raise
@@ -130,6 +132,11 @@ class Coordinator:
         self._server.serve("ControlService", ControlService(self.dispatcher), {"Connect": controls})
         self._server.serve("FollowService", follow, {"Follow": follows})
         self._health.add_to(self._server)
+        streams = {"watch": watches, "task_manager": controls, "standby": follows}
+        self.metrics_page = coordinator_page(self.coordinator_id, settings, self.elector, self.dispatcher, streams)
+        self.metrics = metrics_server(
+            self.metrics_page, settings.metrics, settings.credentials, "coordinator", settings.tokens_file
+        )
 
     @property
     def dashboard(self) -> str:
@@ -148,6 +155,8 @@ class Coordinator:
         """
         self._server.start()
         self.dispatcher.start()
+        if self.metrics is not None:
+            self.metrics.start()
         for watchdog in self._watchdogs:
             watchdog.start()
         self._follower.start()
@@ -168,6 +177,8 @@ class Coordinator:
     def stop(self) -> None:
         """Hands leadership over at once, ends every stream, joins every thread. Idempotent."""
         self._health.stop()
+        if self.metrics is not None:
+            self.metrics.stop()
         self.dispatcher.withdraw()
         self.elector.stop(release=True)
         self._follower.stop()
@@ -230,7 +241,8 @@ def _run(settings: CoordinatorSettings, web: WebInterfaceFactory | None, stoppin
         if not stopping.is_set():
             print(
                 f"lockgate coordinator ready: id={coordinator.coordinator_id} address={coordinator.address} "
-                f"pid={os.getpid()}{f' dashboard={coordinator.dashboard}' if coordinator.dashboard else ''}",
+                f"pid={os.getpid()}{f' dashboard={coordinator.dashboard}' if coordinator.dashboard else ''}"
+                f"{f' metrics={coordinator.metrics.address}' if coordinator.metrics else ''}",
                 flush=True,
             )
         stopping.wait()

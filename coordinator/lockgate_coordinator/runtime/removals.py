@@ -47,7 +47,7 @@ class Removals:
             self._files.delete_shared(run, free)
         except StorageError as error:
             text = "job %s: files of the subsumed checkpoint %s are not deleted: %s"
-            log.warning(text, run.job_key, checkpoint.checkpoint_id, error)
+            self._warn(run.job_key, text, run.job_key, checkpoint.checkpoint_id, error)
 
     def delete_pointed(self, pointer: str) -> None:
         """Deletes the files of a savepoint without a record. Raises StorageError."""
@@ -77,7 +77,7 @@ class Removals:
             shared = self._files.shared_files(run)
             self._files.delete_shared(run, [name for name in shared if writer_of(name) == number])
         except StorageError as error:
-            log.warning("job %s: aborted checkpoint %s is not deleted: %s", run.job_key, number, error)
+            self._warn(run.job_key, "job %s: aborted checkpoint %s is not deleted: %s", run.job_key, number, error)
 
     def delete_orphans(self, run: Run, below: int) -> None:
         """Deletes files of checkpoints with ids below `below` to which no record refers.
@@ -88,7 +88,11 @@ class Removals:
         try:
             self._delete_orphans(run, below)
         except (StoreError, StorageError) as error:
-            log.warning("job %s: could not search for orphaned files: %s", run.job_key, error)
+            self._warn(run.job_key, "job %s: could not search for orphaned files: %s", run.job_key, error)
+
+    def _warn(self, key: str, text: str, *arguments: object) -> None:
+        """A storage that is away fails every checkpoint's deletion."""
+        self._fence.trouble.warning(log, f"deletions of {key}", text, *arguments, extra={"job": key})
 
     def _delete_orphans(self, run: Run, below: int) -> None:
         key = run.job_key

@@ -6,11 +6,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import Protocol
 
+from lockgate_common.recurring_log import RecurringLog
+
 from lockgate_coordinator.graph.slots import SlotsReleased, SlotsRequested
 from lockgate_coordinator.job.effects import ControlBody
 from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.job_story import JobStory
 from lockgate_coordinator.runtime.metadata_files import Run
+from lockgate_coordinator.runtime.meters import Meters
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.removals import Removals
 from lockgate_coordinator.runtime.workers import WorkerGroup
@@ -55,3 +58,5 @@ class RunnerServices:
     leader_address: str
     directory: Callable[[Run], str]  # the run's folder
     new_story: Callable[[], JobStory]
+    trouble: RecurringLog = dataclasses.field(default_factory=RecurringLog)
+    meters: Meters = dataclasses.field(default_factory=Meters)

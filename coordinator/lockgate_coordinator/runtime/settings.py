@@ -9,7 +9,7 @@ from lockgate_common.addresses import port_problem
 from lockgate_common.masking import masked
 from lockgate_common.roles import roles_named
 from lockgate_common.security import Credentials
-from lockgate_common.settings import SettingsError, check_numbers, check_process
+from lockgate_common.settings import SettingsError, check_metrics, check_numbers, check_process
 
 SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Algorithms of JWTs that can be checked without being able to make them."""
@@ -55,7 +55,8 @@ class CoordinatorSettings:
     zookeeper: `host:port[,host:port...]`; storage: a local path or a pyarrow.fs URI that every coordinator and task
     manager of the cluster reaches; bind: `host:port` of the gRPC server, port 0 picks a free one; advertise:
     `host:port` that others use, empty for the bound address, which others must then be able to reach; coordinator_id:
-    empty for a generated one; tokens_file: see `TokenBook`, empty for no tokens; certificate_roles: by common name or
+    empty for a generated one; tokens_file: see `TokenBook`, empty for no tokens; metrics: `host:port` of the page of
+    metrics, empty or `off` for none; certificate_roles: by common name or
     alternative name of a client's certificate; jwt: None for no JWTs; max_jobs: jobs that have not ended; max_client_*:
     of one client, open streams, requests a second, and bytes of requests in work; private: paths and URIs that jobs
     whose authors may not run code neither read nor write; dashboard: `host:port` of the web dashboard, "off", or empty
@@ -69,6 +70,7 @@ class CoordinatorSettings:
     advertise: str = ""
     credentials: Credentials = field(default_factory=Credentials)
     tokens_file: str = ""
+    metrics: str = ""
     certificate_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     jwt: JwtSettings | None = None
     session_timeout_ms: int = 4000
@@ -90,6 +92,7 @@ class CoordinatorSettings:
         """Raises SettingsError naming the first setting that cannot work."""
         names = {"cluster": self.cluster, "coordinator_id": self.coordinator_id or "made"}
         check_process(self.zookeeper, self.bind, self.advertise, names)
+        check_metrics(self.metrics)
         if not self.storage:
             raise SettingsError("storage: no folder or URI is named; checkpoints need one that all processes reach")
         if masked(self.storage) != self.storage:

@@ -7,14 +7,16 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from lockgate_common.clock import monotonic_ms
-from lockgate_proto.messages import JobStatus
+from lockgate_common.clock import monotonic_ms, unix_us
+from lockgate_proto.messages import JobEvent, JobEventKind, JobStatus
 
-from lockgate_coordinator.runtime.actor import Actor, Timer
+from lockgate_coordinator.runtime.actor import Timer
+from lockgate_coordinator.runtime.runner_services import RunnerServices
 from lockgate_coordinator.runtime.watch import WatchEnd, WatchHub
 
 log = logging.getLogger(__name__)
 
+_OFTEN = (JobEventKind.CHECKPOINT_COMPLETED, JobEventKind.FIRST_RECORD)
 _STATUS_PAUSE_MS = 100  # between two statuses when only numbers changed
 _SUBTASKS_A_MS = 10  # of a large job less often: a status names every subtask, and its watchers together take a core
 
@@ -22,10 +24,10 @@ _SUBTASKS_A_MS = 10  # of a large job less often: a status names every subtask, 
 class StatusPublisher:
     """An error while creating a status is logged and reported in it, and does not affect the job or the caller."""
 
-    def __init__(self, actor: Actor, view: Callable[[], JobStatus], first: JobStatus) -> None:
+    def __init__(self, services: RunnerServices, view: Callable[[], JobStatus], first: JobStatus) -> None:
         """view: creates the present status. first: the status used until `view` succeeds."""
         self.hub = WatchHub()
-        self._actor = actor
+        self._services = services
         self._view = view
         self._last = first
         self._is_over = False
@@ -49,6 +51,23 @@ class StatusPublisher:
         self._last = dataclasses.replace(self.status(), **changes)
         self._is_over = True
 
+    def event(self, event: JobEvent, reason: str, cause_id: str) -> None:
+        """Keeps the event, sends it to watchers, counts and logs it.
+
+        reason: see Emit; cause_id: the event of the story that caused it.
+        """
+        self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us()))
+        key, kind = self._last.job_key, event.kind
+        self._services.meters.job(key).count(event, reason)
+        fields = {"attempt": event.attempt, "checkpoint": event.checkpoint_id, "cause": cause_id}
+        text = "job %s: %s, attempt %d%s: %s"
+        number = f", checkpoint {event.checkpoint_id}" if event.checkpoint_id else ""
+        what = (key, kind.name, event.attempt, number, event.text)
+        if kind is JobEventKind.CHECKPOINT_ABORTED:  # each second while a storage is away
+            self._services.trouble.warning(log, f"checkpoints of {key}", text, *what, extra=fields)
+        elif kind not in _OFTEN:
+            log.info(text, *what, extra=fields)
+
     def changed(self, *, at_once: bool) -> None:
         """Sends the status to watchers: at once after an event, otherwise after a pause."""
         if self._is_over:
@@ -58,7 +77,7 @@ class StatusPublisher:
             self.hub.status(self.status())
         elif self.hub.watched and self._timer is None:
             pause_ms = max(_STATUS_PAUSE_MS, len(self._last.subtasks) // _SUBTASKS_A_MS)
-            self._timer = self._actor.at(monotonic_ms() + pause_ms, self._changed_late)
+            self._timer = self._services.actor.at(monotonic_ms() + pause_ms, self._changed_late)
 
     def close(self, end: WatchEnd) -> None:
         """Ends all watches."""

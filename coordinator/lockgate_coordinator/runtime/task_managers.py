@@ -18,6 +18,7 @@ import grpc
 from lockgate_common.addresses import ProbeAnswer
 from lockgate_common.clock import monotonic_ms
 from lockgate_common.ports import probe_tcp
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_common.session import Session
 from lockgate_proto.messages import (
     AttemptGone,
@@ -91,6 +92,7 @@ class TaskManagers:
         self._sequence = 0
         self._last_beat_ms = monotonic_ms()
         self._beat_timer: Timer | None = None
+        self._trouble = RecurringLog()
         self._closed = False
 
     def start(self) -> None:
@@ -168,7 +170,7 @@ class TaskManagers:
                 f"the task manager id {known.task_manager_id} is in use by the living process {known.pid}, exchange "
                 f"{known.exchange_address}; give process {register.pid} an id of its own (task_manager_id)"
             )
-            log.warning("refused: %s", reason)
+            self._trouble.warning(log, known.task_manager_id, "refused: %s", reason)
             link.close(grpc.StatusCode.ALREADY_EXISTS, reason)
             return
         self._lose(known, f"it was restarted as process {register.pid}")

@@ -119,6 +119,8 @@ class LeaderTerm:
             services.address,
             services.files.run_directory,
             partial(JobStory, grant.coordinator_id, grant.token, itertools.count(1)),
+            fence.trouble,
+            fence.meters,
         )
 
     @property
@@ -229,7 +231,7 @@ class LeaderTerm:
             if error is None:
                 then(answer.result())
                 return
-            log.error("work for %s failed; it is tried again", key, exc_info=error)
+            self.fence.trouble.error(log, key, "work for %s failed; it is tried again", key, exc_info=error)
             self.services.actor.at(monotonic_ms() + _RETRY_MS, lambda: self.background(key, call, then))
 
         self.workers.submit(key, call).add_done_callback(lambda done: self.services.actor.tell(partial(answered, done)))

@@ -26,8 +26,11 @@ class WebInterface(Protocol):
         ...
 
 
-WebInterfaceFactory = Callable[[CoordinatorSettings, str, Callers, Callable[[], tuple[str, ...]]], WebInterface]
-"""Settings, the address of the job API, who calls without the secret, the URLs of the other coordinators' dashboards.
+WebInterfaceFactory = Callable[
+    [CoordinatorSettings, str, Callers, Callable[[], tuple[str, ...]], Callable[[], tuple[str, bytes]]], WebInterface
+]
+"""Settings, the address of the job API, who calls without the secret, the URLs of the other coordinators' dashboards,
+the page of metrics: its content type and text.
 
 May raise SecurityError, and OSError when the port is taken.
 """

@@ -9,6 +9,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
+from contextvars import copy_context
+from functools import partial
 from typing import TypeVar
 
 from lockgate_coordinator.runtime.errors import Stopped
@@ -72,9 +74,12 @@ class KeyedWorkers:
         self._closed = False
 
     def submit(self, key: str, call: Callable[[], T]) -> Future[T]:
-        """Queues the call after those already queued under `key`. Fails with Stopped after `close`."""
+        """Queues the call after those already queued under `key`. Fails with Stopped after `close`.
+
+        Its log lines are about what those of the caller are about.
+        """
         answer: Future[T] = Future()
-        task: _Task = (call, answer)  # type: ignore[assignment]
+        task: _Task = (partial(copy_context().run, call), answer)  # type: ignore[assignment]
         with self._changed:
             if self._closed:
                 answer.set_exception(Stopped("this coordinator is shutting down"))

@@ -9,7 +9,6 @@ kernel ensures it.
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import signal
 import sys
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockgate_common.json_input import parse_json
-from lockgate_common.masking import mask_logs
+from lockgate_common.logs import start_logging
+from lockgate_common.settings import SettingsError
 from lockgate_common.tls import TlsFiles
 
 if TYPE_CHECKING:
@@ -33,15 +33,10 @@ def main(arguments: Sequence[str]) -> int:
     role, spec = arguments[0], parse_json(sys.stdin.read())
     # A ZooKeeper server is a process of its own below this one, which has to live long enough to end it.
     die_with(int(spec["parent"]), signal.SIGTERM if role == "zookeeper" else signal.SIGKILL)
-    logging.basicConfig(
-        level=os.environ.get("LOCKGATE_LOG_LEVEL", "INFO"),
-        format="%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-    )
-    mask_logs()
-    for noisy in ("kazoo", "py4j"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        start_logging()
+    except SettingsError as error:
+        return _refused(error)
     zookeeper_tls = TlsFiles(**spec["zookeeper_tls"]) if spec["zookeeper_tls"] else None
     from lockgate_common.security import Credentials, load_secret
 
@@ -52,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     tls = TlsFiles(**spec["tls"]) if spec["tls"] else None
     credentials = Credentials(secret, tls, zookeeper=zookeeper_tls)
     if role == "taskmanager":
-        return _task_manager(spec["settings"], credentials)
+        return _task_manager(spec["settings"], secret_file, credentials)
     return _coordinator(spec["settings"], secret_file, credentials)
 
 
@@ -85,25 +80,34 @@ def _zookeeper(settings: Mapping[str, Any], secret: str, tls: TlsFiles | None) -
     try:
         return serve([server], _ZOOKEEPER_START_MS)
     except ZooKeeperStartError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return 2
+        return _refused(error)
+
+
+def _refused(error: Exception) -> int:
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    return 2
 
 
 def _coordinator(settings: Mapping[str, Any], secret_file: Path, credentials: Credentials) -> int:
-    from lockgate_common.security import default_tokens_file
     from lockgate_coordinator.runtime.process import run
     from lockgate_coordinator.runtime.settings import CoordinatorSettings
     from lockgate_web.dashboard import Dashboard
 
-    tokens = str(default_tokens_file(secret_file))
-    return run(CoordinatorSettings(**{"tokens_file": tokens, **settings}, credentials=credentials), Dashboard)
+    given = {"tokens_file": _tokens(secret_file), **settings}
+    return run(CoordinatorSettings(**given, credentials=credentials), Dashboard)
 
 
-def _task_manager(settings: Mapping[str, Any], credentials: Credentials) -> int:
+def _task_manager(settings: Mapping[str, Any], secret_file: Path, credentials: Credentials) -> int:
     from lockgate_taskmanager.runtime.process import run
     from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
-    return run(TaskManagerSettings(**settings, credentials=credentials))
+    return run(TaskManagerSettings(**settings, tokens_file=_tokens(secret_file), credentials=credentials))
+
+
+def _tokens(secret_file: Path) -> str:
+    from lockgate_common.security import default_tokens_file
+
+    return str(default_tokens_file(secret_file))
 
 
 if __name__ == "__main__":

@@ -171,6 +171,13 @@ class LocalCluster:
         with self._condition:
             return {name: child.main_pid for name, child in sorted(self._children.items()) if child.is_running}
 
+    @property
+    def metrics(self) -> dict[str, str]:
+        """`host:port` of the page of metrics by process name, for running processes."""
+        with self._condition:
+            found = {name: child.ready for name, child in sorted(self._children.items()) if child.is_running}
+        return {name: ready["metrics"] for name, ready in found.items() if ready is not None and "metrics" in ready}
+
     def kill(self, role: str, number: int, signal_number: int = signal.SIGKILL) -> int:
         """Sends a signal to one process and returns its pid. Raises ClusterError when it is not running."""
         with self._condition:
@@ -301,7 +308,12 @@ class LocalCluster:
         tls_key = [options.tls.key] if options.tls else []
         tokens = options.coordinator.get("tokens_file", "")
         private = [str(self.directory), str(self.secret_file), self._storage_folder(), tokens, *tls_key]
-        common = {"cluster": options.cluster, "zookeeper": self.zookeeper, "private": private}
+        common = {
+            "cluster": options.cluster,
+            "zookeeper": self.zookeeper,
+            "private": private,
+            "metrics": f"{ports.HOST}:0",
+        }
         if role == "coordinator":
             bind = f"{ports.HOST}:{self._ports.get(name, 0)}"
             own = {"coordinator_id": name, "bind": bind, "dashboard": self._dashboard_bind(name)}
@@ -468,6 +480,7 @@ class LocalCluster:
             "tls": self._tls(),
             "storage": self.storage,
             "pids": dict(self.pids()),
+            "metrics": self.metrics,
         }
         try:
             write_atomically(self.directory / "cluster.json", json.dumps(description, indent=2) + "\n")

@@ -10,6 +10,8 @@ class TokenFence:
 
     def __init__(self, highest: int = 0) -> None:
         self._highest = highest
+        self.refused = 0
+        """Messages with a lower token so far."""
         self._lock = threading.Lock()
 
     @property
@@ -29,6 +31,7 @@ class TokenFence:
         """Records a token. False when a higher one was seen before: refuse the message that carried it."""
         with self._lock:
             if token < self._highest:
+                self.refused += 1
                 return False
             self._highest = token
             return True

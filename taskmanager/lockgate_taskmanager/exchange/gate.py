@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from lockgate_proto.messages import Barrier
 
@@ -30,6 +31,15 @@ POLL_BYTES = 8 * 1024 * 1024
 RECORDING_EXTRA_BYTES = 32 * 1024 * 1024  # the contents of a sender's queue and of a connection fit into it
 SLUICE_ELEMENTS = 4096
 OUTSIDE_TURNS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """What waits in a gate. fullest: the share of its bound that the fullest channel has reached."""
+
+    size_bytes: int
+    elements: int
+    fullest: float
 
 
 class InputChannel:
@@ -324,6 +334,14 @@ class InputGate:
         """Bytes in all channels together."""
         with self._lock:
             return sum(channel.queue.bytes for channel in self._channels)
+
+    def fill(self) -> Fill:
+        """What waits now. Back edges have no bound and do not count as full."""
+        with self._lock:
+            sizes = [(channel.queue.bytes, len(channel.queue)) for channel in self._channels]
+        bounded = [size for number, size in enumerate(sizes) if number not in self.feedback]
+        shares = (max(size / self._max_bytes, count / self._max_elements) for size, count in bounded)
+        return Fill(sum(size for size, _ in sizes), sum(count for _, count in sizes), max(shares, default=0.0))
 
     def _is_below_bound(self, channel: InputChannel) -> bool:
         if channel.is_feedback:

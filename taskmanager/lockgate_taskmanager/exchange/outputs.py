@@ -69,6 +69,11 @@ class OutputChannel(Protocol):
         """True when the receiver has accepted the channel."""
         ...
 
+    @property
+    def queued_bytes(self) -> int:
+        """What waits on this side; 0 for a receiver in this process."""
+        ...
+
 
 class LocalOutput:
     """A channel to a subtask of this process: it has no queue but the receiver's.
@@ -86,6 +91,10 @@ class LocalOutput:
     def is_accepted(self) -> bool:
         """True: the gate is in this process."""
         return True
+
+    @property
+    def queued_bytes(self) -> int:
+        return 0
 
     def start(self) -> None:
         try:
@@ -167,6 +176,10 @@ class RemoteOutput:
     @property
     def is_accepted(self) -> bool:
         return self._accepted
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._queued_bytes
 
     def start(self) -> None:
         self._accept_by_s = time.monotonic() + self._accept_timeout_ms / 1000

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent import futures
+from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -40,7 +41,8 @@ class BackgroundThreads(futures.Executor):
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"the threads {self._name} are shut down")
-            self._waiting.append((future, lambda: fn(*args, **kwargs)))
+            context = copy_context()  # its log lines are about what those of the caller are about
+            self._waiting.append((future, lambda: context.run(fn, *args, **kwargs)))
             if len(self._threads) < self._most:
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._threads.add(thread)

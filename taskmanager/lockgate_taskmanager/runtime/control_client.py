@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
+from lockgate_common.metrics.family import Tally
 from lockgate_common.proof import Peer, UnprovenPeer
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_common.security import Credentials
 from lockgate_common.session import Session
 from lockgate_proto import rpc
@@ -144,6 +146,10 @@ class ControlClient:
         self._stop_beating = threading.Event()
         self._session: Session[Any] = Session()
         self._heartbeat_at = 0.0  # of the current connection; 0: none yet
+        self._is_registered = False  # over the current connection
+        self.streams = Tally()
+        """Those that were opened."""
+        self._trouble = RecurringLog()
         self._logged_refusal = ""  # the refusal that was logged last; "" since a leader registered this task manager
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._beater = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
@@ -197,6 +203,11 @@ class ControlClient:
         for sequence, body in self._session.unacknowledged():
             connection.send(self._message(body, sequence))
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a leader has registered this task manager over the stream that is open now. For display."""
+        return self._is_registered
+
     def leave(self) -> None:
         """Says goodbye and waits until the leader has ended the stream in response, GOODBYE_WAIT_S at most.
 
@@ -237,7 +248,8 @@ class ControlClient:
             try:
                 has_answered = self._run_stream(record)
             except Exception:
-                log.exception("the control stream to the leader at %s failed", record.address)
+                text = "the control stream to the leader at %s failed"
+                self._trouble.error(log, "stream", text, record.address, exc_info=True)
                 has_answered = False
             if has_answered:
                 pause_s = FIRST_PAUSE_S
@@ -263,6 +275,7 @@ class ControlClient:
             if not self._accepts_token(record.token):
                 return False
             connection = LeaderConnection(record, self._credentials)
+            self.streams.add()
             self._send_first_messages(connection)
             self._connection = connection
             self._heartbeat_at = 0.0
@@ -283,7 +296,7 @@ class ControlClient:
             is_refusal = (refused or isinstance(error, UnprovenPeer)) and not has_answered
         finally:
             with self._changed:
-                self._connection = None
+                self._connection, self._is_registered = None, False
             connection.close()
         self._log_stream_end(record, reason, has_answered, is_refusal)
         return has_answered
@@ -307,6 +320,7 @@ class ControlClient:
             is_new = self._session.receive(message.sequence, message.acknowledged)
         if isinstance(message.body, Registered):
             log.info("registered")
+            self._is_registered = True
             self._on_registered()
             if message.body.heartbeat_interval_ms > 0:
                 self._heartbeat_s = message.body.heartbeat_interval_ms / 1000

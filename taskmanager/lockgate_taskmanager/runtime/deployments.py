@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from lockgate_common.logs import about
 from lockgate_common.story_log import Outside
 from lockgate_proto.codec import MalformedMessage
 from lockgate_proto.layout import layout_of
@@ -120,6 +121,17 @@ class Deployments:
 
     def handle(self, body: Any) -> None:
         """One message of the leader whose token has been checked. Unknown kinds are ignored."""
+        attempt: AttemptId | None = getattr(body, "attempt", None)
+        with about(
+            job=attempt and attempt.job_key,
+            attempt=attempt and attempt.attempt,
+            checkpoint=getattr(body, "checkpoint_id", 0),
+            token=self._fence.highest,
+            cause=getattr(body, "cause_id", ""),
+        ):
+            self._take(body)
+
+    def _take(self, body: Any) -> None:
         match body:
             case Deploy():
                 self._deploy(body)
@@ -149,14 +161,7 @@ class Deployments:
 
     def counters(self) -> tuple[SubtaskCounters, ...]:
         """Records in and out of every live subtask, as it last noted them."""
-        with self._lock:
-            tasks = [
-                task
-                for attempt in self._attempts.values()
-                for task in attempt.tasks.values()
-                if task.id in attempt.live
-            ]
-        works = ((task, task.at_work()) for task in tasks)
+        works = ((task, task.at_work()) for task in self.live_tasks())
         return tuple(
             SubtaskCounters(task.id, task.effort.counters, task.effort.total, work.what, work.since_ms)
             if work is not None and work.since_ms >= LONG_MS
@@ -164,6 +169,16 @@ class Deployments:
             for task, work in works
             if task.effort.counters or (work is not None and work.since_ms >= LONG_MS)
         )
+
+    def live_tasks(self) -> list[SubtaskTask]:
+        """The subtasks that have not ended, of older attempts first."""
+        with self._lock:
+            return [
+                task
+                for attempt in self._attempts.values()
+                for task in attempt.tasks.values()
+                if task.id in attempt.live
+            ]
 
     def stop(self, timeout_s: float) -> bool:
         """Cancels everything and waits. False when subtasks are still running."""

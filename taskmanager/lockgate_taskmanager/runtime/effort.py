@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pyarrow as pa
+from lockgate_common.metrics.family import Histogram
 from lockgate_proto.messages import OperatorCounters, SubtaskEffort
 
 from lockgate_taskmanager.task.program import Batch, Poll, SubtaskProgram
@@ -22,6 +23,8 @@ class EffortMeter:
     def __init__(self) -> None:
         self.total: SubtaskEffort | None = None  # replaced as a whole, so that any thread may read it
         self.counters: tuple[OperatorCounters, ...] = ()  # as above, for each operator, as last noted
+        self.durations = Histogram()
+        """Of the batches, in seconds."""
         self._is_first = True
         self._counted_ms = 0
 
@@ -53,6 +56,7 @@ class EffortMeter:
             self._is_first = False
             return
         took_us = max(1, (time.monotonic_ns() - started_ns) // 1_000)
+        self.durations.observe(took_us / 1e6)
         before = self.total or SubtaskEffort(quickest_us=took_us)
         self.total = SubtaskEffort(
             busy_us=before.busy_us + took_us,

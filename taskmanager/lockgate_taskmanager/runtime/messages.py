@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import assert_never
 
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
     AssignSplits,
@@ -25,6 +26,7 @@ from lockgate_taskmanager.barrier.events import BarrierOvertakes
 from lockgate_taskmanager.task import effects as do
 
 log = logging.getLogger(__name__)
+_trouble = RecurringLog()  # while a storage is away, every subtask declines every checkpoint
 Report = AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | FirstRecord | SubtaskReport
 
 
@@ -52,7 +54,9 @@ def report_of(effect: do.ForLeader, subtask: SubtaskId, name: str) -> Report:
         case do.Acknowledge(checkpoint_id, state, sync_us, async_ms, alignment_ms):
             return AcknowledgeCheckpoint(subtask, checkpoint_id, state, sync_us, async_ms, alignment_ms)
         case do.Decline(checkpoint_id, reason, is_storage):
-            log.info("%s declines checkpoint %d: %s", name, checkpoint_id, reason)
+            topic = f"{subtask.attempt.job_key if subtask.attempt else name}, {is_storage}"
+            fields = {"checkpoint": checkpoint_id}
+            _trouble.info(log, topic, "%s declines checkpoint %d: %s", name, checkpoint_id, reason, extra=fields)
             cause = DeclineCause.STORAGE_FAILED if is_storage else DeclineCause.DECLINE_CAUSE_UNSPECIFIED
             return DeclineCheckpoint(subtask, checkpoint_id, reason, cause)
         case do.ReportCommitted(checkpoint_id):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from lockgate_proto.messages import Barrier
 
 from lockgate_taskmanager.exchange.elements import Element
-from lockgate_taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS, OutputChannel, not_accepted
+from lockgate_taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS, OutputChannel, RemoteOutput, not_accepted
 
 
 class OutputSet:
@@ -65,6 +65,14 @@ class OutputSet:
         for element in elements:
             channel.send(element)
         return True
+
+    def queued_bytes(self) -> int:
+        """What waits to be sent to other task managers. From any thread."""
+        return sum(channel.queued_bytes for channel in self._channels.values())
+
+    def remote_count(self) -> int:
+        """How many of the channels lead to other task managers."""
+        return sum(isinstance(channel, RemoteOutput) for channel in self._channels.values())
 
     def cancel(self) -> None:
         """Closes every channel and ends a blocked send. From any thread."""

@@ -13,6 +13,7 @@ from queue import SimpleQueue
 
 from lockgate_common import open_files, private_folder
 from lockgate_common.masking import masked
+from lockgate_common.metrics.server import metrics_server
 from lockgate_common.places import Places
 from lockgate_common.security import SecurityError
 from lockgate_common.settings import SettingsError
@@ -23,6 +24,7 @@ from lockgate_ha.retrieval import LeaderRetrieval
 from lockgate_ha.session import Connector
 from lockgate_ha.zookeeper import connector
 
+from lockgate_taskmanager.runtime.metric_collector import task_manager_page
 from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 from lockgate_taskmanager.runtime.start import Start
 from lockgate_taskmanager.runtime.task_manager import TaskManager
@@ -106,9 +108,13 @@ def _take_part(
 ) -> None:
     warmup = Warmup(factory, settings.work_dir, manager.deployments.running)
     manager.on_prepare = warmup.learn
-    manager.start()
     retrieval = LeaderRetrieval(zookeeper, settings.cluster, manager.on_leader)
+    page = task_manager_page(manager, settings, lambda: retrieval.is_connected)
+    metrics = metrics_server(page, settings.metrics, settings.credentials, "taskmanager", settings.tokens_file)
+    manager.start()
     try:
+        if metrics is not None:
+            metrics.start()
         retrieval.start()
         limit_ms = settings.connect_timeout_ms
         if not wait_for_zookeeper(
@@ -122,7 +128,7 @@ def _take_part(
             return
         print(
             f"lockgate taskmanager ready: id={manager.id} exchange={manager.exchange_address} "
-            f"slots={settings.slots} pid={os.getpid()}",
+            f"slots={settings.slots} pid={os.getpid()}{f' metrics={metrics.address}' if metrics is not None else ''}",
             flush=True,
         )
         if retrieval.current() is None:
@@ -131,6 +137,8 @@ def _take_part(
         stop.get()
         log.info("stopping")
     finally:
+        if metrics is not None:
+            metrics.stop()
         retrieval.stop()
         manager.stop()
         warmup.stop()

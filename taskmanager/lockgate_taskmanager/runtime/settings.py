@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lockgate_common.security import Credentials
-from lockgate_common.settings import SettingsError, check_numbers, check_process
+from lockgate_common.settings import SettingsError, check_metrics, check_numbers, check_process
 
 MIB = 1024 * 1024
 
@@ -21,8 +21,9 @@ class TaskManagerSettings:
     slots: how many subtasks of each vertex fit here; spark_master: empty means `local[<slots>]`;
     work_dir: folder for Spark's scratch files; target_batch_ms: target processing time of one micro-batch;
     max_batch_bytes: upper bound of one micro-batch's input; task_manager_id: empty means one is generated;
-    connect_timeout_ms: how long to wait for ZooKeeper at the start. For jobs whose authors may not run code: private:
-    paths and URIs of the cluster's own files; folders: the only ones to read and write, empty for all others;
+    connect_timeout_ms: how long to wait for ZooKeeper at the start; metrics: `host:port` of the page of metrics, empty
+    or `off` for none; tokens_file: of those who may read it, see `TokenBook`. For jobs whose authors may not run code:
+    private: paths and URIs of the cluster's own files; folders: the only ones to read and write, empty for all others;
     variables: names of this process's environment, with * and ?, that they may use as `${NAME}`.
     """
 
@@ -40,6 +41,8 @@ class TaskManagerSettings:
     target_batch_ms: int = 300
     max_batch_bytes: int = 32 * MIB
     task_manager_id: str = ""
+    tokens_file: str = ""
+    metrics: str = ""
     connect_timeout_ms: int = 30_000
     private: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -54,6 +57,7 @@ class TaskManagerSettings:
         """Raises SettingsError naming the first setting that cannot work."""
         names = {"cluster": self.cluster, "task_manager_id": self.task_manager_id or "made"}
         check_process(self.zookeeper, self.bind, self.advertise, names)
+        check_metrics(self.metrics)
         if not self.work_dir:
             raise SettingsError("work_dir: it is empty; Spark needs a folder for its scratch files")
         check_numbers(self)

@@ -15,12 +15,14 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from lockgate_common.clock import monotonic_ms, unix_ms, unix_us
+from lockgate_common.logs import about
 from lockgate_proto.messages import (
     AssignSplits,
     Barrier,
     CheckpointMode,
     DrainSources,
     EndOfInput,
+    JobGraph,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     SplitState,
@@ -40,9 +42,11 @@ from lockgate_taskmanager.runtime.failures import cause_of, text_of
 from lockgate_taskmanager.runtime.loop_part import loop_part_of
 from lockgate_taskmanager.runtime.messages import Message, PeerLost, report_of
 from lockgate_taskmanager.runtime.output_set import OutputSet
+from lockgate_taskmanager.runtime.snapshot_figures import SnapshotFigures, figures_of
 from lockgate_taskmanager.runtime.snapshots import UPLOAD_CLOSE_S, SubtaskSnapshots
 from lockgate_taskmanager.runtime.stories import SubtaskStory
 from lockgate_taskmanager.runtime.subtask_input import Records, Step, SubtaskInput
+from lockgate_taskmanager.runtime.time_shares import Share, TimeShares
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
 from lockgate_taskmanager.task.machine import SubtaskMachine
@@ -95,6 +99,8 @@ class SubtaskTask:
             spill_folder=spill_folder,
         )
         self.effort = EffortMeter()
+        self.shares = TimeShares()
+        self.newest_snapshot: SnapshotFigures | None = None
         self._context, self._factory = context, factory
         self._report, self._on_ended = report, on_ended
         self._story = story
@@ -143,6 +149,16 @@ class SubtaskTask:
         self.post(PeerLost(reason))
 
     @property
+    def graph(self) -> JobGraph:
+        """The job's graph."""
+        return self._context.graph
+
+    @property
+    def outputs(self) -> OutputSet:
+        """Its output channels, for display."""
+        return self._outputs
+
+    @property
     def last_event_id(self) -> str:
         """Of what happened to it last."""
         return self._story.last_id
@@ -183,16 +199,19 @@ class SubtaskTask:
     # the subtask's own thread
 
     def _run(self) -> None:
-        try:
-            self._guard(self._open)
-            while self._machine.is_live:
-                self._guard(self._step)
-        except Exception:
-            log.exception("%s: the loop itself failed", self._name)
-        finally:
-            self.gate.close()
-            self._outputs.cancel()
-            self._on_ended(self)
+        attempt, subtask = self.id.attempt, f"{self.id.vertex_id}[{self.id.subtask}]"
+        assert attempt is not None
+        with about(job=attempt.job_key, attempt=attempt.attempt, subtask=subtask):
+            try:
+                self._guard(self._open)
+                while self._machine.is_live:
+                    self._guard(self._step)
+            except Exception:
+                log.exception("%s: the loop itself failed", self._name)
+            finally:
+                self.gate.close()
+                self._outputs.cancel()
+                self._on_ended(self)
 
     def _guard(self, action: Callable[[], None]) -> None:
         """Runs one step; an exception that ends the subtask becomes an event."""
@@ -230,7 +249,8 @@ class SubtaskTask:
             return
         if self._is_elastic and not self._outputs.has_room():
             self._outputs.check_accepted(monotonic_ms())
-            self.gate.wait(ACCEPT_CHECK_S)
+            with self.shares.waits(Share.BACKPRESSURED):
+                self.gate.wait(ACCEPT_CHECK_S)
         elif self._is_source and not self._is_input_done and not self._machine.is_halted:
             self._poll_source()
         else:
@@ -284,7 +304,8 @@ class SubtaskTask:
                 self._count()
             case Idle(wait_ms):
                 self._count(is_forced=True)
-                self.gate.poll(wait_ms / 1000)
+                with self.shares.waits(Share.IDLE):
+                    self.gate.poll(wait_ms / 1000)
             case Exhausted():
                 self._is_input_done = True
                 self._handle(on.InputExhausted())
@@ -294,7 +315,9 @@ class SubtaskTask:
 
     def _poll_gate(self) -> None:
         is_accepted = self._outputs.check_accepted(monotonic_ms())
-        elements = self._input.poll(self._wait_s(None if is_accepted else ACCEPT_CHECK_S))
+        limit_s = self._wait_s(None if is_accepted else ACCEPT_CHECK_S)
+        with self.shares.waits(Share.IDLE):
+            elements = self._input.poll(limit_s)
         self._tick(may_pause=not elements)
         self._input.take(elements, self._outputs, monotonic_ms)
 
@@ -390,6 +413,7 @@ class SubtaskTask:
         if isinstance(effect, do.Acknowledge):
             faults.point("before-ack")
             self._snapshots.acknowledged(effect.checkpoint_id)
+            self.newest_snapshot = figures_of(effect)
         self._report(replace(report_of(effect, self.id, self._name), cause_id=event_id))
 
     def _commit(self, checkpoint_id: int, event_id: str) -> None:
@@ -403,8 +427,10 @@ class SubtaskTask:
     def _emit(self, batch: Batch) -> None:
         if batch.reached_sink > 0 and not self._machine.has_reached_sink:
             self._handle(on.SinkReached(unix_us()))
-        for emission in batch.emissions:
-            self._outputs.emit(emission.edge, emission.target, emission.table)
+        if batch.emissions:
+            with self.shares.waits(Share.BACKPRESSURED):
+                for emission in batch.emissions:
+                    self._outputs.emit(emission.edge, emission.target, emission.table)
         if batch.watermark is not None:
             self._outputs.broadcast(batch.watermark)
 
@@ -424,7 +450,8 @@ class SubtaskTask:
             self._outputs.check_accepted(monotonic_ms())
             if not self._is_elastic or self._outputs.has_room():
                 return
-            self.gate.wait(ACCEPT_CHECK_S)
+            with self.shares.waits(Share.BACKPRESSURED):
+                self.gate.wait(ACCEPT_CHECK_S)
         raise Canceled("the subtask ends")
 
     def _count(self, is_forced: bool = False) -> None:

@@ -74,6 +74,11 @@ class TaskManager:
         """For LeaderRetrieval."""
         self._control.on_leader(record)
 
+    @property
+    def control(self) -> ControlClient:
+        """The stream to the leader, for display."""
+        return self._control
+
     def stop(self) -> None:
         """Says goodbye, so that the leader replaces the subtasks here before their channels break; then closes
         everything.

@@ -106,7 +106,8 @@ class SnapshotUploads:
             reason = f"the snapshot could not be stored: {error}"
             self._done(UploadFailed(checkpoint_id, reason, is_storage=isinstance(error, OSError)))
         except Exception as error:
-            log.exception("checkpoint %d: storing the state failed unexpectedly", checkpoint_id)
+            text, fields = "checkpoint %d: storing the state failed unexpectedly", {"checkpoint": checkpoint_id}
+            log.exception(text, checkpoint_id, extra=fields)
             self._done(UploadFailed(checkpoint_id, text_of(error)))
         else:
             self._done(UploadDone(checkpoint_id, state, round((time.monotonic() - started) * 1000)))

@@ -68,6 +68,7 @@ def test_other_variables_of_lockgate_are_left_alone() -> None:
         environment={
             "LOCKGATE_CLUSTER": "a:1",
             "LOCKGATE_LOG_LEVEL": "DEBUG",
+            "LOCKGATE_LOG_FORMAT": "json",
             "LOCKGATE_FAULT": "x",
             "LOCKGATE_TEST_X": "1",
         }

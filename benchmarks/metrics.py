@@ -1,0 +1,197 @@
+"""`python -m benchmarks.metrics`: the word count with every page of metrics scraped each second, and with none."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from lockgate_devtools.cluster import LocalCluster
+from lockgate_devtools.cluster.work_folder import WorkFolder
+from lockgate_devtools.drill.observer import JobObserver
+from lockgate_proto.messages import (
+    Aggregate,
+    AggregateFunction,
+    CheckpointOptions,
+    ConsoleSink,
+    Edge,
+    GeneratorSource,
+    JobGraph,
+    KeyedAggregate,
+    Operator,
+    Partitioning,
+    Vertex,
+)
+
+from benchmarks import corpus
+from benchmarks.common import Measurement, Row, at_least, at_most, cache_folder, parser, run, say
+from benchmarks.job_run import run_through
+from benchmarks.wordcount import graph
+from lockgate.client import Client
+
+_INTERVAL_MS = 1_000
+_BURSTS = 5
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class _Scraper:
+    """Reads every page of a cluster. secret: shown each time, as a scraper shows its token."""
+
+    def __init__(self, addresses: Sequence[str], secret: str) -> None:
+        self._requests = [
+            urllib.request.Request(f"http://{address}/metrics", headers={"Authorization": f"Bearer {secret}"})
+            for address in addresses
+        ]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Each second while the block runs."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._run, args=(over,), name="scraper", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _run(self, over: threading.Event) -> None:
+        while not over.wait(1.0):
+            self.scrape()
+
+    def scrape(self) -> None:
+        """Reads every page once."""
+        for request in self._requests:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                answer.read()
+
+
+def measure(arguments: argparse.Namespace) -> Measurement:
+    """Pairs of runs on one warm cluster; neither kind always comes first."""
+    folder = corpus.ensure(cache_folder(), arguments.words, arguments.files)
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    processor_s: dict[bool, list[float]] = {True: [], False: []}
+    with (
+        WorkFolder("lockgate-metrics-", say) as kept,
+        LocalCluster(
+            kept.path / "cluster", slots=1, start_timeout_ms=600_000, coordinator={"heartbeat_timeout_ms": 60_000}
+        ) as cluster,
+        Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
+    ):
+        scraper = _Scraper(tuple(cluster.metrics.values()), cluster.credentials().secret)
+        scrape_s = _scrape_s(cluster, client, scraper, arguments.scrapes)
+        say(f"one scrape of all {len(cluster.metrics)} pages: {scrape_s * 1e3:.1f} ms of processor time")
+        for number in range(-arguments.warm_up, arguments.runs):
+            for is_scraped in (True, False) if number % 2 else (False, True):
+                key = f"{'scraped' if is_scraped else 'alone'}-{number + arguments.warm_up}"
+                job = graph(folder, kept.path / f"{key}.db", _INTERVAL_MS)
+                before = _processor_s(cluster)
+                if is_scraped:
+                    with scraper.running():
+                        took_s = run_through(client, key, job).seconds
+                else:
+                    took_s = run_through(client, key, job).seconds
+                if number >= 0:
+                    seconds[is_scraped].append(took_s)
+                    processor_s[is_scraped].append(_processor_s(cluster) - before)
+    return _measurement(arguments.words, seconds, processor_s, scrape_s)
+
+
+def _scrape_s(cluster: LocalCluster, client: Client, scraper: _Scraper, times: int) -> float:
+    """Processor time of one scrape of all pages while a job runs: scrapes in a row, and as long a time without any."""
+    client.submit("steady", _steady())
+    observer = JobObserver(client, "steady")
+    observer.wait_for(lambda: bool(observer.status and observer.status.checkpoints_completed >= 2), 300.0)
+    observer.close()
+    pids = [pid for name, pid in cluster.pids().items() if not name.startswith("zookeeper")]
+    costs = []
+    for _ in range(_BURSTS):
+        before, began = _own_s(pids), time.monotonic()
+        for _ in range(times):
+            scraper.scrape()
+        between, took_s = _own_s(pids), time.monotonic() - began
+        time.sleep(took_s)
+        costs.append((2 * between - before - _own_s(pids)) / times)
+    client.cancel("steady")
+    return statistics.median(costs)
+
+
+def _steady() -> JobGraph:
+    """Counts a few records a second, with a checkpoint each second."""
+    count = KeyedAggregate(("partition",), (Aggregate("n", AggregateFunction.COUNT, ""),))
+    source = GeneratorSource(rows_per_second=1_000)
+    return JobGraph(
+        name="steady",
+        vertices=(
+            Vertex("rows", "rows", 2, 0, (Operator("generate", "", source),)),
+            Vertex("counts", "counts", 2, 0, (Operator("count", "", count), Operator("print", "", ConsoleSink()))),
+        ),
+        edges=(Edge("rows", "counts", Partitioning.HASH, ("partition",)),),
+        checkpoints=CheckpointOptions(interval_ms=_INTERVAL_MS),
+    )
+
+
+def _own_s(pids: Sequence[int]) -> float:
+    """Processor time of these processes so far, without their JVMs and Python workers."""
+    stats = (Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split() for pid in pids)
+    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / _TICKS
+
+
+def _processor_s(cluster: LocalCluster) -> float:
+    """Processor time of coordinators and task managers so far, with their JVMs and Python workers."""
+    mine = {pid for name, pid in cluster.pids().items() if not name.startswith("zookeeper")}
+    total = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            pid, session = int(stat.parent.name), int(fields[3])  # each process of a local cluster leads a session
+        except (OSError, ValueError, IndexError):
+            continue
+        if session in mine or pid in mine:
+            total += sum(map(int, fields[11:15]))
+    return total / _TICKS
+
+
+def _measurement(
+    words: int, seconds: dict[bool, list[float]], processor_s: dict[bool, list[float]], scrape_s: float
+) -> Measurement:
+    rates = {kind: words / statistics.median(times) for kind, times in seconds.items()}
+    pairs = [alone / scraped for scraped, alone in zip(seconds[True], seconds[False], strict=True)]
+    used = [scraped / alone for scraped, alone in zip(processor_s[True], processor_s[False], strict=True)]
+    return Measurement(
+        (
+            Row("word count, metrics scraped each second", f"{rates[True]:,.0f} words/s"),
+            Row("word count, nobody scrapes", f"{rates[False]:,.0f} words/s"),
+            at_least("scraped against not, median of the pairs", statistics.median(pairs), 0.99, ""),
+            at_most("processor time, scraped against not", statistics.median(used), 1.01, ""),
+            Row("one scrape of every page, processor time", f"{scrape_s * 1e3:.1f} ms"),
+        ),
+        {
+            "words": words,
+            "seconds": {"scraped": seconds[True], "alone": seconds[False]},
+            "processor_s": {"scraped": processor_s[True], "alone": processor_s[False]},
+            "processor_s_per_scrape": scrape_s,
+        },
+    )
+
+
+def main() -> int:
+    """Command line."""
+    options = parser("metrics", "What it costs that every page of metrics is scraped each second.")
+    options.add_argument("--words", type=int, default=20_000_000, help="size of the input")
+    options.add_argument("--files", type=int, default=40, help="files of the input")
+    options.add_argument("--runs", type=int, default=6, help="measured pairs of runs")
+    options.add_argument("--scrapes", type=int, default=100, help="in a row, to measure one of them")
+    options.add_argument("--warm-up", type=int, default=2, help="pairs before them")
+    return run(options.parse_args(), measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The log of a process: on stderr, one line of text or one JSON object for each record, without secrets.
+
+Set up once, by `start_logging`. What a line is about (job, attempt, ...) comes from `about` around the code that logs,
+or from `extra` of one call; only JSON shows it as fields, because a text names it already.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from lockgate_common.masking import MaskingFormatter, masked
+from lockgate_common.settings import SettingsError
+
+FIELDS = ("job", "attempt", "subtask", "checkpoint", "token", "cause")
+FORMATS = ("text", "json")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+_TEXT = "%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s"
+_NOISY = ("kazoo", "py4j", "uvicorn")
+_subject: ContextVar[Mapping[str, object]] = ContextVar("log_subject", default=MappingProxyType({}))
+
+
+@contextmanager
+def about(**fields: object) -> Iterator[None]:
+    """What lines of this thread are about while the block runs; names from FIELDS."""
+    former = _subject.set({**_subject.get(), **fields})
+    try:
+        yield
+    finally:
+        _subject.reset(former)
+
+
+def start_logging(level: str = "", form: str = "", default_level: str = "INFO") -> None:
+    """Log lines on stderr from now on.
+
+    level: LOCKGATE_LOG_LEVEL when empty, or default_level; form: LOCKGATE_LOG_FORMAT when empty, or text.
+    Raises SettingsError for a name that means nothing.
+    """
+    level = _named("LOCKGATE_LOG_LEVEL", level, default_level, LEVELS)
+    form = _named("LOCKGATE_LOG_FORMAT", form, FORMATS[0], FORMATS)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else MaskingFormatter(_TEXT, "%H:%M:%S"))
+    logging.basicConfig(level=level, handlers=[handler])
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _named(variable: str, given: str, default: str, known: tuple[str, ...]) -> str:
+    name = given or os.environ.get(variable) or default
+    if name not in known:
+        raise SettingsError(f"{variable}: {name!r} is not known; use one of {', '.join(known)}")
+    return name
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object in one line: time, level, thread, logger, message, fields that are known, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's line."""
+        written: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "thread": record.threadName,
+            "logger": record.name,
+            "message": masked(record.getMessage()),
+        }
+        subject = _subject.get()
+        for field in FIELDS:
+            value = getattr(record, field, None) or subject.get(field)
+            if value:
+                written[field] = masked(value) if isinstance(value, str) else value
+        if record.exc_info:
+            written["exception"] = masked(self.formatException(record.exc_info))
+        if record.stack_info:
+            written["stack"] = masked(record.stack_info)
+        return json.dumps(written, ensure_ascii=False, default=str)

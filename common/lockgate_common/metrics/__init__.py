@@ -1,0 +1,1 @@
+"""Prometheus metrics: families, their samples, the page that a process serves. What is measured is in other rooms."""

@@ -1,0 +1,98 @@
+"""The log of a process: text or JSON, with fields, masked, in a real process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from lockgate_common.logs import JsonFormatter, about, start_logging
+from lockgate_common.settings import SettingsError
+
+SECRET = "correct-horse-battery"
+PROGRAM = f"""
+import logging
+from lockgate_common.logs import about, start_logging
+
+start_logging()
+log = logging.getLogger("room")
+with about(job="orders", attempt=3):
+    log.info("checkpoint %d is complete", 7, extra={{"checkpoint": 7, "token": 2}})
+    try:
+        raise ValueError("no answer of postgresql://shop:{SECRET}@db/shop")
+    except ValueError:
+        log.exception("it failed\\nin two lines")
+logging.getLogger("kazoo.client").info("noise")
+log.info("after it")
+"""
+
+
+def _run(**environment: str) -> list[str]:
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return result.stderr.splitlines()
+
+
+def test_json_is_one_object_a_line_with_fields_and_exception() -> None:
+    lines = [json.loads(line) for line in _run(LOCKGATE_LOG_FORMAT="json")]
+    complete, failed, after = lines
+    assert complete.pop("time")[-6:] == "+00:00"
+    assert complete == {
+        "level": "INFO",
+        "thread": "MainThread",
+        "logger": "room",
+        "message": "checkpoint 7 is complete",
+        "job": "orders",
+        "attempt": 3,
+        "checkpoint": 7,
+        "token": 2,
+    }
+    assert failed["message"] == "it failed\nin two lines"
+    assert failed["exception"].startswith("Traceback")
+    assert "postgresql://shop:***@db" in failed["exception"]
+    assert "job" not in after
+
+
+def test_text_is_what_it_was_and_masked_as_well() -> None:
+    text = "\n".join(_run())
+    assert "INFO MainThread room: checkpoint 7 is complete" in text
+    assert "Traceback" in text
+    assert SECRET not in text
+    assert "noise" not in text
+
+
+@pytest.mark.parametrize("variable", ["LOCKGATE_LOG_FORMAT", "LOCKGATE_LOG_LEVEL"])
+def test_a_wrong_name_says_what_is_allowed(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "xml")
+    with pytest.raises(SettingsError, match=rf"{variable}: 'xml' is not known; use one of \w+, "):
+        start_logging()
+
+
+def _written(message: str, **extra: Any) -> dict[str, Any]:
+    record = logging.makeLogRecord({"msg": message, "levelno": logging.INFO, "levelname": "INFO", **extra})
+    return dict(json.loads(JsonFormatter().format(record)))
+
+
+def test_secrets_are_masked_before_quotes_are_escaped() -> None:
+    written = _written(f'password="{SECRET}"', cause=f"token='{SECRET}'")
+    assert SECRET not in json.dumps(written)
+    assert written["message"] == 'password="***"'
+
+
+def test_one_subject_inside_another_adds_to_it_and_ends() -> None:
+    with about(job="a", attempt=1), about(attempt=2, subtask="rows[1]"):
+        assert {name: _written("x").get(name) for name in ("job", "attempt", "subtask")} == {
+            "job": "a",
+            "attempt": 2,
+            "subtask": "rows[1]",
+        }
+    assert "job" not in _written("x")
