@@ -204,3 +204,11 @@ def test_the_default_port_may_be_taken(
     with pytest.raises(OSError, match=r"^cannot listen on .*coordinator\.dashboard \(--dashboard\)$"):
         new_coordinator(web=dashboard.Dashboard, dashboard=site.address)
     assert new_coordinator(web=dashboard.Dashboard, dashboard="off").dashboard == ""
+
+
+def test_the_metrics_of_the_coordinator_are_on_its_dashboard(busy: Site) -> None:
+    answer = busy.get("/metrics")
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert b"lockgate_coordinator_is_leader 1.0" in answer.body
+    assert busy.post("/metrics").status == 405

@@ -99,6 +99,8 @@ def test_every_path_with_every_role(guarded: tuple[Site, Callable[[str], str]]) 
         for name in ("secret", ""):
             headers = {"Authorization": f"Bearer {shown(name)}"} if name else {}
             assert _status(site, endpoint, headers) not in (401, 403), (endpoint.path, name)
+    for role in ROLES:
+        assert ask(site.address, "/metrics", headers={"Authorization": f"Bearer {shown(role)}"}).status == 200, role
 
 
 def test_every_path_for_those_who_are_unknown(guarded: tuple[Site, Callable[[str], str]]) -> None:
@@ -108,6 +110,9 @@ def test_every_path_for_those_who_are_unknown(guarded: tuple[Site, Callable[[str
             headers = {"Via": "1.1 proxy"} if name == "forwarded" else {"Authorization": f"Bearer {shown(name)}"}
             free = endpoint.role is None
             assert (_status(site, endpoint, headers) == 401) is not free, (endpoint.path, name)
+    for name in UNKNOWN:
+        headers = {"Via": "1.1 proxy"} if name == "forwarded" else {"Authorization": f"Bearer {shown(name)}"}
+        assert ask(site.address, "/metrics", headers=headers).status == 401, name
 
 
 @nobody.needs_root
