@@ -22,6 +22,8 @@ from lockgate_common.settings import SettingsError
 FIELDS = ("job", "attempt", "subtask", "checkpoint", "token", "cause")
 FORMATS = ("text", "json")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+AUDIT = "lockgate.audit"
+"""The logger of the audit log, which no level switches off."""
 
 _TEXT = "%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s"
 _NOISY = ("kazoo", "py4j", "uvicorn")
@@ -51,6 +53,7 @@ def start_logging(level: str = "", form: str = "", default_level: str = "INFO") 
     logging.basicConfig(level=level, handlers=[handler])
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger(AUDIT).setLevel(logging.INFO)
 
 
 def _named(variable: str, given: str, default: str, known: tuple[str, ...]) -> str:

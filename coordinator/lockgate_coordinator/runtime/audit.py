@@ -1,28 +1,44 @@
-"""The audit log: one line for each call that changes a job, with its caller and outcome."""
+"""The audit log: for each call that changes a job a line before it does so, and one with its outcome.
+
+The first one is there for a process that dies in between. A call that was refused before has only the second.
+"""
 
 from __future__ import annotations
 
 import logging
+from typing import Any
 
+from lockgate_common.logs import AUDIT
 from lockgate_common.roles import Principal
 
 from lockgate_coordinator.runtime.access import changes
 
-audit = logging.getLogger("lockgate.audit")
+audit = logging.getLogger(AUDIT)
 
 
 class AuditedCall:
     """method: its path; peer: as gRPC names it. Text from the caller is escaped, so that a line stays one line."""
 
     def __init__(self, method: str, caller: Principal, peer: str) -> None:
+        self._changes = changes(method)
         self._method, self._caller, self._peer = method, caller.name, peer
-        self.job_key = ""
-        self.trusted = ""  # the snapshot that a job may start from without the cluster's seal
+        self._job_key = ""
+        self._trusted = ""  # the snapshot that a job may start from without the cluster's seal
+
+    def begin(self, request: Any) -> None:
+        """Logs what is asked for, before anything is done."""
+        self._job_key = getattr(request, "job_key", "")
+        self._trusted = request.restore_from if getattr(request, "trust_snapshot", False) else ""
+        self._line("asked")
 
     def end(self, outcome: str) -> None:
-        """Logs the call if it changes a job. outcome: `OK`, or the name of another status code."""
-        if changes(self._method):
-            name, job = self._method.rpartition("/")[2], ascii(self.job_key)
-            if self.trusted:
-                job += f" trust-snapshot={self.trusted!a}"
-            audit.info("%s job=%s by=%s from=%s: %s", name, job, ascii(self._caller), self._peer, outcome)
+        """Logs how the call has ended: `OK`, or the name of another status code."""
+        self._line(outcome)
+
+    def _line(self, text: str) -> None:
+        if not self._changes:
+            return
+        name, job = self._method.rpartition("/")[2], ascii(self._job_key)
+        if self._trusted:
+            job += f" trust-snapshot={self._trusted!a}"
+        audit.info("%s job=%s by=%s from=%s: %s", name, job, ascii(self._caller), self._peer, text)

@@ -98,8 +98,6 @@ class JobService:
         if graph is None:
             raise Refused(StatusCode.INVALID_ARGUMENT, "the request has no job graph")
         trusted = TRUST if request.trust_snapshot else ""
-        if trusted:
-            call.audited.trusted = request.restore_from
         if not call.caller.may(Role.CODE):
             graph = self._confined(graph, trusted, call.caller.name)
         self._dispatcher.wait_recovered()

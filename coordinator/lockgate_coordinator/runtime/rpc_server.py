@@ -220,7 +220,7 @@ class RpcServer:
             def begin() -> Any:
                 request = decode(method.request, data, _MOST_ELEMENTS)
                 check_request(request)
-                known.audited.job_key = getattr(request, "job_key", "")
+                known.audited.begin(request)
                 return _encoded(handle(request, known))
 
             found = await self._done(begin, pool)

@@ -148,6 +148,7 @@ def test_a_certificate_stands_in_the_audit_log(cluster: MutualCluster, caplog: p
     lines = [record.getMessage() for record in caplog.records if record.name == "lockgate.audit"]
     assert [line.partition(" from=")[0] for line in lines] == [
         "Submit job='job' by='certificate submit'",
+        "Submit job='job' by='certificate submit'",
         "Cancel job='' by='certificate submit'",
         "Cancel job='' by='certificate guest'",
     ]

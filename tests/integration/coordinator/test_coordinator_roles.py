@@ -17,7 +17,7 @@ from lockgate_common.security import Credentials, TlsFiles
 from lockgate_common.serving import wrong_tries
 from lockgate_common.token import Token, parse_jwt, parse_token
 from lockgate_common.token_book import issue, remove
-from lockgate_coordinator.runtime import entrance, rpc_server
+from lockgate_coordinator.runtime import entrance, job_service, rpc_server
 from lockgate_coordinator.runtime.access import ACCESS
 from lockgate_coordinator.runtime.audit import AuditedCall
 from lockgate_coordinator.runtime.jwt_issuer import JwtIssuer
@@ -246,16 +246,40 @@ def test_the_caller_that_changes_a_job_is_logged(cluster: TestingCluster, caplog
         with grpc.insecure_channel(cluster.leader.address) as channel:
             bearer = Credentials(cluster.issuer.sign("operate", sub="bob\n'")).metadata()
             channel.unary_unary(PATHS["Cancel"])(encode(m.CancelRequest("job-2")), metadata=bearer, timeout=30)
-    poll(lambda: len(_audited(caplog)) >= 6)
+    poll(lambda: len(_audited(caplog)) >= 11)
     lines = [line.partition(" from=")[0] + line.rpartition(":")[2] for line in _audited(caplog)]
     assert lines == [
+        "Submit job='job' by='code' asked",
         "Submit job='job' by='code' OK",
+        "Cancel job='job' by='operate' asked",
         "Cancel job='job' by='operate' OK",
         "Cancel job='' by='code' PERMISSION_DENIED",
+        "Submit job='job-2' by='the secret' asked",
         "Submit job='job-2' by='the secret' OK",
+        "Cancel job=\"forged\\nSubmit job='x' by='admin'\" by='the secret' asked",
         "Cancel job=\"forged\\nSubmit job='x' by='admin'\" by='the secret' NOT_FOUND",
+        f"Cancel job='job-2' by=\"bob\\n' of {ISSUER}\" asked",
         f"Cancel job='job-2' by=\"bob\\n' of {ISSUER}\" OK",
     ]
+
+
+def test_a_change_is_logged_before_it_is_made(
+    cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process may die in between."""
+    caplog.set_level(logging.INFO, "lockgate.audit")
+    check, before = job_service.check_new, list[str]()
+
+    def noting(job_key: str) -> None:
+        before.extend(_audited(caplog))
+        check(job_key)
+
+    monkeypatch.setattr(job_service, "check_new", noting)
+    with cluster.client("code") as coder:
+        coder.submit("job", graph())
+    (line,) = before
+    assert line.startswith("Submit job='job' by='code' from=")
+    assert line.endswith(": asked")
 
 
 def test_a_change_whose_caller_has_gone_is_logged(

@@ -62,10 +62,12 @@ def test_a_savepoint_of_another_cluster_starts_a_job_only_if_it_is_trusted(
     deploy = task_manager.expect(m.Deploy)
     assert isinstance(deploy, m.Deploy)
     assert deploy.restored_checkpoint_id == savepoint.checkpoint_id
-    poll(lambda: len(_audited(caplog)) >= 4)
+    poll(lambda: len(_audited(caplog)) >= 8)
     start = f"Submit job='next' trust-snapshot={savepoint.pointer!r}"
     assert [line for line in _audited(caplog) if "trust" in line] == [
+        f"{start} by='submitter' asked",
         f"{start} by='submitter' PERMISSION_DENIED",
+        f"{start} by='coder' asked",
         f"{start} by='coder' OK",
     ]
 

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 import pytest
-from lockgate_common.logs import JsonFormatter, about, start_logging
+from lockgate_common.logs import LEVELS, JsonFormatter, about, start_logging
 from lockgate_common.settings import SettingsError
 
 SECRET = "correct-horse-battery"
@@ -31,9 +31,9 @@ log.info("after it")
 """
 
 
-def _run(**environment: str) -> list[str]:
+def _run(program: str = PROGRAM, **environment: str) -> list[str]:
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -68,6 +68,19 @@ def test_text_is_what_it_was_and_masked_as_well() -> None:
     assert "Traceback" in text
     assert SECRET not in text
     assert "noise" not in text
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_level_switches_the_audit_log_off(level: str) -> None:
+    program = (
+        "import logging; from lockgate_common.logs import AUDIT, start_logging; start_logging()\n"
+        "for name in (AUDIT, 'room'): logging.getLogger(name).info('from %s', name)"
+    )
+    lines = _run(program, LOCKGATE_LOG_LEVEL=level)
+    assert [line.partition("from ")[2] for line in lines] == [
+        "lockgate.audit",
+        *(["room"] if level in ("DEBUG", "INFO") else []),
+    ]
 
 
 @pytest.mark.parametrize("variable", ["LOCKGATE_LOG_FORMAT", "LOCKGATE_LOG_LEVEL"])
