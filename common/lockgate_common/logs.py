@@ -1,7 +1,8 @@
 """The log of a process: on stderr, one line of text or one JSON object for each record, without secrets.
 
-Set up once, by `start_logging`. What a line is about (job, attempt, ...) comes from `about` around the code that logs,
-or from `extra` of one call; only JSON shows it as fields, because a text names it already.
+Set up once, by `start_logging`. A line starts with its time, or with the indent of what belongs to the line before, so
+no message makes one that looks like another's. What a line is about (job, attempt, ...) comes from `about` around the
+code that logs, or from `extra` of one call; only JSON shows it as fields, because a text names it already.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from lockgate_common.masking import MaskingFormatter, masked
+from lockgate_common.masking import masked
 from lockgate_common.settings import SettingsError
 
 FIELDS = ("job", "attempt", "subtask", "checkpoint", "token", "cause")
@@ -27,6 +29,9 @@ AUDIT = "lockgate.audit"
 
 _TEXT = "%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s"
 _NOISY = ("kazoo", "py4j", "uvicorn")
+_INDENT = "    "
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What ends a line somewhere, moves the cursor of a terminal or turns the direction of a text."""
 _subject: ContextVar[Mapping[str, object]] = ContextVar("log_subject", default=MappingProxyType({}))
 
 
@@ -49,7 +54,7 @@ def start_logging(level: str = "", form: str = "", default_level: str = "INFO") 
     level = _named("LOCKGATE_LOG_LEVEL", level, default_level, LEVELS)
     form = _named("LOCKGATE_LOG_FORMAT", form, FORMATS[0], FORMATS)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else MaskingFormatter(_TEXT, "%H:%M:%S"))
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_TEXT, "%H:%M:%S"))
     logging.basicConfig(level=level, handlers=[handler])
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -61,6 +66,19 @@ def _named(variable: str, given: str, default: str, known: tuple[str, ...]) -> s
     if name not in known:
         raise SettingsError(f"{variable}: {name!r} is not known; use one of {', '.join(known)}")
     return name
+
+
+class TextFormatter(logging.Formatter):
+    """As logging does, masked as a whole; further lines of a message, and tracebacks, are indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's text."""
+        return _escaped(masked(super().format(record))).replace("\n", f"\n{_INDENT}")
+
+
+def _escaped(text: str) -> str:
+    """The text with control characters as JSON writes them, but for tabs and ends of lines."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class JsonFormatter(logging.Formatter):
@@ -84,4 +102,4 @@ class JsonFormatter(logging.Formatter):
             written["exception"] = masked(self.formatException(record.exc_info))
         if record.stack_info:
             written["stack"] = masked(record.stack_info)
-        return json.dumps(written, ensure_ascii=False, default=str)
+        return _escaped(json.dumps(written, ensure_ascii=False, default=str))

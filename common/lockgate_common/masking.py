@@ -6,7 +6,6 @@ message should still be made without details that its readers do not need.
 
 from __future__ import annotations
 
-import logging
 import re
 
 MASK = "***"
@@ -74,11 +73,3 @@ def _without_value(name: str, found: re.Match[str]) -> str:
         return found[0]
     quote = found["open"] or ""
     return f"{quote}{MASK}{quote}"
-
-
-class MaskingFormatter(logging.Formatter):
-    """Formats as logging does, exceptions included, and masks the whole."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record's text."""
-        return masked(super().format(record))

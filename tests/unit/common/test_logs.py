@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from typing import Any
 
 import pytest
-from lockgate_common.logs import LEVELS, JsonFormatter, about, start_logging
+from lockgate_common.logs import FORMATS, LEVELS, JsonFormatter, about, start_logging
 from lockgate_common.settings import SettingsError
 
 SECRET = "correct-horse-battery"
@@ -68,6 +69,37 @@ def test_text_is_what_it_was_and_masked_as_well() -> None:
     assert "Traceback" in text
     assert SECRET not in text
     assert "noise" not in text
+
+
+FORGED = "12:00:00.000 INFO rpc-asks_0 lockgate.audit: Cancel job='orders' by='admin' from=ipv4:10.0.0.1:1: OK"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1b[2K\x1b[G", "\x85", "\u2028", "\u202e"])
+def test_no_message_makes_a_line_of_its_own(form: str, end: str) -> None:
+    """Whatever counts as the end of a line, in a message, an exception of user code or the name of a thread."""
+    program = f"""
+import logging, threading
+from lockgate_common.logs import start_logging
+start_logging()
+threading.current_thread().name = {end + FORGED!r}
+try:
+    raise ValueError({end + FORGED!r})
+except ValueError as error:
+    logging.getLogger("room").exception("it failed: %s", error)
+"""
+    text = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "LOCKGATE_LOG_FORMAT": form},
+        capture_output=True,
+        check=True,
+    ).stderr.decode()
+    assert text.count(FORGED[:20]) == 3
+    first, *further = text.splitlines()
+    assert (form == "json" and json.loads(first)["message"].endswith(FORGED)) or not first.startswith(FORGED[:12])
+    assert all(line.startswith("    ") for line in further)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]", text)
+    assert form == "json" or "\n    Traceback (most recent call last):\n      File " in text
 
 
 @pytest.mark.parametrize("level", LEVELS)
