@@ -52,9 +52,17 @@ class Call:
     @property
     def certificate_names(self) -> tuple[str, ...]:
         """Common name (first) and alternative names of the certificate that the caller has shown; none without one."""
-        known = {_common.decode(key): values for key, values in (cygrpc.auth_context(self._event.call) or {}).items()}
+        known = self._shown()
         names = (*known.get("x509_common_name", ()), *known.get("x509_subject_alternative_name", ()))
         return tuple(name.decode(errors="replace") for name in names)
+
+    @property
+    def certificate(self) -> bytes:
+        """That certificate itself, in PEM; empty without one."""
+        return next(iter(self._shown().get("x509_pem_cert", ())), b"")
+
+    def _shown(self) -> dict[str, Sequence[bytes]]:
+        return {_common.decode(key): values for key, values in (cygrpc.auth_context(self._event.call) or {}).items()}
 
     @property
     def is_active(self) -> bool:

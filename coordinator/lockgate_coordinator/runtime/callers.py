@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +36,10 @@ class Callers:
         tokens: TokenBook | None = None,
         issuer: JwtIssuer | None = None,
         certificate_roles: Mapping[str, tuple[str, ...]] | None = None,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
-        """certificate_roles: by common or alternative name of a certificate."""
+        """certificate_roles: by common or alternative name of a certificate; now_s: the wall clock."""
+        self._now_s = now_s
         self._certificate_roles = certificate_roles or {}
         self._secret = secret
         self._tokens = tokens
@@ -50,8 +53,8 @@ class Callers:
         return cls(secret, tokens, JwtIssuer(settings.jwt) if settings.jwt else None, settings.certificate_roles)
 
     def with_certificate(self, call: Call) -> Admission | None:
-        """Of a call whose connection has a certificate, and that shows nothing itself, which would count more."""
-        holder = certificate_caller(call, self._certificate_roles)
+        """Of a call whose connection has a valid certificate, and that shows nothing itself, which would count more."""
+        holder = certificate_caller(call, self._certificate_roles, self._now_s())
         return Admission(holder) if holder is not None else None
 
     def admission(self, me: Peer, method: str, metadata: Metadata) -> Admission | None:

@@ -21,7 +21,7 @@ from lockgate_coordinator.runtime.calls import Behaviour, ClientCall
 from lockgate_coordinator.runtime.client_limits import EXEMPT, Client, ClientLimits
 from lockgate_coordinator.runtime.guard import Guard
 
-_LOOK_AGAIN_S = 5.0  # whether the token or JWT of an open stream is still valid
+_LOOK_AGAIN_S = 5.0  # whether the token, JWT or certificate of an open stream is still valid
 
 
 class Entrance:
@@ -88,18 +88,25 @@ class Entrance:
         return await self._thread.loop.run_in_executor(self._asking, self._guard.admit, call.method, call.metadata)
 
     async def _while_valid(self, call: ClientCall, work: Awaitable[None]) -> None:
-        """Ends a stream when its caller's token or JWT has ended, or does not allow it any more. Raises Refused.
-
-        A certificate is as good as its connection: it was checked when that was made.
-        """
-        if call.caller in (OWNER, ANONYMOUS) or not authorization_of(call.metadata):
+        """Ends a stream when what its caller has shown has ended, or does not allow it any more. Raises Refused."""
+        if call.caller in (OWNER, ANONYMOUS):
             await work
             return
         task = asyncio.ensure_future(work)
         try:
             while not (await asyncio.wait({task}, timeout=_LOOK_AGAIN_S))[0]:
-                self._check(call, await self._looked_up(call))
+                self._check(call, await self._again(call))
             await task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    async def _again(self, call: ClientCall) -> Admission:
+        """The admission of a call that was let in before. Raises Refused."""
+        if authorization_of(call.metadata):
+            return await self._looked_up(call)
+        known = self._callers.with_certificate(call)
+        if known is None and not self._guard.is_free(call.method):
+            text = "the certificate of this connection has ended; connect again with a new one"
+            raise Refused(StatusCode.UNAVAILABLE, text)  # a caller that has a new one then does
+        return known or Admission()

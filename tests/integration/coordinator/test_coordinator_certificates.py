@@ -8,6 +8,7 @@ import shutil
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +16,10 @@ from pathlib import Path
 import grpc
 import pytest
 from cryptography import x509
+from lockgate_common.certificates import load_authority
 from lockgate_common.roles import Role
 from lockgate_common.security import Credentials, TlsFiles
+from lockgate_common.serving import wrong_tries
 from lockgate_common.token_book import issue
 from lockgate_coordinator.runtime import entrance
 from lockgate_coordinator.runtime.callers import Admission
@@ -57,8 +60,13 @@ class MutualCluster:
     def client(self, name: str, secret: str = "") -> Client:
         return Client([self.leader.address], credentials=Credentials(secret, self.clients[name]), patience_ms=WAIT_MS)
 
+    def let_days_pass(self, days: int) -> None:
+        """For the coordinator's own clock, not for handshakes."""
+        self.leader._server._guard._callers._now_s = lambda: time.time() + days * 86_400
+
 
 WAIT_MS = int(WAIT_S * 1000)
+REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 @pytest.fixture
@@ -95,6 +103,21 @@ def test_every_rpc_with_every_certificate(cluster: MutualCluster) -> None:
         for method, callers in MAY.items()
         if set(callers) & set(ROLES)
     }
+
+
+def test_no_rpc_once_the_certificate_of_the_connection_has_ended(cluster: MutualCluster) -> None:
+    """The handshake was before that."""
+    with (
+        Credentials(tls=cluster.clients["admin"]).channel(cluster.leader.address) as channel,
+        Credentials(tls=cluster.clients["admin"]).channel(cluster.leader.address) as other,
+    ):
+        allowed = {name for name, path in PATHS.items() if code_of(channel, path, ()) not in REFUSED}
+        assert {"List", "Cancel"} < allowed
+        assert code_of(other, PATHS["List"], SECRET.metadata()) is grpc.StatusCode.OK
+        cluster.let_days_pass(2)
+        still = {name for name, path in PATHS.items() if code_of(channel, path, ()) not in REFUSED}
+        assert still == {name for name, callers in MAY.items() if "nobody" in callers}
+        assert code_of(other, PATHS["List"], SECRET.metadata()) is grpc.StatusCode.OK, "the secret has no end"
 
 
 @pytest.mark.parametrize("name", ["none", "foreign", "mistaken"])
@@ -154,32 +177,44 @@ def test_a_certificate_stands_in_the_audit_log(cluster: MutualCluster, caplog: p
     ]
 
 
-def test_a_watch_by_certificate_stays_open(
-    cluster: MutualCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("renewed", [True, False])
+def test_a_watch_lives_as_long_as_its_certificate(
+    cluster: MutualCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renewed: bool
 ) -> None:
-    """The credentials of open watches are checked again and again; a certificate belongs to the connection."""
+    """With a new one the client opens it again."""
     monkeypatch.setattr(entrance, "_LOOK_AGAIN_S", 0.02)
-    looks, look = threading.Semaphore(0), entrance.Entrance._looked_up
+    monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.0)
+    looks, look = threading.Semaphore(0), entrance.Entrance._again
 
-    def looked_up(self: entrance.Entrance, call: ClientCall) -> Awaitable[Admission]:
+    def again(self: entrance.Entrance, call: ClientCall) -> Awaitable[Admission]:
         looks.release()
         return look(self, call)
 
-    monkeypatch.setattr(entrance.Entrance, "_looked_up", looked_up)
-    token = issue(tmp_path / "tokens.json", SECRET.secret, "reader", ("read",), 0)
-    by_token = Client([cluster.leader.address], credentials=Credentials(tls=cluster.clients["guest"], token=token))
-    with cluster.client("admin") as owner, by_token as reader:
+    monkeypatch.setattr(entrance.Entrance, "_again", again)
+    with cluster.client("admin") as owner, cluster.client("read") as reader:
         owner.submit("job", graph())
         lost: list[str] = []
-        watch, other = owner.watch("job", lost.append), reader.watch("job")
+        watch = reader.watch("job", lost.append)
         assert watch.poll(WAIT_MS) is not None
-        assert other.poll(WAIT_MS) is not None
-        for _ in range(10):  # of the other one, meanwhile
+        for _ in range(5):
             assert looks.acquire(timeout=WAIT_S)
-        owner.cancel("job")
-        poll(lambda: watch.ended or (watch.poll(10) and False))
         assert not lost
-        other.close()
+        if renewed:
+            authority = load_authority(tmp_path / "tls")
+            assert authority is not None
+            new, mine = authority.issue(tmp_path, "read", (), 5), cluster.clients["read"]
+            shutil.copy(new.certificate, mine.certificate)
+            shutil.copy(new.key, mine.key)
+        cluster.let_days_pass(2)
+        if renewed:
+            poll(lambda: lost or (watch.poll(10) and False))
+            assert "the certificate of this connection has ended" in lost[0]
+            with cluster.client("guest", SECRET.secret) as by_secret:
+                by_secret.cancel("job")
+            poll(lambda: watch.ended or (watch.poll(10) and False))
+        else:
+            with pytest.raises(NotAllowed, match="missing, wrong or no longer valid"):
+                poll(lambda: watch.poll(10) and False)
 
 
 def test_what_a_call_shows_counts_more_than_the_certificate(cluster: MutualCluster, tmp_path: Path) -> None:
