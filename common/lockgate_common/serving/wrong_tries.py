@@ -28,14 +28,16 @@ _FORGOTTEN_S = 60.0
 _KEPT = 10_000
 _WAITING = 1_000  # answers, of all addresses
 _WAITING_OF_ONE = 50
+_STALE_PROOFS = 20  # of one address: its callers of a process that has just been replaced
 _LOGGED = frozenset({1, 10, 100, 1_000, 10_000, 100_000})
 
 
 class _Address:
-    """wrong: tries since it was last quiet; waiting: of them, those not answered yet."""
+    """Since it was last quiet: wrong tries that waited or still do (waiting), and wrong proofs."""
 
     def __init__(self) -> None:
         self.wrong = 0
+        self.proofs = 0
         self.waiting = 0
         self.last_s = 0.0
 
@@ -51,14 +53,20 @@ class WrongTries:
     async def refuse(self, call: Call) -> NoReturn:
         """Answers a call that has shown nothing that is valid: raises Refused when it is time to.
 
-        Proofs never wait: none is guessed, and one may be for the process that was here before.
+        The first proofs of an address do not wait: they may be for the process that was here before.
         """
-        if not authorization_of(call.metadata).startswith(SCHEME):
-            address = address_of(call.peer)
+        address, now_s = address_of(call.peer), self._now_s()
+        if not (authorization_of(call.metadata).startswith(SCHEME) and self.is_stale(address, now_s)):
             self.check(address)
-            with self.one(address, self._now_s()) as delay_s:
+            with self.one(address, now_s) as delay_s:
                 await asyncio.sleep(delay_s)
         raise unknown_caller()
+
+    def is_stale(self, address: str, now_s: float) -> bool:
+        """For a wrong proof: True while the address has shown so few that they may come from good callers."""
+        known = self._known(address, now_s)
+        known.proofs += 1
+        return known.proofs <= _STALE_PROOFS
 
     def check(self, address: str) -> None:
         """For a wrong try. Raises TooMuch where too many answers wait."""
@@ -69,13 +77,9 @@ class WrongTries:
     @contextmanager
     def one(self, address: str, now_s: float) -> Iterator[float]:
         """A wrong try, and the seconds after which it is answered, within the block."""
-        known = self._addresses.setdefault(address, _Address())
-        self._addresses.move_to_end(address)
-        if len(self._addresses) > _KEPT:
-            self._addresses.popitem(last=False)
-        known.wrong = 0 if now_s - known.last_s > _FORGOTTEN_S else known.wrong
+        known = self._known(address, now_s)
         delay_s = min(_LONGEST_S, _FIRST_S * 2 ** min(known.wrong, 10)) if self._waiting < _WAITING else 0.0
-        known.wrong, known.last_s = known.wrong + 1, now_s
+        known.wrong += 1
         if known.wrong in _LOGGED:
             log.warning("%d calls with wrong or missing credentials from %s in a row", known.wrong, address)
         known.waiting, self._waiting = known.waiting + 1, self._waiting + 1
@@ -83,3 +87,14 @@ class WrongTries:
             yield delay_s
         finally:
             known.waiting, self._waiting = known.waiting - 1, self._waiting - 1
+
+    def _known(self, address: str, now_s: float) -> _Address:
+        """The address, which tries something now."""
+        known = self._addresses.setdefault(address, _Address())
+        self._addresses.move_to_end(address)
+        if len(self._addresses) > _KEPT:
+            self._addresses.popitem(last=False)
+        if now_s - known.last_s > _FORGOTTEN_S:
+            known.wrong = known.proofs = 0
+        known.last_s = now_s
+        return known

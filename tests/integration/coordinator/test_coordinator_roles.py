@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -160,6 +161,35 @@ def test_wrong_credentials_get_no_details_and_wait_longer_each_time(
             list_jobs(b"", metadata=cluster.bearer(caller), timeout=30)
     assert said == {"the credentials of this call are missing, wrong or no longer valid"}
     assert [delay for delay in waited if delay >= 0.25] == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize("shown", ["of another secret", "of a token that was removed", "of nobody"])
+def test_wrong_proofs_wait_and_are_logged_like_wrong_bearers(
+    cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, shown: str
+) -> None:
+    monkeypatch.setattr(wrong_tries, "_STALE_PROOFS", 2)
+    monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.25)
+    waited: list[float] = []
+    sleep = entrance.asyncio.sleep
+
+    async def noting(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(entrance.asyncio, "sleep", noting)
+    me, token = cluster.leader._server.peer, cluster.tokens["removed"]
+    makers = {
+        "of another secret": lambda: Credentials("not the secret of it").introduction(me, PATHS["List"]).metadata,
+        "of a token that was removed": lambda: Credentials(token=token).introduction(me, PATHS["List"]).metadata,
+        "of nobody": lambda: (("authorization", f"Lockgate {os.urandom(16).hex()}.{os.urandom(32).hex()}"),),
+    }
+    with grpc.insecure_channel(cluster.leader.address) as channel:
+        for _ in range(6):
+            assert _code(channel, PATHS["List"], makers[shown]()) is grpc.StatusCode.UNAUTHENTICATED
+        mine = SECRET.introduction(me, PATHS["List"]).metadata
+        assert _code(channel, PATHS["List"], mine) is grpc.StatusCode.OK
+    assert [delay for delay in waited if delay >= 0.25] == [0.25, 0.5, 1.0, 2.0]
+    assert "1 calls with wrong or missing credentials from 127.0.0.1 in a row" in caplog.text
 
 
 @pytest.mark.parametrize("caller", ["read", "jwt read"])

@@ -13,7 +13,7 @@ from grpc import StatusCode
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
-from lockgate_common.serving import requests
+from lockgate_common.serving import requests, wrong_tries
 from lockgate_common.serving.refusals import UNKNOWN_CALLER
 from lockgate_proto import rpc
 from lockgate_proto.messages import AttemptId, ChannelOpen, EndOfInput, SubtaskId
@@ -135,3 +135,21 @@ def test_wrong_credentials_are_told_nothing_and_wait_longer_each_time(
     assert len(waited) == 3
     counted = [record.getMessage() for record in caplog.records]
     assert counted == ["1 calls with wrong or missing credentials from 127.0.0.1 in a row"]
+
+
+def test_wrong_proofs_wait_too(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wrong_tries, "_STALE_PROOFS", 1)
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noting(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", noting)
+    for _ in range(3):
+        proof = Credentials("not the secret of it").introduction(Peer("127.0.0.1:1", "before"), OPEN).metadata
+        with pytest.raises(grpc.RpcError) as caught:
+            list(channel.stream_stream(OPEN)(iter(()), metadata=proof, timeout=WAIT_S))
+        assert caught.value.code() is StatusCode.UNAUTHENTICATED
+    assert [seconds for seconds in waited if seconds >= 0.3] == [0.3, 0.6]

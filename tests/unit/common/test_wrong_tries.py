@@ -23,6 +23,16 @@ def test_each_is_answered_later_than_the_one_before_up_to_a_bound() -> None:
     assert delay(tries, "b", 100.0) == 0.3
 
 
+def test_a_few_wrong_proofs_may_be_for_the_process_before() -> None:
+    tries = WrongTries()
+    found = [tries.is_stale("a", 100.0) for _ in range(30)]
+    assert found == [True] * 20 + [False] * 10
+    assert tries.is_stale("b", 100.0)
+    assert not tries.is_stale("a", 160.0)
+    assert tries.is_stale("a", 220.1)
+    assert delay(tries, "a", 220.1) == 0.3, "those few count as no wrong try"
+
+
 def test_it_is_forgotten_in_time() -> None:
     tries = WrongTries()
     assert [delay(tries, "a", now_s) for now_s in (100.0, 160.0, 220.0, 280.1)] == [0.3, 0.6, 1.2, 0.3]
