@@ -17,6 +17,8 @@ from urllib.parse import quote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from lockgate_common.masking import bare, masked
+
 # errors that only the author or operator can fix; any other OSError of a storage may be transient
 WRONG_PATH = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 _OBJECT_STORES = ("s3", "gcs", "abfs")
@@ -51,8 +53,7 @@ class Location:
         """The URI for messages and logs: without credentials and options."""
         if self.is_local:
             return Path(self.path).as_uri()
-        parts = urlsplit(self.uri)
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+        return bare(self.uri).rstrip("/")
 
     def child(self, relative: str) -> Location:
         """A location below this one. relative: names with forward slashes between them, not quoted."""
@@ -83,15 +84,11 @@ def locate(path_or_uri: str) -> Location:
         try:
             fs, path = pafs.FileSystem.from_uri(path_or_uri)
         except pa.ArrowException as error:
-            masked = _without_secrets(path_or_uri)
-            raise ValueError(f"{masked} is not a path or a URI that pyarrow.fs can open: {error}") from error
+            text = f"{bare(masked(path_or_uri))} is not a path or a URI that pyarrow.fs can open: {error}"
+            raise ValueError(masked(text)) from error
         return Location(path_or_uri, fs, path)
     absolute = os.path.abspath(os.path.expanduser(path_or_uri))
     return Location(Path(absolute).as_uri(), pafs.LocalFileSystem(), absolute)
-
-
-def _without_secrets(uri: str) -> str:
-    return re.sub(r"(?<=://)[^/?#]*@", "", uri.partition("?")[0])
 
 
 def file_name(part: str) -> str:

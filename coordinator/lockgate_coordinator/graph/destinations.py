@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from lockgate_common.masking import bare
 from lockgate_proto.messages import DeltaSink, FileSink, JobGraph, Operator, SqlSink
 
 _PORTS = {"postgresql": 5432}
@@ -60,10 +61,10 @@ def _destination(operator: Operator) -> Destination | None:
     match operator.kind:
         case FileSink(path=path, shared=shared):
             place = _folder(path)
-            return Destination(operator.id, f"folder {place}", f"the folder {_without_secrets(place)}", shared)
+            return Destination(operator.id, f"folder {place}", f"the folder {bare(place)}", shared)
         case DeltaSink(uri=uri, shared=shared):
             place = _folder(uri)
-            return Destination(operator.id, f"folder {place}", f"the Delta table {_without_secrets(place)}", shared)
+            return Destination(operator.id, f"folder {place}", f"the Delta table {bare(place)}", shared)
         case SqlSink(url=url, table=table, shared=shared):
             database, name = _database(url), table
             if not database.startswith("sqlite"):
@@ -83,15 +84,6 @@ def _folder(path: str) -> str:
     name = posixpath.normpath(key) if key.strip("/") else ""
     scheme = scheme.lower().replace("s3a", "s3").replace("s3n", "s3")
     return f"{scheme}://{store}{slash if name else ''}{name.lstrip('/')}{mark}{options}"
-
-
-def _without_secrets(place: str) -> str:
-    """The place without user, password and options, which may contain keys."""
-    scheme, mark, rest = place.partition("://")
-    if not mark:
-        return place
-    store, slash, key = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{store.rpartition('@')[2]}{slash}{key}"
 
 
 def _database(url: str) -> str:

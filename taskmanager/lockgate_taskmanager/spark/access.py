@@ -7,18 +7,16 @@ asks for a token of its own, and never on a command line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from lockgate_common.masking import bare, is_secret_name
+
 from lockgate_taskmanager.spark.errors import EngineError
-from lockgate_taskmanager.spark.master import masked
 
 AUTHENTICATE = "spark.authenticate"
 SECRET = "spark.authenticate.secret"
 _SECRET_FILES = ("spark.authenticate.secret.file", "spark.authenticate.secret.driver.file")
-_SENSITIVE = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
-"""Names of settings; what Spark itself hides in its UI, and a little more."""
 
 # Unless the operator's configuration of Spark says otherwise: options, spark-defaults.conf, PYSPARK_SUBMIT_ARGS.
 _DEFAULTS = {AUTHENTICATE: "true", "spark.ui.enabled": "false"}
@@ -32,7 +30,7 @@ def configured(settings: Mapping[str, str]) -> SparkConf:
     from pyspark import SparkConf, SparkContext
 
     public = SparkConf(loadDefaults=False)
-    public.setAll([(name, value) for name, value in settings.items() if not _SENSITIVE.search(name)])
+    public.setAll([(name, value) for name, value in settings.items() if not is_secret_name(name)])
     SparkContext._ensure_initialized(conf=public)
     conf = SparkConf(_jvm=SparkContext._jvm)
     conf.setAll(list(settings.items()))
@@ -48,7 +46,7 @@ def require_secret(conf: SparkConf, master: str) -> None:
         return
     if not any(conf.contains(name) for name in (SECRET, *_SECRET_FILES)):
         raise EngineError(
-            f"there is no secret for the Spark master {masked(master)}, so anyone who reaches this driver could run"
+            f"there is no secret for the Spark master {bare(master, ';')}, so anyone who reaches this driver could run"
             f" code in it: give master, workers and task managers the same {SECRET}, or set {AUTHENTICATE}=false where"
             " nobody else reaches their network"
         )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
+
+from lockgate_common.masking import is_secret_name
 
 from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.variables import filled
@@ -20,7 +21,6 @@ from lockgate_taskmanager.task.program import DataError, ProgramError, Unavailab
 
 LOG = logging.getLogger(__name__)
 ASK_TIMEOUT_S = 10.0
-_SECRET = re.compile(r"password|secret|\.key(\.pem)?$|oauthbearer\.config")
 _FILE = re.compile(r"location|path|file|keytab")
 _SHOWN_TO_NOBODY = ("ssl.ca.location", "https.ca.location")  # certificates of authorities
 _LASTING = (  # names of KafkaError's codes
@@ -169,7 +169,7 @@ class Kafka:
             found = error.args[0] if error.args else error
             text = found.str() if hasattr(found, "str") else str(found)
             for name, value in self._options.items():
-                if _SECRET.search(name) and value:
+                if is_secret_name(name) and value:
                     text = text.replace(value, "***")
             raise UserError(f"{self._where}: the options for Kafka are wrong: {_plain(text)}") from None
 

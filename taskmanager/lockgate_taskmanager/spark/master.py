@@ -11,6 +11,8 @@ import re
 import socket
 from dataclasses import dataclass
 
+from lockgate_common.masking import bare
+
 from lockgate_taskmanager.spark.errors import EngineError
 
 TIMEOUT_S = 5.0  # for one address
@@ -65,7 +67,7 @@ def addresses(master: str) -> tuple[tuple[str, int], ...]:
 
 def masked(master: str) -> str:
     """The master in messages: without the token that may follow a Connect server's address."""
-    return master.partition(";")[0].removesuffix("/")
+    return bare(master, ";").removesuffix("/")
 
 
 def reach(master: str) -> str:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from lockgate_common import storage as filesystem
 from lockgate_common.json_input import parse_json
-from lockgate_common.masking import masked
+from lockgate_common.masking import is_secret_name, masked
 from lockgate_common.storage import Location
 
 from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
@@ -41,7 +41,6 @@ from lockgate_taskmanager.task.program import DataError, ProgramError, Unavailab
 # delta-rs's own retries, each after another writer was faster; an append conflicts with none of them
 _APPEND_RETRIES = 100
 _SYNCED_BEHIND = 100  # entries: how far back to look on disk for a commit that another process has made
-_SECRET = re.compile(r"secret|password|token|key", re.IGNORECASE)
 # options that name files of the host or ask a service for the host's own rights, and could show either to a stranger
 _IDENTITY = re.compile(
     r"_file|_path$|federated|metadata|msi_endpoint|azure_cli|container_(credentials|authorization)|application_credentials"
@@ -264,7 +263,7 @@ class DeltaLog:
         """In one line, without colours, stack traces and secrets."""
         text = _BACKTRACE.split(_COLOUR.sub("", str(error)))[0]
         for name, value in self._options.items():
-            if len(value) > 2 and _SECRET.search(name):
+            if len(value) > 2 and is_secret_name(name):
                 text = text.replace(value, "***")
         return " ".join(text.replace("↳", " ").split())[:_LONGEST]
 
