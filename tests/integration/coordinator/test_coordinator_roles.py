@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,9 +27,13 @@ from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 from lockgate_proto.rpc import SERVICES
+from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.registry import GateRegistry
+from lockgate_taskmanager.exchange.server import ExchangeServer
 
 from lockgate.client import Client, ClientError, NotAllowed
 from tests.certificates import make_certificates
+from tests.fuzz.rpcs import services
 from tests.integration.coordinator.conftest import SECRET, NewCoordinator, graph, leading, poll
 from tests.jwts import ISSUER, TestingIssuer, ec_key
 
@@ -64,9 +69,13 @@ MAY = {
     "Connect": {"secret"},
     "Follow": {"secret"},
 }
-PATHS = {name: method.path for service in SERVICES.values() for name, method in service.items() if name != "Open"}
-PATHS |= {"Check": "/grpc.health.v1.Health/Check"}
-MAY |= {"Check": set(CALLERS)}
+PATHS = {name: method.path for service in SERVICES.values() for name, method in service.items()}
+PATHS |= {
+    name: f"/grpc.health.v1.Health/{name.removeprefix('Health')}" for name in ("Check", "HealthWatch", "HealthList")
+}
+PATHS |= {"Reflection": "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}
+MAY |= {name: set(CALLERS) for name in ("Check", "HealthWatch", "Reflection")}
+NOT_SERVED = ("HealthList", "Open")
 CODE = m.Vertex("code", operators=(m.Operator("code", kind=m.KeyedProcess(("k",), b"a pickle", "", "k STRING")),))
 
 
@@ -118,22 +127,42 @@ def cluster(new_coordinator: NewCoordinator, tmp_path: Path, monkeypatch: pytest
     return TestingCluster(leader, file, tokens, issuer)
 
 
-def test_the_table_has_every_rpc_of_a_coordinator() -> None:
-    assert set(MAY) == set(PATHS)
-    assert set(PATHS.values()) <= set(ACCESS)
+def test_the_table_has_every_rpc() -> None:
+    """Of every service that there is, whichever process serves it."""
+    every = {f"/{name}/{rpc.name}" for name, service in services().items() for rpc in service.methods}
+    assert set(PATHS.values()) == every
+    assert set(MAY) == set(PATHS) - set(NOT_SERVED)
+    assert {PATHS[name] for name in MAY} == set(ACCESS)
 
 
 def test_every_rpc_with_every_role(cluster: TestingCluster) -> None:
+    assert _who_may(cluster, cluster.leader.address, CALLERS) == MAY
+
+
+def test_every_rpc_of_an_exchange_with_every_role(cluster: TestingCluster) -> None:
+    """It knows the secret, and no roles."""
+    server = ExchangeServer(SECRET, TokenFence(), GateRegistry())
+    address = server.start("127.0.0.1:0")
+    try:
+        found = _who_may(cluster, address, CALLERS)
+    finally:
+        server.stop()
+    assert found == {"Check": set(CALLERS), "HealthWatch": set(CALLERS), "Open": {"secret"}}
+
+
+def _who_may(cluster: TestingCluster, address: str, callers: Sequence[str]) -> dict[str, set[str]]:
+    """By rpc. Where it is served, nobody else gets further than to the refusal that belongs to what was shown."""
     found: dict[str, set[str]] = {}
-    with grpc.insecure_channel(cluster.leader.address) as channel:
+    with grpc.insecure_channel(address) as channel:
         for name, path in PATHS.items():
-            for caller in CALLERS:
+            for caller in callers:
                 code = _code(channel, path, cluster.bearer(caller))
-                refused = grpc.StatusCode.UNAUTHENTICATED if caller in UNKNOWN else grpc.StatusCode.PERMISSION_DENIED
-                if code is not refused:
-                    assert code not in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+                if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+                    is_known = caller not in UNKNOWN and address == cluster.leader.address
+                    assert (code is grpc.StatusCode.PERMISSION_DENIED) == is_known
+                elif code is not grpc.StatusCode.UNIMPLEMENTED:
                     found.setdefault(name, set()).add(caller)
-    assert found == MAY
+    return found
 
 
 def test_wrong_credentials_get_no_details_and_wait_longer_each_time(
