@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
