@@ -86,7 +86,7 @@ class CoordinatorSettings:
     max_client_bytes: int = 256 * 1024 * 1024
     connect_timeout_ms: int = 30_000
     private: tuple[str, ...] = ()
-    dashboard: str = NO_DASHBOARD
+    dashboard: str = ""
 
     def check(self) -> None:
         """Raises SettingsError naming the first setting that cannot work."""

@@ -204,6 +204,8 @@ def test_the_default_port_may_be_taken(
     with pytest.raises(OSError, match=r"^cannot listen on .*coordinator\.dashboard \(--dashboard\)$"):
         new_coordinator(web=dashboard.Dashboard, dashboard=site.address)
     assert new_coordinator(web=dashboard.Dashboard, dashboard="off").dashboard == ""
+    with pytest.raises(ValueError, match=r"^dashboard: 'nowhere' is not host:port; give host:port, or off$"):
+        new_coordinator(web=dashboard.Dashboard, dashboard="nowhere")
 
 
 def test_the_metrics_of_the_coordinator_are_on_its_dashboard(busy: Site) -> None:

@@ -14,8 +14,28 @@ function filled(element, properties, children) {
 export const h = (tag, properties, ...children) => filled(document.createElement(tag), properties, children);
 export const s = (tag, properties, ...children) => filled(document.createElementNS(SVG, tag), properties, children);
 
+// While a button is held down nothing is replaced: a click counts only where it began.
+let isHeld = false;
+const waiting = new Map();
+
+function release() {
+  isHeld = false;
+  for (const [place, children] of waiting) show(place, children);
+  waiting.clear();
+}
+
+addEventListener("pointerdown", () => { isHeld = true; }, true);
+addEventListener("click", () => { isHeld = false; }, true); // before what the click does
+addEventListener("pointerup", () => setTimeout(release), true);
+addEventListener("pointercancel", release, true);
+
 // Puts new content in place of the old, and keeps the keyboard's focus on the element of the same id.
 export function show(place, ...children) {
+  if (isHeld) {
+    waiting.set(place, children);
+    return;
+  }
+  waiting.delete(place);
   const focused = place.contains(document.activeElement) ? document.activeElement.id : "";
   place.replaceChildren(...children.flat(Infinity).filter(Boolean));
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
