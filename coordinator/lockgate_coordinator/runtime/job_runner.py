@@ -137,8 +137,7 @@ class JobRunner:
             checkpoint_directory=self._services.directory(run_of(self.record)),
             unix_offset_ms=unix_us() // 1_000 - monotonic_ms(),
         )
-        self.story = self._services.new_story()
-        self.stage, self.trouble = Stage.RUNNING, ""
+        self.story, self.stage, self.trouble = self._services.new_story(), Stage.RUNNING, ""
         self.handle(event, Outside.CLIENT if self.is_fresh else Outside.LEADERSHIP)
         for early in self._take_early():
             self.handle(early)
@@ -172,9 +171,8 @@ class JobRunner:
             self._publisher.changed(at_once=True)
             return
         log.error("job %s is quarantined; its files are kept, and a new leader retries it: %s", self.key, reason)
-        self.stage, self._error = Stage.BROKEN, reason
+        self.stage, self._error, self.is_read = Stage.BROKEN, reason, True  # read as far as possible
         self._deletions.close()
-        self.is_read = True  # as far as possible
         self._requests.fail_all(Refused(StatusCode.ABORTED, f"the job failed: {reason}"))
         self._stop_tasks()
         self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))

@@ -13,9 +13,9 @@ from argon2 import PasswordHasher
 from lockgate_common import token_book
 from lockgate_common.roles import Principal, Role
 from lockgate_common.security import Credentials, TlsFiles
+from lockgate_common.serving import wrong_tries
 from lockgate_common.tls import client_context
 from lockgate_common.token_book import issue, remove
-from lockgate_coordinator.runtime import wrong_tries
 from lockgate_coordinator.runtime.access import ACCESS
 from lockgate_proto import messages as m
 from lockgate_web.dashboard import Dashboard

@@ -133,8 +133,8 @@ def test_a_zookeeper_server_knows_which_it_is(
     seen: list[tuple[Any, ...]] = []
     monkeypatch.setattr("lockgate.commands.zookeeper._run_member", lambda *given: seen.append(given) or 0)
     assert run(pod.arguments()[1:]) == 0
-    ((folder, port, number, ensemble, bind, tls),) = seen
-    assert tls == TlsFiles("/tls/tls.crt", "/tls/tls.key", "/tls/ca.crt")
+    ((folder, port, number, ensemble, bind, given),) = seen
+    assert given["tls"] == TlsFiles("/tls/tls.crt", "/tls/tls.key", "/tls/ca.crt")
     assert pod.mounts()["/tls"]["secret"]["secretName"] == "lockgate-tls"
     everyone = pods("zookeeper")
     members = parse_members(ensemble)

@@ -221,7 +221,7 @@ def test_without_host_env_no_server_starts(on_host: None, monkeypatch: pytest.Mo
 
 
 def _zookeeper(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
-    """folder, port, number, ensemble, bind and TLS files, as the unit's command line hands them on."""
+    """folder, port, number, ensemble, bind and options of the server, as the unit's command line hands them on."""
     seen: list[tuple[Any, ...]] = []
 
     def note(*given: Any) -> int:
@@ -241,12 +241,12 @@ def test_the_zookeeper_unit_runs_the_server_that_the_settings_name(
     on_host: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del on_host
-    folder, port, number, ensemble, bind, tls = _zookeeper(monkeypatch)
+    folder, port, number, ensemble, bind, options = _zookeeper(monkeypatch)
     members = parse_members(ensemble)
     assert 1 <= number <= len(members)
     assert len(members) % 2 == 1
     assert bind == "0.0.0.0"
-    assert tls == _settings().zookeeper_tls()
+    assert options["tls"] == _settings().zookeeper_tls()
     assert ",".join(f"{member.host}:{port}" for member in members) == _settings().zookeeper.hosts
     assert folder == Path("/var/lib") / _Unit("zookeeper").service["StateDirectory"]
     for member in members:

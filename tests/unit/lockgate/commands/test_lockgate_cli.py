@@ -86,14 +86,19 @@ def test_a_users_error_is_one_line_and_exit_2(
 
 
 _ON_SPARK = ["--slots", "1", "--spark-master", "spark://m:7077", "--spark-option", "spark.executor.memory = 512m"]
-_THEN = {"spark_master": "spark://m:7077", "spark_options": {"spark.executor.memory": "512m"}}
+_UNLIMITED: dict[str, Any] = {"folders": (), "variables": ()}
+_THEN: dict[str, Any] = {"spark_master": "spark://m:7077", "spark_options": {"spark.executor.memory": "512m"}}
 
 
 @pytest.mark.parametrize(
     ("arguments", "called", "expected"),
     [
-        (["cluster", *_ON_SPARK], "lockgate_devtools.cluster.run_cluster", {"slots": 1, "taskmanager": _THEN}),
-        (["cluster"], "lockgate_devtools.cluster.run_cluster", {"slots": 2, "taskmanager": {}}),
+        (
+            ["cluster", *_ON_SPARK],
+            "lockgate_devtools.cluster.run_cluster",
+            {"slots": 1, "taskmanager": _THEN | _UNLIMITED},
+        ),
+        (["cluster"], "lockgate_devtools.cluster.run_cluster", {"slots": 2, "taskmanager": _UNLIMITED}),
         (
             ["drill", *_ON_SPARK],
             "lockgate_devtools.drill.run_drill",
