@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fuzz.catalogue import open_targets
-from tests.fuzz.target import CASE_S, Finding, Target, case, run
+from tests.fuzz.target import CASE_S, Finding, Target, case, each_of, run, share
 
 INPUTS = "LOCKGATE_TEST_FUZZ_INPUTS"
 _AT_ONCE = 200
@@ -49,13 +49,12 @@ def _rounds(given: argparse.Namespace, counts: dict[str, Counter[str]]) -> int:
             chosen = _chosen(every, given.target)
             if given.case is not None:
                 return _one(chosen, given.seed, given.case)
-            each = -(-given.inputs // len(chosen))
+            each = each_of(chosen, given.inputs)
             for target in chosen:
                 begin = time.process_time()
                 said = counts.setdefault(target.name, Counter())
-                findings += _fuzz(
-                    target, given.seed, range(at // target.cost, min(each, at + _ROUND) // target.cost), said
-                )
+                numbers = range(share(target, at), share(target, min(each, at + _ROUND)))
+                findings += _fuzz(target, given.seed, numbers, said)
                 said["ms of processor"] += int(1_000 * (time.process_time() - begin))
             at += _ROUND
             os.chdir("/")

@@ -12,9 +12,10 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,13 +23,16 @@ from unittest import mock
 import grpc
 import lockgate_proto.v1
 import pyarrow as pa
+from argon2 import PasswordHasher
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from lockgate_common import token_book
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
 from lockgate_common.serving import wrong_tries
+from lockgate_common.token_book import issue
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_ha.embedded import EmbeddedZooKeeper
@@ -42,15 +46,21 @@ from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.exchange.server import ExchangeServer
 
 from lockgate import Job, count
+from tests.fuzz.granted import Ask, Granted
 from tests.fuzz.ports import port_target
 from tests.fuzz.random_messages import RandomMessages
 from tests.fuzz.target import CASE_S, Target
+from tests.integration.coordinator.fake_task_manager import FakeFleet, FakeTaskManager
 
 SECRET = Credentials(secret="the secret of the fuzzed servers")
 _STRANGER = Credentials(secret="the secret of somebody else")
 _HEALTH, _REFLECTION = health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR
 _LENGTH = struct.Struct("<I")
 _SAMPLES = 12
+_GRANTED = b"a call that is granted"
+_ROLES = ("read", "submit", "code", "operate", "admin")
+_COSTS = {"GetStory": 10, "TriggerSavepoint": 2, "Stop": 2}
+_NOWHERE = "/grpc.health.v1.Health/List"
 _ATTEMPT = m.AttemptId("job", "run", 1)
 _RECEIVER = m.SubtaskId(_ATTEMPT, "count", 0)
 _REFUSALS = frozenset(StatusCode) - {StatusCode.OK, StatusCode.UNKNOWN, StatusCode.INTERNAL}
@@ -66,14 +76,21 @@ class RpcRefused(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """One of the two. tasks: calls that it has in hand; before, after: of a case, around the call."""
+    """One of the two.
+
+    tasks: calls that it has in hand; roles: holders of a token, by role; before, after: of a case, around the call;
+    settle: ends the calls that are not of a case.
+    """
 
     name: str
     peer: Peer
     channel: grpc.Channel
     tasks: Callable[[], int]
+    granted: Granted
+    roles: Mapping[str, Credentials]
     before: Callable[[], None] = lambda: None
     after: Callable[[], None] = lambda: None
+    settle: Callable[[], None] = lambda: None
 
 
 @contextmanager
@@ -85,6 +102,7 @@ def open_rpcs(folder: Path) -> Iterator[list[Target]]:
         ports = [port_target(server.name, server.peer.address, "/grpc.health.v1.Health/Check") for server in servers]
         yield [*_targets(servers), *ports]
         for server in servers:
+            server.settle()
             _until(lambda: server.tasks() == 0, f"{server.name} still has {server.tasks()} calls")  # noqa: B023
             _answers(server)
     _until(lambda: not _left(threads), f"threads are left: {_left(threads)}")
@@ -120,10 +138,45 @@ def _reflected(server: Server) -> set[str]:
 
 def _target(server: Server, method: MethodDescriptor) -> Target:
     path = f"/{method.containing_service.full_name}/{method.name}"
-    samples = _samples(method)
+    samples, large = _samples(method), _large(method)
+
     # a path that is no more than damaged must not be made on this machine, nor looked for on another
-    feed = lambda data: _feed(server, method, path, data.replace(b"/", b"_"), data in samples)  # noqa: E731
-    return Target(f"rpc {server.name} {path}", feed, samples, (RpcRefused,), is_lenient=True)
+    def feed(data: bytes) -> str:
+        if data == _GRANTED:
+            return _feed_granted(server, method, path)
+        return _feed(server, method, path, data.replace(b"/", b"_"), data in samples)
+
+    once = (_GRANTED, *large) if path != _NOWHERE else ()
+    return Target(
+        f"rpc {server.name} {path}",
+        feed,
+        samples,
+        (RpcRefused,),
+        is_lenient=True,
+        once=once,
+        cost=_COSTS.get(method.name, 1),
+    )
+
+
+def _large(method: MethodDescriptor) -> tuple[bytes, bytes]:
+    """A message with an unknown field of some MB, and as much noise."""
+    size = 5 << 20
+    field = b"\xc2\x3e" + b"\x80\x80\xc0\x02" + bytes(size)  # number 1000
+    noise = random.Random(method.full_name).randbytes(size)
+    return field if not method.client_streaming else _LENGTH.pack(len(field)) + field, noise
+
+
+def _feed_granted(server: Server, method: MethodDescriptor, path: str) -> str:
+    """Calls that are granted, by everybody who shows something that is valid; whoever may not have it is refused."""
+    name = path.removeprefix("/").rpartition(".")[2]
+    for role, credentials in {"": SECRET, **server.roles}.items():
+        server.before()
+        metadata = credentials.introduction(server.peer, path).metadata
+        code, details = _called(server, method, path, list(server.granted.messages(name)), metadata)
+        server.after()
+        is_owner = role == "" or (role == "admin" and "JobService" in path)
+        assert code is StatusCode.OK or (code is StatusCode.PERMISSION_DENIED and not is_owner), f"{role}: {details}"
+    return "granted"
 
 
 def _samples(method: MethodDescriptor) -> list[bytes]:
@@ -173,10 +226,10 @@ def _known() -> dict[str, tuple[Any, ...]]:
     }
 
 
-def job_graph() -> m.JobGraph:
-    """A small one."""
+def job_graph(place: str = "out") -> m.JobGraph:
+    """A small one. place: a folder."""
     job = Job("numbers", parallelism=2)
-    job.generate(rows=100).key_by("partition").aggregate(n=count()).write_parquet("out")
+    job.generate(rows=100).key_by("partition").aggregate(n=count()).write_parquet(place)
     return job.graph()
 
 
@@ -210,6 +263,9 @@ def _owner(server: Server, path: str) -> tuple[tuple[str, str], ...]:
 def _caller(rng: random.Random, server: Server, path: str) -> tuple[tuple[tuple[str, str], ...], bool]:
     """Call metadata, and whether it proves anything."""
     proof = _owner(server, path)
+    if server.roles and rng.random() < 0.2:
+        role = rng.choice(tuple(server.roles.values()))
+        return role.introduction(server.peer, path).metadata, True
     ((name, shown),) = proof
     at = rng.randrange(len(shown) - 20, len(shown))
     other = Peer(server.peer.address, "0" * 32)
@@ -265,26 +321,45 @@ def _called(
 
 @contextmanager
 def _coordinator(folder: Path) -> Iterator[Server]:
+    """With a task manager that says it runs whatever is deployed."""
+    tokens = folder / "tokens.json"
     settings = CoordinatorSettings(
         zookeeper="embedded",
         storage=str(folder / "storage"),
         bind="127.0.0.1:0",
         credentials=SECRET,
         coordinator_id="c1",
+        heartbeat_timeout_ms=int(CASE_S * 1000),
+        tokens_file=str(tokens),
     )
-    with mock.patch.object(wrong_tries, "_FIRST_S", 0.0):  # thousands of callers are wrong here
+    quick = partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
+    with (
+        mock.patch.object(wrong_tries, "_FIRST_S", 0.0),  # thousands of callers are wrong here
+        mock.patch.object(token_book, "PasswordHasher", quick),
+        ExitStack() as stack,
+    ):
         coordinator = Coordinator(settings, EmbeddedZooKeeper().connector())
-        try:
-            coordinator.start()
-            coordinator.dispatcher.wait_leading(CASE_S).results_known.result(CASE_S)
-            peer = coordinator._server.peer
-            channel = grpc.insecure_channel(peer.address, options=CHANNEL_OPTIONS)
-            submit = call(channel, "JobService", "Submit")
-            submit(m.SubmitRequest("job", job_graph()), metadata=SECRET.metadata(), timeout=CASE_S, wait_for_ready=True)
-            yield Server("coordinator", peer, channel, lambda: len(coordinator._server.thread._tasks))
-            channel.close()
-        finally:
-            coordinator.stop()
+        stack.callback(coordinator.stop)
+        coordinator.start()
+        coordinator.dispatcher.wait_leading(CASE_S).results_known.result(CASE_S)
+        peer = coordinator._server.peer
+        channel = stack.enter_context(grpc.insecure_channel(peer.address, options=CHANNEL_OPTIONS))
+
+        def ask(method: str, request: Any) -> Any:
+            return call(channel, "JobService", method)(request, metadata=SECRET.metadata(), timeout=CASE_S)
+
+        grpc.channel_ready_future(channel).result(CASE_S)
+        fake = FakeTaskManager(FakeFleet(), SECRET, "fake", slots=500)
+        stack.callback(fake.die)
+        fake.connect(peer.address)
+        ask("Submit", m.SubmitRequest("job", job_graph()))
+        roles = {role: Credentials(token=issue(tokens, SECRET.secret, role, (role,), 0)) for role in _ROLES}
+        in_hand = lambda: len(coordinator._server.thread._tasks)  # noqa: E731
+        yield Server("coordinator", peer, channel, in_hand, _granted(ask), roles, settle=fake.die)
+
+
+def _granted(ask: Ask | None = None) -> Granted:
+    return Granted(job_graph, m.ChannelOpen(1, m.SubtaskId(_ATTEMPT, "words", 0), _RECEIVER), ask)
 
 
 @contextmanager
@@ -313,6 +388,8 @@ def _exchange() -> Iterator[Server]:
             Peer(address, "11" * 16),
             channel,
             lambda: int(server._server._state.active_rpc_count or 0),  # type: ignore[attr-defined]
+            _granted(),
+            {},
             before,
             after,
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tests.fuzz.mutator import mutated
 
@@ -29,7 +31,7 @@ class Target:
     """feed: takes the bytes of one case; returns when they were taken, raises one of `refusals` when they were not.
 
     samples: bytes that are taken; with `is_lenient` they are only near to that, and counted is what feed returns, or a
-    refusal's `kind`. cost: how many inputs of others one of these stands for.
+    refusal's `kind`. cost: how many inputs of others one of these stands for. once: further cases, not to be damaged.
     """
 
     name: str
@@ -38,13 +40,25 @@ class Target:
     refusals: tuple[type[Exception], ...]
     is_lenient: bool = False
     cost: int = 1
+    once: Sequence[bytes] = ()
 
 
 def case(target: Target, seed: int, number: int) -> bytes:
     """The bytes of one case: the samples as they are first, then damaged ones."""
-    if number < len(target.samples):
-        return target.samples[number]
+    given = (*target.once, *target.samples)
+    if number < len(given):
+        return given[number]
     return mutated(random.Random(f"{seed} {target.name} {number}"), target.samples)
+
+
+def each_of(targets: Sequence[Target], inputs: int) -> int:
+    """How many inputs for each target of cost 1, so that there are so many or a few more in all."""
+    return math.ceil(inputs / sum(Fraction(1, target.cost) for target in targets))
+
+
+def share(target: Target, each: int) -> int:
+    """How many of these are inputs of a target."""
+    return -(-each // target.cost)
 
 
 def run(target: Target, seed: int, numbers: range) -> Counter[str]:
