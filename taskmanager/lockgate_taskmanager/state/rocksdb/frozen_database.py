@@ -129,7 +129,7 @@ def restore_files(state: OperatorState, folder: Path, signature: str, max_parall
         folder.mkdir(parents=True)
         for name in archive.namelist():
             if name != _ABOUT:
-                (folder / Path(name).name).write_bytes(archive.read(name))
+                (folder / Path(name).name).write_bytes(_content(archive, name))
     for file in state.files:
         download(file, folder / Path(file.name).name)
     return about
@@ -147,10 +147,18 @@ def _opened(state: OperatorState) -> Iterator[zipfile.ZipFile]:
 
 
 def _metadata(archive: zipfile.ZipFile) -> dict[str, str]:
-    found = parse_json(archive.read(_ABOUT))
+    found = parse_json(_content(archive, _ABOUT))
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise ValueError(f"its {_ABOUT} is not what Lockgate writes")
     return found
+
+
+def _content(archive: zipfile.ZipFile, name: str) -> bytes:
+    """One file. Raises ValueError for one that is not compressed as ours: other ways fail with an OSError, too."""
+    entry = archive.getinfo(name)
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"its {name} is compressed in a way that Lockgate does not use")
+    return archive.read(entry)
 
 
 def _where(state: OperatorState) -> str:

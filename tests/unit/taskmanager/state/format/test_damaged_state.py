@@ -96,6 +96,16 @@ def test_a_damaged_archive_is_unreadable(tmp_path: Path) -> None:
             restore(damaged, tmp_path / str(at))
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, 99])
+def test_an_archive_compressed_in_another_way_is_unreadable_and_no_outage(method: int, tmp_path: Path) -> None:
+    """One flipped bit in the directory is enough. bz2 raises OSError for what it cannot read, as an outage does."""
+    data = bytearray(archive(json.dumps(state_file.described(ABOUT, "1"))))
+    at = data.index(b"PK\x01\x02") + 10
+    data[at : at + 2] = method.to_bytes(2, "little")
+    with pytest.raises(StateUnreadable, match="compressed in a way"):
+        restore(bytes(data), tmp_path)
+
+
 def archive(about: str) -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
