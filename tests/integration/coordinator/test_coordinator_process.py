@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +157,7 @@ def test_a_killed_leader_is_followed_within_a_moment_and_the_job_goes_on(
     first = new_process(coordinator_id="first", session_timeout_ms=LONG_SESSION_MS).ready()
     assert retrieval.wait(WAIT_MS) is not None
     second = new_process(coordinator_id="second").ready()
-    task_manager = new_task_manager().connect(first.address)
+    task_manager = _connect(new_task_manager(), first)
     api = Caller(first.address)
     run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
     api.until("job", lambda status: status.checkpoints_completed >= 2)
@@ -168,7 +167,7 @@ def test_a_killed_leader_is_followed_within_a_moment_and_the_job_goes_on(
     leader = retrieval.wait(WAIT_MS, newer_than=1)
     assert leader is not None
     assert leader.address == second.address
-    task_manager.connect(second.address)
+    _connect(task_manager, second)
     after = Caller(second.address)
     status = after.until("job", lambda status: status.checkpoints_completed >= 1)
     assert (status.run_id, status.attempt, status.state) == (run_id, 2, JobState.RUNNING)
@@ -204,9 +203,10 @@ def test_a_terminated_leader_hands_over_at_once(
     assert second.end(signal.SIGINT) == 0
 
 
-def _is_connected_or_dead(task_manager: FakeTaskManager, process: Process) -> bool:
+def _connect(task_manager: FakeTaskManager, process: Process) -> FakeTaskManager:
     """On a busy machine a connection may fail once, after which a real task manager tries again."""
-    return task_manager.connect(process.address).status is None or process.popen.poll() is not None
+    poll(lambda: task_manager.connect(process.address).status is None or process.popen.poll() is not None)
+    return task_manager
 
 
 def test_a_leader_killed_at_any_fault_point_loses_no_completed_checkpoint(
@@ -229,7 +229,7 @@ def test_a_leader_killed_at_any_fault_point_loses_no_completed_checkpoint(
             api = Caller(process.address)
             api("Submit", m.SubmitRequest("job", graph()))
             api.close()
-        poll(partial(_is_connected_or_dead, task_manager, process))
+        _connect(task_manager, process)
     assert process is not None
     last = Caller(process.address)
     status = last.until("job", lambda status: status.checkpoints_completed >= 2)
@@ -256,10 +256,10 @@ def test_a_leader_killed_before_it_writes_the_result_is_finished_by_the_next(
         "Submit", m.SubmitRequest("job", graph(rows=10, interval_ms=60_000))
     )  # an attempt's last checkpoint is its only
     api.close()
-    task_manager.connect(first.address)
+    _connect(task_manager, first)
     assert first.popen.wait(WAIT_MS / 1000) == -signal.SIGKILL
     assert retrieval.wait(WAIT_MS, newer_than=1) is not None
-    task_manager.connect(second.address)
+    _connect(task_manager, second)
     after = Caller(second.address)
     status = after.state("job", JobState.FINISHED)
     after.close()
@@ -323,7 +323,7 @@ def test_a_write_that_a_frozen_leader_had_on_its_lips_is_refused(
 ) -> None:
     """It stands still between its last look at its grant and the transaction; its session lives all the time."""
     leader = new_process(fault="stop:before-zookeeper-commit:2", session_timeout_ms=20_000).ready()
-    task_manager = new_task_manager().connect(leader.address)
+    task_manager = _connect(new_task_manager(), leader)
     api = Caller(leader.address)
     run_id = api("Submit", m.SubmitRequest("job", graph())).run_id
     os.waitid(os.P_PID, leader.popen.pid, os.WSTOPPED)
@@ -343,7 +343,7 @@ def test_a_write_that_a_frozen_leader_had_on_its_lips_is_refused(
     records.write_checkpoint_id(usurper, "job", 7)  # who leads now may write
     session.close()
     assert retrieval.wait(WAIT_MS, newer_than=2) is not None
-    task_manager.connect(leader.address)
+    _connect(task_manager, leader)
     status = api.until("job", lambda status: status.checkpoints_completed >= 1)
     api.close()
     assert (status.run_id, status.attempt, status.token) == (run_id, 2, 3)
