@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -27,7 +28,7 @@ class RereadFile(Generic[T]):
 
     def content(self) -> T:
         """What the file holds now."""
-        version = _version(self._path)
+        version = version_of(self._path)
         if version != self._version:
             self._version = version
             try:
@@ -40,10 +41,10 @@ class RereadFile(Generic[T]):
         return self._content
 
 
-def _version(path: Path) -> object:
+def version_of(path: Path | str) -> object:
     """Another one when the file has changed."""
     try:
-        found = path.stat()
+        found = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid

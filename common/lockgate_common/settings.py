@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lockgate_common.addresses import address_problem, zookeeper_problem
+from lockgate_common.addresses import address_problem, port_problem, zookeeper_problem
 
-METRICS_OFF = "off"
+OFF = "off"
+"""In place of an address: this page is not served."""
 MAX_SLOTS = 1_024
 """the limit for one task manager"""
 
@@ -50,13 +51,10 @@ def check_process(zookeeper: str, bind: str, advertise: str, names: Mapping[str,
         raise SettingsError(problem)
 
 
-def check_metrics(address: str) -> None:
-    """Raises SettingsError unless it is where the page of metrics is served: host:port; "" and off mean nowhere."""
-    if address in ("", METRICS_OFF):
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise SettingsError(f"metrics: {address!r} is neither host:port nor {METRICS_OFF}")
+def check_page(setting: str, address: str) -> None:
+    """Raises SettingsError unless it is where a page is served: host:port; empty for the default, or `off`."""
+    if address not in ("", OFF) and (problem := port_problem(address)):
+        raise SettingsError(f"{setting}: {problem}; give host:port, or {OFF}")
 
 
 def number_problem(setting: str, value: int) -> str:

@@ -7,7 +7,6 @@ gRPC makes its own connections with them; `client_context` is for Python's, whic
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 import threading
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import grpc
 
+from lockgate_common.reread import version_of
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class _Newest:
         """Raises SecurityError as long as nothing usable has been read."""
         with self._lock:
             files = self._files
-            version = tuple(_version(path) for path in (files.certificate, files.key, files.authority))
+            version = tuple(version_of(path) for path in (files.certificate, files.key, files.authority))
             if self._pem is None or version != self._version:
                 self._pem = self._renewed(self._pem)
                 self._version = version
@@ -261,12 +261,3 @@ def read_key(path: str) -> bytes:
         raise SecurityError(f"the TLS file {path} is not whole, or not PEM") from error
     except OSError as error:
         raise SecurityError(f"cannot read the TLS file {path!r}: {error.strerror}") from error
-
-
-def _version(path: str) -> object:
-    """Another one when the file has changed."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid

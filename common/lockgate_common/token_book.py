@@ -160,9 +160,7 @@ def _changing(path: Path) -> Iterator[None]:
     """One change at a time, or a token that another change removes would come back. Raises TokenFileError."""
     try:
         private_folder.make_missing(path.parent)
-        lock = folder_lock.take(
-            path.parent, _LOCK_PATIENCE_S, f"{path.stem}.lock"
-        )  # not that of a cluster whose folder it is
+        lock = folder_lock.take(path.parent, _LOCK_PATIENCE_S, _LOCK)
     except folder_lock.FolderInUse as error:
         raise TokenFileError(f"another command is changing the tokens in {path}; try again") from error
     except OSError as error:

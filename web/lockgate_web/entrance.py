@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from lockgate_common.http.callers import UNKNOWN, HttpCaller, HttpCallers
+from lockgate_common.http.callers import HttpCaller, HttpCallers, UnknownCaller
 from lockgate_common.http.refusal import HttpRefusal
 from lockgate_common.http.shield import Scope
 from lockgate_common.proof import AUTHORIZATION, Peer
 from lockgate_common.roles import OWNER, Principal
-from lockgate_common.serving.refusals import TooMuch
-from lockgate_common.serving.wrong_tries import WrongTries
 from lockgate_common.token import BEARER, Jwt
 from lockgate_coordinator.runtime.callers import Callers
 
@@ -35,15 +32,16 @@ class WebEntrance:
         self._http_callers = http_callers
         self._callers = callers
         self._asking = asking
-        self._wrong = WrongTries()
 
     async def visitor(self, scope: Scope) -> Visitor:
         """Who asks. Raises HttpRefusal."""
-        return await self._known(self._http_callers.caller(scope), scope)
+        async with self._http_callers.slowed(scope):
+            return await self._known(self._http_callers.caller(scope))
 
     async def login(self, text: str, scope: Scope) -> tuple[Visitor, str]:
         """Who logs in with a token, and the cookie for that. Raises HttpRefusal."""
-        visitor = await self._known(self._http_callers.with_token(text, scope), scope)
+        async with self._http_callers.slowed(scope):
+            visitor = await self._known(self._http_callers.with_token(text, scope))
         try:
             return visitor, self._http_callers.cookie.header(text.strip())
         except ValueError as error:
@@ -54,7 +52,7 @@ class WebEntrance:
         """The cookie that takes a login back."""
         return self._http_callers.cookie.header("")
 
-    async def _known(self, caller: HttpCaller, scope: Scope) -> Visitor:
+    async def _known(self, caller: HttpCaller) -> Visitor:
         if caller.is_owner:
             return Visitor(caller, OWNER)
         token = caller.token
@@ -64,15 +62,5 @@ class WebEntrance:
             self._asking, self._callers.admission, _NOWHERE, "", metadata
         )
         if found is None:
-            raise await self._refusal(str((scope["client"] or ("unknown",))[0]))
+            raise UnknownCaller
         return Visitor(caller, found.caller)
-
-    async def _refusal(self, address: str) -> HttpRefusal:
-        """Comes later each time."""
-        try:
-            self._wrong.check(address)
-            with self._wrong.one(address, time.monotonic()) as delay_s:
-                await asyncio.sleep(delay_s)
-        except TooMuch as error:
-            return HttpRefusal(429, str(error))
-        return HttpRefusal(401, UNKNOWN)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http.cookies import CookieError, SimpleCookie
 
-from lockgate_common.addresses import is_loopback
+from lockgate_common.addresses import address_of, is_loopback
 from lockgate_common.http.login_cookie import LoginCookie
 from lockgate_common.http.refusal import HttpRefusal
 from lockgate_common.http.shield import Scope, header
 from lockgate_common.http.socket_owner import is_own_user
 from lockgate_common.proof import AUTHORIZATION
 from lockgate_common.security import Credentials, SecurityError
+from lockgate_common.serving.refusals import TooMuch
+from lockgate_common.serving.wrong_tries import WrongTries
 from lockgate_common.token import BEARER, Jwt, Token, parse_jwt, parse_token
 
 UNKNOWN = "this needs a token: send it as the header Authorization: Bearer TOKEN, or log in"
@@ -35,12 +39,20 @@ class HttpCaller:
         return self.credentials.token
 
 
+class UnknownCaller(HttpRefusal):
+    """What was shown is not valid."""
+
+    def __init__(self) -> None:
+        super().__init__(401, UNKNOWN)
+
+
 class HttpCallers:
     """Of one server. credentials: the process's; is_local: it is reached from this machine alone."""
 
     def __init__(self, credentials: Credentials, *, is_local: bool) -> None:
         self._credentials = credentials
         self._is_local = is_local
+        self._wrong = WrongTries()
         self.cookie = LoginCookie(credentials.secret, is_secure=credentials.tls is not None)
 
     def caller(self, scope: Scope) -> HttpCaller:
@@ -57,6 +69,22 @@ class HttpCallers:
             return HttpCaller(self._credentials, True, peer)
         raise HttpRefusal(401, UNKNOWN)
 
+    @asynccontextmanager
+    async def slowed(self, scope: Scope) -> AsyncIterator[None]:
+        """Around the look-up of a caller, on the server's loop: wrong credentials are answered later each time.
+
+        Raises HttpRefusal, also in place of UnknownCaller where too many of one address wait.
+        """
+        try:
+            yield
+        except UnknownCaller:
+            host = (scope["client"] or ("",))[0]
+            try:
+                await self._wrong.wait(address_of(f"{'ipv6' if ':' in host else 'ipv4'}:{_shown(scope['client'])}"))
+            except TooMuch as error:
+                raise HttpRefusal(429, str(error)) from None
+            raise
+
     def with_token(self, text: str, scope: Scope) -> HttpCaller:
         """Who logs in with this. Raises HttpRefusal."""
         if self._credentials.admits(((AUTHORIZATION, f"{BEARER}{text}"),)):
@@ -66,7 +94,7 @@ class HttpCallers:
     def _bearer(self, text: str, peer: str) -> HttpCaller:
         token = parse_token(text) or parse_jwt(text)
         if token is None:
-            raise HttpRefusal(401, UNKNOWN)
+            raise UnknownCaller
         try:
             return HttpCaller(replace(self._credentials, secret="", token=token), False, peer)
         except SecurityError as error:

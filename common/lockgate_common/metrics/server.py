@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from lockgate_common.http.callers import UNKNOWN, HttpCallers
+from lockgate_common.http.callers import HttpCallers, UnknownCaller
 from lockgate_common.http.refusal import HttpRefusal
 from lockgate_common.http.server import HttpServer
 from lockgate_common.http.shield import Receive, Scope, Send
 from lockgate_common.metrics.page import MetricsPage
 from lockgate_common.roles import Role
 from lockgate_common.security import Credentials
-from lockgate_common.settings import METRICS_OFF
+from lockgate_common.settings import OFF
 from lockgate_common.token import Token
 from lockgate_common.token_book import TokenBook
 
@@ -50,7 +50,8 @@ class MetricsServer:
             raise HttpRefusal(404, f"there is only {PATH} here")
         if scope["method"] not in ("GET", "HEAD"):
             raise HttpRefusal(405, f"{PATH} is read with GET")
-        await asyncio.to_thread(self._check, scope)
+        async with self._callers.slowed(scope):
+            await asyncio.to_thread(self._check, scope)
         content_type, body = await asyncio.to_thread(self._page.render)
         headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -65,7 +66,7 @@ class MetricsServer:
             raise HttpRefusal(401, "metrics are read with a token of the cluster; JWTs are not looked up here")
         principal = self._tokens.principal(caller.token) if self._tokens is not None else None
         if principal is None:
-            raise HttpRefusal(401, UNKNOWN)
+            raise UnknownCaller
         if not principal.may(Role.READ):
             raise HttpRefusal(403, f"this needs the role read, which {principal.name} does not have")
 
@@ -74,6 +75,6 @@ def metrics_server(
     page: MetricsPage, bind: str, credentials: Credentials, role: str, tokens_file: str
 ) -> MetricsServer | None:
     """The server of a process, as its setting says; None for none. Raises as MetricsServer."""
-    if bind in ("", METRICS_OFF):
+    if bind in ("", OFF):
         return None
     return MetricsServer(page, bind, credentials, f"{role}.metrics", tokens_file)

@@ -55,12 +55,16 @@ class WrongTries:
 
         The first proofs of an address do not wait: they may be for the process that was here before.
         """
-        address, now_s = address_of(call.peer), self._now_s()
-        if not (authorization_of(call.metadata).startswith(SCHEME) and self.is_stale(address, now_s)):
-            self.check(address)
-            with self.one(address, now_s) as delay_s:
-                await asyncio.sleep(delay_s)
+        address = address_of(call.peer)
+        if not (authorization_of(call.metadata).startswith(SCHEME) and self.is_stale(address, self._now_s())):
+            await self.wait(address)
         raise unknown_caller()
+
+    async def wait(self, address: str) -> None:
+        """For a wrong try: returns when it is to be answered. Raises TooMuch."""
+        self.check(address)
+        with self.one(address, self._now_s()) as delay_s:
+            await asyncio.sleep(delay_s)
 
     def is_stale(self, address: str, now_s: float) -> bool:
         """For a wrong proof: True while the address has shown so few that they may come from good callers."""

@@ -14,7 +14,7 @@ from lockgate_common.masking import masked
 from lockgate_common.metrics.server import metrics_server
 from lockgate_common.security import SecurityError
 from lockgate_common.serving.places import Places
-from lockgate_common.settings import SettingsError
+from lockgate_common.settings import OFF, SettingsError
 from lockgate_common.stop_signals import stop_signals
 from lockgate_common.zookeeper_wait import NoZooKeeper, wait_for_zookeeper
 from lockgate_ha.elector import Elector
@@ -35,7 +35,7 @@ from lockgate_coordinator.runtime.job_service import JobService
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.metric_collector import coordinator_page
 from lockgate_coordinator.runtime.rpc_server import RpcServer
-from lockgate_coordinator.runtime.settings import NO_DASHBOARD, CoordinatorSettings
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.watchdog import Watchdog, end_process
 from lockgate_coordinator.runtime.web import WebInterface, WebInterfaceFactory
 
@@ -104,7 +104,7 @@ class Coordinator:
         self._serve(JobService(settings, self.address, self.dispatcher, files, self.elector))
 
     def _opened(self, web: WebInterfaceFactory | None, callers: Callers) -> WebInterface | None:
-        if web is None or self.settings.dashboard == NO_DASHBOARD:
+        if web is None or self.settings.dashboard == OFF:
             return None
         try:
             return web(self.settings, self.address, callers, self._dashboards, lambda: self.metrics_page.render())

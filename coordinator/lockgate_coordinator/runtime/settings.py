@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lockgate_common.addresses import port_problem
 from lockgate_common.masking import masked
 from lockgate_common.roles import roles_named
 from lockgate_common.security import Credentials
-from lockgate_common.settings import SettingsError, check_metrics, check_numbers, check_process
+from lockgate_common.settings import SettingsError, check_numbers, check_page, check_process
 
 SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Algorithms of JWTs that can be checked without being able to make them."""
 
 
-NO_DASHBOARD = "off"
 DASHBOARD = "127.0.0.1:7080"
 
 
@@ -92,7 +90,8 @@ class CoordinatorSettings:
         """Raises SettingsError naming the first setting that cannot work."""
         names = {"cluster": self.cluster, "coordinator_id": self.coordinator_id or "made"}
         check_process(self.zookeeper, self.bind, self.advertise, names)
-        check_metrics(self.metrics)
+        check_page("metrics", self.metrics)
+        check_page("dashboard", self.dashboard)
         if not self.storage:
             raise SettingsError("storage: no folder or URI is named; checkpoints need one that all processes reach")
         if masked(self.storage) != self.storage:
@@ -101,8 +100,6 @@ class CoordinatorSettings:
                 "give them through the environment of every process (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
             )
         check_numbers(self)
-        if self.dashboard not in ("", NO_DASHBOARD) and (problem := port_problem(self.dashboard)):
-            raise SettingsError(f"dashboard: {problem}; give host:port, or {NO_DASHBOARD}")
         if self.jwt is not None:
             self.jwt.check()
         if self.heartbeat_timeout_ms < 2 * self.heartbeat_ms:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lockgate_common.security import Credentials
-from lockgate_common.settings import SettingsError, check_metrics, check_numbers, check_process
+from lockgate_common.settings import SettingsError, check_numbers, check_page, check_process
 
 MIB = 1024 * 1024
 
@@ -57,7 +57,7 @@ class TaskManagerSettings:
         """Raises SettingsError naming the first setting that cannot work."""
         names = {"cluster": self.cluster, "task_manager_id": self.task_manager_id or "made"}
         check_process(self.zookeeper, self.bind, self.advertise, names)
-        check_metrics(self.metrics)
+        check_page("metrics", self.metrics)
         if not self.work_dir:
             raise SettingsError("work_dir: it is empty; Spark needs a folder for its scratch files")
         check_numbers(self)

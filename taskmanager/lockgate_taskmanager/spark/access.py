@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lockgate_common.masking import bare, is_secret_name
+from lockgate_common.masking import is_secret_name
 
 from lockgate_taskmanager.spark.errors import EngineError
+from lockgate_taskmanager.spark.master import masked
 
 AUTHENTICATE = "spark.authenticate"
 SECRET = "spark.authenticate.secret"
@@ -46,7 +47,7 @@ def require_secret(conf: SparkConf, master: str) -> None:
         return
     if not any(conf.contains(name) for name in (SECRET, *_SECRET_FILES)):
         raise EngineError(
-            f"there is no secret for the Spark master {bare(master, ';')}, so anyone who reaches this driver could run"
+            f"there is no secret for the Spark master {masked(master)}, so anyone who reaches this driver could run"
             f" code in it: give master, workers and task managers the same {SECRET}, or set {AUTHENTICATE}=false where"
             " nobody else reaches their network"
         )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lockgate_common import token_book
-from lockgate_common.http import socket_owner
 from lockgate_common.metrics.page import MetricsPage
 from lockgate_common.metrics.server import MetricsServer, metrics_server
 from lockgate_common.security import Credentials, SecurityError
-from lockgate_common.settings import SettingsError, check_metrics
+from lockgate_common.settings import SettingsError, check_page
+from lockgate_common.token import parse_token
 
 from tests.http_client import ask
 from tests.prometheus import Page
@@ -38,7 +39,6 @@ def server(tokens: Path) -> Iterator[MetricsServer]:
 def stranger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of this process count as another user's."""
     monkeypatch.setattr("lockgate_common.http.callers.is_own_user", lambda _client, _server: False)
-    assert socket_owner.is_own_user  # which it stands for
 
 
 def _bearer(text: object) -> dict[str, str]:
@@ -91,13 +91,31 @@ def test_beyond_loopback_it_needs_tls() -> None:
         MetricsServer(MetricsPage(()), "0.0.0.0:0", CREDENTIALS, "taskmanager.metrics", "")
 
 
+@pytest.mark.usefixtures("stranger")
+def test_wrong_credentials_wait_longer_each_time_and_missing_ones_do_not(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noting(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", noting)
+    for shown in ("not the secret", "lockgate.ab.cd", str(parse_token(f"lockgate.ab.{'0' * 64}.cd"))):
+        assert ask(server.address, "/metrics", headers=_bearer(shown)).status == 401
+        assert ask(server.address, "/metrics").status == 401
+    assert [seconds for seconds in waited if seconds >= 0.3] == [0.3, 0.6, 1.2]
+
+
 @pytest.mark.parametrize("setting", ["", "off"])
 def test_off_is_no_server(setting: str) -> None:
-    check_metrics(setting)
+    check_page("metrics", setting)
     assert metrics_server(MetricsPage(()), setting, CREDENTIALS, "taskmanager", "") is None
 
 
 @pytest.mark.parametrize("setting", ["on", "9100", "host:port", "host:70000"])
 def test_a_wrong_address_is_named(setting: str) -> None:
-    with pytest.raises(SettingsError, match="is neither host:port nor off"):
-        check_metrics(setting)
+    with pytest.raises(SettingsError, match="is not host:port; give host:port, or off"):
+        check_page("metrics", setting)
