@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from lockgate_proto.codec import MalformedMessage, decode
 from lockgate_proto.messages import Deploy, JobGraph, Layout, Participant
 
-_KEPT = 8  # task managers of one process, and a test or two
-
 
 def layout_of(deploy: Deploy) -> Layout:
     """The layout in a Deploy. Raises MalformedMessage when it has none, or one that contradicts itself."""
-    return _decoded(deploy.layout)
-
-
-@lru_cache(maxsize=_KEPT)
-def _decoded(data: bytes) -> Layout:
-    layout = decode(Layout, data)
+    layout = decode(Layout, deploy.layout)
     if layout.graph is None:
         raise MalformedMessage("the layout of a Deploy has no graph")
     if any(not 0 <= number < len(layout.participants) for number in layout.slots):

@@ -20,7 +20,7 @@ def is_within(descriptor: Any, data: bytes, most: int) -> bool:
 
     Short data is not read at all. Malformed bytes may give either answer: the parser refuses them.
     """
-    if len(data) <= 2 * most:  # each of them takes two bytes or more
+    if len(data) <= most:  # each of them takes a byte or more
         return True
     left, tags = most, _TAGS_A_FIELD * most
     parts: list[tuple[Any, int, int]] = [(descriptor, 0, len(data))]

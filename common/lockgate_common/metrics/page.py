@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,18 +25,20 @@ INCOMPLETE = Family(
 
 
 class MetricsPage:
-    """parts: each adds samples; one that raises is left out of this page. Thread safe if they are."""
+    """parts: each adds samples; one that raises is left out of this page. One page is made at a time."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = tuple(parts)
         self._trouble = RecurringLog()
         self._registry: CollectorRegistry | None = None
+        self._lock = threading.Lock()
 
     def render(self) -> tuple[str, bytes]:
         """The content type and the page. Blocks for as long as the parts do, which wait for the process's threads."""
         from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest  # nobody may ever ask
 
-        return CONTENT_TYPE_LATEST, generate_latest(self._registry or self._registered())
+        with self._lock:
+            return CONTENT_TYPE_LATEST, generate_latest(self._registry or self._registered())
 
     def collect(self) -> Iterator[Metric]:
         """For prometheus_client."""

@@ -15,7 +15,7 @@ INFO = Family(
     ("role", "id", "cluster", "version"),
 )  # fmt: skip
 TOKEN = Family(
-    "lockgate_fencing_token", Kind.GAUGE, "The fencing token of the leader that this process knows; it only rises."
+    "lockgate_fencing_token", Kind.GAUGE, "The fencing token of the leader that this process knows; 0 for none."
 )
 SESSION = Family(
     "lockgate_zookeeper_session_connected", Kind.GAUGE,

@@ -23,7 +23,7 @@ def announce(what: Announcement, attempt: Attempt | None, token: int) -> list[Ef
     """Messages to the attempt if it still lives, then the event. attempt: the current one."""
     alive = attempt if attempt is not None and attempt.id == what.attempt else None
     body: NotifyCheckpointComplete | NotifyCheckpointAborted
-    reason = ""
+    reason, took_ms = None, None
     match what:
         case CheckpointTriggered():
             return [*_trigger(what, alive)] if alive is not None else []
@@ -31,9 +31,10 @@ def announce(what: Announcement, attempt: Attempt | None, token: int) -> list[Ef
             checkpoint_id = checkpoint.checkpoint_id
             body = NotifyCheckpointComplete(attempt=what.attempt, checkpoint_id=checkpoint_id)
             kind = JobEventKind.CHECKPOINT_COMPLETED
-            text = f"{checkpoint.size_bytes} bytes in {checkpoint.duration_ms} ms"
+            took_ms = checkpoint.duration_ms
+            text = f"{checkpoint.size_bytes} bytes in {took_ms} ms"
         case CheckpointAborted(checkpoint_id=checkpoint_id, text=text):
-            reason = what.reason.name
+            reason = what.reason
             body = NotifyCheckpointAborted(attempt=what.attempt, checkpoint_id=checkpoint_id, reason=text)
             kind = JobEventKind.CHECKPOINT_ABORTED
         case _:
@@ -41,7 +42,7 @@ def announce(what: Announcement, attempt: Attempt | None, token: int) -> list[Ef
     sends: list[Effect] = list(alive.to_all(body)) if alive is not None and what.attempt_alive else []
     number = what.attempt.attempt
     event = JobEvent(kind=kind, attempt=number, checkpoint_id=checkpoint_id, token=token, text=text)
-    return [*sends, Emit(event, reason)]
+    return [*sends, Emit(event, reason, took_ms)]
 
 
 def _trigger(what: CheckpointTriggered, attempt: Attempt) -> list[Send]:

@@ -27,7 +27,7 @@ from lockgate_coordinator.graph.execution_graph import ExecutionGraph, Phase, Su
 from lockgate_coordinator.graph.shape import committers, source_vertices
 from lockgate_coordinator.graph.slots import SlotOffer
 from lockgate_coordinator.job.deploy_size import check_size
-from lockgate_coordinator.job.effects import ControlBody, Emit, Send
+from lockgate_coordinator.job.effects import ControlBody, Emit, Reason, Send
 from lockgate_coordinator.job.events import (
     Committed,
     FirstRecordSeen,
@@ -64,9 +64,9 @@ class AttemptFailed:
     place: FailurePlace | None = None
 
     @property
-    def reason(self) -> str:
-        """Of a bounded set: its cause, or that its task manager was lost."""
-        return "TASK_MANAGER_LOST" if self.lost else self.cause.name
+    def reason(self) -> Reason:
+        """Its cause, or that its task manager was lost."""
+        return JobEventKind.TASK_MANAGER_LOST if self.lost else self.cause
 
 
 AttemptEvent = Reported | TaskManagerLost | FirstRecordSeen | SplitsFound | Committed | Gone | Tick

@@ -27,7 +27,7 @@ from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptEvent, AttemptFailed
 from lockgate_coordinator.job.counters import AtWork, JobCounters
 from lockgate_coordinator.job.deploy_size import DeployTooLarge
-from lockgate_coordinator.job.effects import Emit, RequestSlots, Send
+from lockgate_coordinator.job.effects import Emit, Reason, RequestSlots, Send
 from lockgate_coordinator.job.events import (
     AttemptPersisted,
     Committed,
@@ -86,7 +86,7 @@ class Attempts:
         """The stored record of the newest attempt."""
         return AttemptRecord(self.number, self.places, self.token, self.restarts, self.stragglers.moves, failures)
 
-    def event(self, kind: JobEventKind, text: str, checkpoint_id: int = 0, reason: str = "") -> Emit:
+    def event(self, kind: JobEventKind, text: str, checkpoint_id: int = 0, reason: Reason | None = None) -> Emit:
         """An event of the job in the newest attempt. reason: see Emit."""
         event = JobEvent(kind, attempt=self.number, checkpoint_id=checkpoint_id, token=self.token, text=text)
         return Emit(event, reason)

@@ -8,6 +8,7 @@ across a Send that follows a Persist answer: the JobMaster itself waits for answ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from lockgate_proto.messages import (
     AssignSplits,
@@ -17,7 +18,9 @@ from lockgate_proto.messages import (
     Deploy,
     DiscoverSplits,
     DrainSources,
+    FailureCause,
     JobEvent,
+    JobEventKind,
     JobOrders,
     JobResult,
     NotifyCheckpointAborted,
@@ -34,6 +37,7 @@ from lockgate_coordinator.checkpoint.effects import (
     PersistCheckpoint,
     PersistCheckpointId,
 )
+from lockgate_coordinator.checkpoint.failures import FailureReason
 
 ControlBody = (
     Deploy
@@ -132,15 +136,19 @@ class Send:
     body: ControlBody
 
 
+Reason = FailureReason | FailureCause | Literal[JobEventKind.TASK_MANAGER_LOST]
+
+
 @dataclass(frozen=True, slots=True)
 class Emit:
     """Notify the watchers. The runtime sets `unix_us` where it is 0.
 
-    reason: the name of the FailureReason of an aborted checkpoint, or of the FailureCause of a failed attempt.
+    reason: of an aborted checkpoint or a failed attempt. took_ms: of a completed checkpoint.
     """
 
     event: JobEvent
-    reason: str = ""
+    reason: Reason | None = None
+    took_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

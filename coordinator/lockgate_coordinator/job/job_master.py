@@ -493,5 +493,7 @@ class JobMaster:
         self._life.move(state, now_ms)
         self._emit(m.JobEventKind.STATE_CHANGED, state.name)
 
-    def _emit(self, kind: m.JobEventKind, text: str, checkpoint_id: int = 0, reason: str = "") -> None:
+    def _emit(
+        self, kind: m.JobEventKind, text: str, checkpoint_id: int = 0, reason: effects.Reason | None = None
+    ) -> None:
         self._out.append(self._attempts.event(kind, text, checkpoint_id, reason))

@@ -45,7 +45,7 @@ class CleanUps:
         pause_ms = self._pauses.setdefault(key, Backoff()).failed(now_ms)
         text = "job %s has ended but is not cleaned up, next try after %s ms: %s: %s"
         self._fence.trouble.warning(
-            log, "clean-up", text, key, pause_ms, type(error).__name__, error, extra={"job": key}
+            log, f"clean-up of {key}", text, key, pause_ms, type(error).__name__, error, extra={"job": key}
         )
         self._actor.at(now_ms + pause_ms, partial(self._again, key, run_id))
 

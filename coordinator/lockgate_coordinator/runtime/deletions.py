@@ -122,7 +122,7 @@ class Deletions:
         now_ms = monotonic_ms()
         pause_ms = self._backoff.failed(now_ms)
         text = "job %s: the record of the subsumed checkpoint %s is not deleted, next try after %s ms: %s"
-        self._services.trouble.warning(log, "records", text, self._key, number, pause_ms, error)
+        self._services.trouble.warning(log, f"pointers of {self._key}", text, self._key, number, pause_ms, error)
         self._retry = self._services.actor.at(now_ms + pause_ms, self._retry_now)
 
     def _retry_now(self) -> None:

@@ -93,7 +93,7 @@ class JobRunner:
         self._closed = False
         first = JobStatus(job_key=self.key, run_id=record.run_id, state=JobState.WAITING_FOR_SLOTS)
         self._publisher = StatusPublisher(services, self._view, first)
-        self.hub = self._publisher.hub
+        self.hub, self.meters = self._publisher.hub, self._publisher.meters
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -157,9 +157,10 @@ class JobRunner:
         if isinstance(error, NeedsOperator):
             self.hold_back(str(error))
         elif isinstance(error, StorageError) and error.retryable:
-            pause_ms = self._backoff.failed(now_ms := monotonic_ms())
+            now_ms = monotonic_ms()
+            pause_ms = self._backoff.failed(now_ms)
             self.trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
-            self._services.trouble.warning(log, "graphs", "job %s: %s", self.key, self.trouble)
+            self._services.trouble.warning(log, f"graph of {self.key}", "job %s: %s", self.key, self.trouble)
             self._publisher.changed(at_once=True)
             self._wake = self._services.actor.at(now_ms + pause_ms, lambda: self.load(fresh=fresh))
         else:
@@ -171,8 +172,9 @@ class JobRunner:
             self._publisher.changed(at_once=True)
             return
         log.error("job %s is quarantined; its files are kept, and a new leader retries it: %s", self.key, reason)
-        self.stage, self._error, self.is_read = Stage.BROKEN, reason, True  # read as far as possible
+        self.stage, self._error = Stage.BROKEN, reason
         self._deletions.close()
+        self.is_read = True  # as far as possible
         self._requests.fail_all(Refused(StatusCode.ABORTED, f"the job failed: {reason}"))
         self._stop_tasks()
         self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))
@@ -334,8 +336,9 @@ class JobRunner:
                     self._note_deploy(task_manager_id, body)
                 if not services.send(task_manager_id, caused(body, event_id)):
                     self.tell(ev.TaskManagerLost(task_manager_id, "it is not connected", planned=True), event_id)
-            case do.Emit():
-                self._emit(effect.event, effect.reason, event_id)
+            case do.Emit(event):
+                self._publisher.event(effect, event_id)
+                self._note_event(event)
             case do.WakeAt(at_ms):
                 if self._wake is not None:
                     self._wake.cancel()
@@ -486,14 +489,11 @@ class JobRunner:
         self.handle(ev.DisposalBegun(savepoint.checkpoint_id))
         return self._deletions.dispose(savepoint, lambda: self.tell(ev.SavepointDisposed(savepoint.checkpoint_id)))
 
-    # -- watchers -----------------------------------------------------------------------------------------------------
-
     @property
     def _token(self) -> int:
         return self._services.context.token
 
-    def _emit(self, event: JobEvent, reason: str, cause_id: str) -> None:
-        self._publisher.event(dataclasses.replace(event, token=event.token or self._token), reason, cause_id)
+    def _note_event(self, event: JobEvent) -> None:
         if event.kind is JobEventKind.ATTEMPT_DEPLOYED:
             self._services.context.runs(self.key)
         if event.kind is JobEventKind.CHECKPOINT_COMPLETED:

@@ -1,12 +1,11 @@
-"""What is counted where effects are carried out, for the page of metrics. One for each coordinator process."""
+"""What is counted where effects are carried out, for the page of metrics."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection
-
 from lockgate_common.metrics.family import Histogram, RisingTotal, Tally
-from lockgate_proto.messages import JobEvent, JobEventKind
+from lockgate_proto.messages import JobEventKind
+
+from lockgate_coordinator.job.effects import Emit
 
 _ENDS = {
     JobEventKind.TASK_MANAGER_LEFT: "task_manager_left",
@@ -27,33 +26,24 @@ class JobMeters:
         self.checkpoint_durations = Histogram()
         self.records = RisingTotal()
 
-    def count(self, event: JobEvent, reason: str) -> None:
-        """An event of the job. reason: see Emit."""
-        if event.kind in _CHECKPOINTS:
-            self.checkpoints.add((_CHECKPOINTS[event.kind], reason.lower()))
-        elif event.kind is JobEventKind.ATTEMPT_FAILED:
-            self.ends.add(reason.lower())
-        elif event.kind in _ENDS:
-            self.ends.add(_ENDS[event.kind])
-        elif event.kind is JobEventKind.ATTEMPT_DEPLOYED:
+    def count(self, effect: Emit) -> None:
+        """An event of the job."""
+        kind, reason = effect.event.kind, effect.reason.name.lower() if effect.reason is not None else ""
+        if kind in _CHECKPOINTS:
+            self.checkpoints.add((_CHECKPOINTS[kind], reason))
+        elif kind is JobEventKind.ATTEMPT_FAILED:
+            self.ends.add(reason)
+        elif kind in _ENDS:
+            self.ends.add(_ENDS[kind])
+        elif kind is JobEventKind.ATTEMPT_DEPLOYED:
             self.deployments.add()
+        if effect.took_ms is not None:
+            self.checkpoint_durations.observe(effect.took_ms / 1_000)
 
 
 class Meters:
-    """Thread safe."""
+    """Of the process, whatever its jobs are. Thread safe."""
 
     def __init__(self) -> None:
         self.grants, self.revocations, self.fenced_writes = Tally(), Tally(), Tally()
         self.takeovers, self.writes, self.reads = Histogram(), Histogram(), Histogram()
-        self._jobs: dict[str, JobMeters] = {}
-        self._lock = threading.Lock()
-
-    def job(self, key: str) -> JobMeters:
-        """Those of one job."""
-        with self._lock:
-            return self._jobs.setdefault(key, JobMeters())
-
-    def keep(self, keys: Collection[str]) -> None:
-        """Forgets the other jobs."""
-        with self._lock:
-            self._jobs = {key: meters for key, meters in self._jobs.items() if key in keys}

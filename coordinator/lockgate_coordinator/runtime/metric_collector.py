@@ -71,26 +71,23 @@ class TermPart:
 
     def __call__(self, samples: Samples) -> None:
         """Adds its samples."""
-        meters = self._dispatcher.meters
         try:
             jobs, used, free, task_managers = self._dispatcher.call(_seen)
         except NotLeading:
-            meters.keep(())
             return
-        meters.keep({status.job_key for status, _ in jobs})
         samples.add(of.TASK_MANAGERS, task_managers)
         samples.add(of.SLOTS, used, "used")
         samples.add(of.SLOTS, free, "free")
-        for state, count in Counter(status.state.name for status, _ in jobs).items():
+        for state, count in Counter(status.state.name for status, *_ in jobs).items():
             samples.add(of.JOBS, count, state)
-        for status, interval_ms in jobs:
-            _add_job(samples, status, meters.job(status.job_key))
+        for status, interval_ms, meters in jobs:
+            _add_job(samples, status, meters)
             if interval_ms:
                 samples.add(of.CHECKPOINT_INTERVAL, interval_ms / 1_000, status.job_key)
 
 
-_Job = tuple[JobStatus, int]
-"""The interval of its checkpoints in ms; 0 while it does not run."""
+_Job = tuple[JobStatus, int, JobMeters]
+"""The number is the interval of its checkpoints in ms; 0 while it does not run."""
 
 
 def _seen(term: LeaderTerm) -> tuple[list[_Job], int, int, int]:
@@ -99,7 +96,7 @@ def _seen(term: LeaderTerm) -> tuple[list[_Job], int, int, int]:
     for runner in term.jobs.values():
         advice = runner.preparation()
         options = advice.graph.checkpoints if advice is not None and advice.graph is not None else None
-        jobs.append((runner.status(), options.interval_ms if options is not None else 0))
+        jobs.append((runner.status(), options.interval_ms if options is not None else 0, runner.meters))
     known = term.task_manager_statuses()
     free = sum(task_manager.free_slots for task_manager in known)
     return jobs, sum(task_manager.slots for task_manager in known) - free, free, len(known)

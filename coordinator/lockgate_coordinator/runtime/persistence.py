@@ -259,7 +259,6 @@ class Persistence:
             return CheckpointPersistFailed(number, str(error), FailureReason.STORE_AWAY)
         except StoreError as error:
             return CheckpointPersistFailed(number, str(error))
-        self._fence.meters.job(run.job_key).checkpoint_durations.observe(record.duration_ms / 1_000)
         return CheckpointPersisted(record)
 
     def request_cancel(self, record: JobRecord) -> None:

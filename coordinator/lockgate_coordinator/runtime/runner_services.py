@@ -13,7 +13,6 @@ from lockgate_coordinator.job.effects import ControlBody
 from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.job_story import JobStory
 from lockgate_coordinator.runtime.metadata_files import Run
-from lockgate_coordinator.runtime.meters import Meters
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.removals import Removals
 from lockgate_coordinator.runtime.workers import WorkerGroup
@@ -59,4 +58,3 @@ class RunnerServices:
     directory: Callable[[Run], str]  # the run's folder
     new_story: Callable[[], JobStory]
     trouble: RecurringLog = dataclasses.field(default_factory=RecurringLog)
-    meters: Meters = dataclasses.field(default_factory=Meters)

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from lockgate_common.clock import monotonic_ms, unix_us
-from lockgate_proto.messages import JobEvent, JobEventKind, JobStatus
+from lockgate_proto.messages import JobEventKind, JobStatus
 
+from lockgate_coordinator.job.effects import Emit
 from lockgate_coordinator.runtime.actor import Timer
+from lockgate_coordinator.runtime.meters import JobMeters
 from lockgate_coordinator.runtime.runner_services import RunnerServices
 from lockgate_coordinator.runtime.watch import WatchEnd, WatchHub
 
@@ -27,6 +29,7 @@ class StatusPublisher:
     def __init__(self, services: RunnerServices, view: Callable[[], JobStatus], first: JobStatus) -> None:
         """view: creates the present status. first: the status used until `view` succeeds."""
         self.hub = WatchHub()
+        self.meters = JobMeters()
         self._services = services
         self._view = view
         self._last = first
@@ -51,14 +54,11 @@ class StatusPublisher:
         self._last = dataclasses.replace(self.status(), **changes)
         self._is_over = True
 
-    def event(self, event: JobEvent, reason: str, cause_id: str) -> None:
-        """Keeps the event, sends it to watchers, counts and logs it.
-
-        reason: see Emit; cause_id: the event of the story that caused it.
-        """
+    def event(self, effect: Emit, cause_id: str) -> None:
+        """Keeps the event, sends it to watchers, counts and logs it. cause_id: its cause in the job's story."""
+        event, key, kind = effect.event, self._last.job_key, effect.event.kind
         self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us()))
-        key, kind = self._last.job_key, event.kind
-        self._services.meters.job(key).count(event, reason)
+        self.meters.count(effect)
         fields = {"attempt": event.attempt, "checkpoint": event.checkpoint_id, "cause": cause_id}
         text = "job %s: %s, attempt %d%s: %s"
         number = f", checkpoint {event.checkpoint_id}" if event.checkpoint_id else ""

@@ -120,7 +120,6 @@ class LeaderTerm:
             services.files.run_directory,
             partial(JobStory, grant.coordinator_id, grant.token, itertools.count(1)),
             fence.trouble,
-            fence.meters,
         )
 
     @property
@@ -194,8 +193,8 @@ class LeaderTerm:
             job.handle(ev.Suspended(reason))
 
     def explain(self, reason: str) -> None:
-        """The reason why ZooKeeper is unreachable, if it still is."""
-        if self.suspended:
+        """The reason why ZooKeeper is unreachable, if it still is. The same one again changes nothing."""
+        if self.suspended and reason != self.suspended_because:
             self.suspend(reason)
 
     def resume(self) -> None:
