@@ -149,7 +149,7 @@ def test_errors_are_one_sentence(site: Site) -> None:
 
 
 def test_without_a_leader_it_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "_PATIENCE_MS", 300)
+    monkeypatch.setattr(clients, "_PATIENCE_MS", 3_000)
     monkeypatch.setattr(type(site.leader.elector), "leader", property(lambda _elector: None))
     answer = site.get(f"{API}/jobs")
     assert (answer.status, "leader" in answer.error) == (503, True)
