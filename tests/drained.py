@@ -7,7 +7,6 @@ in the savepoint of the stop.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from dataclasses import replace
@@ -24,6 +23,7 @@ from lockgate_proto.messages import (
 )
 
 from lockgate.client import TERMINAL, Client, ClientError
+from lockgate.commands.story_views import story_text
 
 PATIENCE_S = 300.0  # a bound, not an expectation: on an idle machine nothing here takes 10 s
 _LOOK_EVERY_S = 0.05
@@ -46,16 +46,23 @@ def drain(client: Client, key: str) -> CompletedCheckpoint:
     """
     deadline, never, last = time.monotonic() + PATIENCE_S, threading.Event(), "it has read nothing"
     while time.monotonic() < deadline:
-        with contextlib.suppress(ClientError):
+        try:
             status = client.job(key)
-            if any(operator.records_out for operator in status.operators):
-                try:
-                    return client.stop(key, drain=True)
-                except ClientError as error:
-                    last = str(error)
             assert status.state not in TERMINAL, f"{key} has ended as {status.state.name}: {status.error}"
+            if any(operator.records_out for operator in status.operators):
+                return client.stop(key, drain=True)
+        except ClientError as error:
+            last = str(error)
         never.wait(_LOOK_EVERY_S)
-    raise AssertionError(f"{key} cannot be stopped: {last}")
+    raise AssertionError(f"{key} cannot be stopped: {last}\n{_told(client, key)}")
+
+
+def _told(client: Client, key: str) -> str:
+    """What the cluster knows of the job: for the reader of a failed test."""
+    try:
+        return f"{client.job(key)}\n{story_text(client.story(key))}"
+    except ClientError as error:
+        return str(error)
 
 
 def path_of(savepoint: CompletedCheckpoint) -> Path:
