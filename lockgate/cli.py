@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "release": ("lockgate.commands.jobs:release", "Retry a job that is held back."),
     "leader": ("lockgate.commands.jobs:leader", "Show which coordinator leads."),
     "status": ("lockgate.commands.status:status", "Show coordinators, task managers and slots."),
+    "top": ("lockgate.commands.top:top", "Watch the cluster and its jobs."),
     "drill": ("lockgate.commands.drill:drill", "Kill parts of a cluster under load and check the result."),
     "demo": ("lockgate.commands.drill:demo", "Count words, kill the leader, compare with Spark."),
     "zookeeper": ("lockgate.commands.zookeeper:zookeeper", "Run a ZooKeeper server."),
@@ -50,6 +51,7 @@ SECTIONS = {
         "release",
         "leader",
         "status",
+        "top",
     ),
     "Processes of a real cluster": (
         "zookeeper",

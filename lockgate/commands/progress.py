@@ -13,6 +13,7 @@ from lockgate_proto.messages import JobEvent, JobEventKind, JobState, JobStatus
 from lockgate import shapes
 from lockgate.client import TERMINAL, Client
 from lockgate.commands import views
+from lockgate.commands.rates import Rates
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -164,8 +165,8 @@ class LiveProgress(Silent):
 
         self._events: list[str] = []
         self._status: JobStatus | None = None
+        self._rates = Rates()
         self._rate = 0.0
-        self._before: tuple[float, int] | None = None
         self._live: Live = Live(refresh_per_second=8)
 
     def __enter__(self) -> LiveProgress:
@@ -177,11 +178,8 @@ class LiveProgress(Silent):
 
     def status(self, status: JobStatus) -> None:
         """Redraws."""
-        now, read = time.monotonic(), status.operators[0].records_out if status.operators else 0
-        if self._before is not None and now - self._before[0] >= 0.5:
-            self._rate = max(0.0, (read - self._before[1]) / (now - self._before[0]))
-        if self._before is None or now - self._before[0] >= 0.5:
-            self._before = (now, read)
+        read = status.operators[0].records_out if status.operators else 0
+        self._rate = self._rates.add(status.job_key, read, time.monotonic())
         self._status = status
         self._draw()
 

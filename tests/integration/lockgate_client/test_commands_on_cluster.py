@@ -10,7 +10,7 @@ from click.shell_completion import ShellComplete
 from lockgate_proto import messages as m
 
 from lockgate.cli import cli, run
-from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, SECRET, Cluster, status
+from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, Cluster, status
 
 pytestmark = pytest.mark.integration
 
@@ -18,17 +18,8 @@ PIPELINE = "from lockgate import Job\njob = Job('words', key='k')\njob.read_text
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in ("LOCKGATE_CONFIG", "LOCKGATE_SECRET_FILE", "LOCKGATE_ZOOKEEPER"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("LOCKGATE_CLUSTER", ",".join(cluster.addresses))
-    secret = tmp_path / "config" / "lockgate" / "secret"
-    secret.parent.mkdir(parents=True)
-    secret.write_text(SECRET)
-    secret.chmod(0o600)
-    Path("p.py").write_text(PIPELINE)
+def _here(user_folder: Path) -> None:
+    (user_folder / "p.py").write_text(PIPELINE)
 
 
 def test_leader(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

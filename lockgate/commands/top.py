@@ -1,0 +1,137 @@
+"""`lockgate top`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+from lockgate_proto.messages import ClusterStatus, JobStatus
+
+from lockgate.commands.options import find, target_options
+from lockgate.commands.rates import Rates
+
+if TYPE_CHECKING:
+    from lockgate.client import Client
+
+_PATIENCE_MS = 2_000  # the view says so when no leader answers for so long
+
+
+@click.command()
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(0.2, 60),
+    default=1.0,
+    metavar="SECONDS",
+    show_default=True,
+    help="How often the view is renewed.",
+)
+@target_options
+def top(every_s: float, **target: str | None) -> None:  # fmt: skip
+    """Watch the cluster in the terminal: leader, task managers with their slots, jobs with their rates.
+
+    Ctrl-C ends it. It follows a new leader by itself. Where the output is not a terminal, it prints one view.
+
+    \b
+    Examples:
+      lockgate top
+      lockgate top --every 5
+      lockgate top | head -3
+    """
+    from lockgate.client import Client
+
+    with Client.connect(find(target), patience_ms=_PATIENCE_MS) as client:
+        view = View()
+        first = view.text(client.cluster(), client.jobs(), time.monotonic())
+        if sys.stdout.isatty():
+            _redraw(client, view, first, every_s)
+        else:
+            click.echo(first)
+
+
+def _redraw(client: Client, view: View, text: str, every_s: float) -> None:
+    """Until Ctrl-C. Raises ClientError, but not while the cluster has no leader."""
+    from rich.live import Live
+    from rich.text import Text
+
+    from lockgate.client import ClusterUnreachable
+
+    pause = threading.Event()
+    with Live(Text(text, no_wrap=True, overflow="ellipsis"), screen=True, auto_refresh=False) as live:
+        try:
+            while not pause.wait(every_s):
+                try:
+                    text = view.text(client.cluster(), client.jobs(), time.monotonic())
+                    shown = text
+                except ClusterUnreachable as error:
+                    shown = f"{error}\n\nAs last seen:\n\n{text}"
+                live.update(Text(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
+        except KeyboardInterrupt:
+            pass
+
+
+class View:
+    """What is shown, and the rates between two views."""
+
+    def __init__(self) -> None:
+        self._rates = Rates()
+
+    def text(self, cluster: ClusterStatus, jobs: Sequence[JobStatus], now_s: float) -> str:
+        """The cluster in three lines, then its task managers and its jobs: those that run first, the newest first."""
+        from lockgate.client import TERMINAL
+        from lockgate.commands.views import table
+
+        ordered = sorted(jobs, key=lambda job: (job.state in TERMINAL, -job.submitted_unix_ms))
+        task_managers = [
+            (found.task_manager_id, found.address, str(found.slots), str(found.free_slots))
+            for found in cluster.task_managers
+        ]
+        parts = [_head(cluster, jobs)]
+        if task_managers:
+            parts.append(table(("TASK MANAGER", "ADDRESS", "SLOTS", "FREE"), task_managers, right=(2, 3)))
+        if ordered:
+            header = ("KEY", "STATE", "RESTARTS", "READ/S", "READ", "WRITTEN", "CHECKPOINT", "TOOK", "SIZE", "")
+            rows = [self._job(job, now_s) for job in ordered]
+            parts.append(table(header, rows, right=(2, 3, 4, 5, 6, 7, 8)))
+        return "\n\n".join(parts)
+
+    def _job(self, job: JobStatus, now_s: float) -> tuple[str, ...]:
+        from lockgate_web.live import overview_json
+
+        from lockgate.client import TERMINAL
+        from lockgate.commands.views import first_line, size
+
+        totals, last = overview_json(job), job.last_checkpoint
+        rate = self._rates.add(job.job_key, totals["records_read"], now_s)
+        return (
+            job.job_key,
+            job.state.name,
+            str(job.restarts),
+            "-" if job.state in TERMINAL else f"{rate:,.0f}",
+            f"{totals['records_read']:,}",
+            f"{totals['records_written']:,}",
+            "-" if last is None else str(last.checkpoint_id),
+            "-" if last is None else f"{last.duration_ms} ms",
+            "-" if last is None else size(last.size_bytes),
+            first_line(job.error if job.state.name == "FAILED" else job.message),
+        )
+
+
+def _head(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> str:
+    leader, standbys = cluster.leader, sum(not found.leader for found in cluster.coordinators)
+    slots = sum(found.slots for found in cluster.task_managers)
+    free = sum(found.free_slots for found in cluster.task_managers)
+    states = sorted(Counter(job.state.name for job in jobs).items())
+    leads = f"{leader.address} (pid {leader.pid}, token {leader.token})" if leader is not None else "none"
+    return "\n".join(
+        (
+            f"leader: {leads}, standbys: {standbys}",
+            f"task managers: {len(cluster.task_managers)}, slots: {slots}, free: {free}",
+            "jobs: " + (", ".join(f"{count} {state}" for state, count in states) or "none"),
+        )
+    )
