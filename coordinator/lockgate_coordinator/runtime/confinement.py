@@ -20,9 +20,8 @@ from lockgate_proto.messages import (
     StateBackend,
 )
 
+from lockgate_coordinator.graph.destinations import sqlite_path
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
-
-_SQLITE = "sqlite"
 
 
 def places_of(settings: CoordinatorSettings) -> Places:
@@ -37,7 +36,7 @@ def trespass(graph: JobGraph, places: Places) -> str:
     """The first operator that uses a place which it may not use, as a sentence without its end; "" for none."""
     for subject, path, writes in _named(graph):
         if problem := places.problem(path, writes=writes):
-            return f"{subject} {'writes' if writes else 'reads'} {masked(path)}, which needs the role code: {problem}"
+            return f"{subject} {'writes' if writes else 'reads'} {masked(path)} ({problem})"
     return ""
 
 
@@ -54,7 +53,5 @@ def _named(graph: JobGraph) -> Iterator[tuple[str, str, bool]]:
                     yield subject, path, False
                 case FileSink(path=path) | DeltaSink(uri=path):
                     yield subject, path, True
-                case SqlSink(url=url) if url.lower().startswith(_SQLITE):
-                    path = url.partition("://")[2].partition("?")[0].removeprefix("/")
-                    if path and path != ":memory:":
-                        yield subject, path, True
+                case SqlSink(url=url) if path := sqlite_path(url):
+                    yield subject, path, True
