@@ -19,6 +19,7 @@ from typing import Any, TypeVar, assert_never
 from grpc import StatusCode
 from lockgate_common.clock import monotonic_ms, unix_us
 from lockgate_common.logs import about
+from lockgate_common.serving.refusals import Refused
 from lockgate_common.story_log import Outside
 from lockgate_ha.errors import CorruptRecord
 from lockgate_proto.messages import (
@@ -48,7 +49,7 @@ from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.runtime.actor import Timer
 from lockgate_coordinator.runtime.deletions import Deletions
 from lockgate_coordinator.runtime.early_events import EarlyEvents
-from lockgate_coordinator.runtime.errors import Busy, NeedsOperator, Refused, Stopped, StorageError
+from lockgate_coordinator.runtime.errors import Busy, NeedsOperator, Stopped, StorageError
 from lockgate_coordinator.runtime.job_story import JobStory, caused
 from lockgate_coordinator.runtime.job_work import JobWork
 from lockgate_coordinator.runtime.metadata_files import run_of
@@ -372,9 +373,8 @@ class JobRunner:
             case do.PersistCheckpoint():
                 self._work.do(lambda: store.write_checkpoint(run_of(self.record), effect), answered)
             case do.PersistResult(result):
-                self.result = dataclasses.replace(
-                    result, graph_checksum=result.graph_checksum or self.record.graph_checksum
-                )
+                checksum = result.graph_checksum or self.record.graph_checksum
+                self.result = dataclasses.replace(result, graph_checksum=checksum)
                 self._work.do(lambda: store.write_result(self.result or result), answered)
             case do.DiscardCheckpoint():
                 self._deletions.discard(effect)

@@ -18,6 +18,7 @@ from lockgate_common.proof import Peer
 from lockgate_common.roles import Principal, Role
 from lockgate_common.security import Credentials
 from lockgate_common.serving.event_loop import Bell
+from lockgate_common.serving.refusals import Refused
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 from lockgate_proto.rpc import call, path
@@ -36,7 +37,7 @@ from lockgate_coordinator.runtime.access import FORWARDED_METADATA
 from lockgate_coordinator.runtime.confinement import places_of, trespass
 from lockgate_coordinator.runtime.dispatcher import Dispatcher, reachable, writable
 from lockgate_coordinator.runtime.disposal import dispose
-from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
+from lockgate_coordinator.runtime.errors import Busy, NotLeading, StorageError
 from lockgate_coordinator.runtime.job_keys import check_new, check_request_id
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, storage_uri
