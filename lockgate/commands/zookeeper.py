@@ -59,7 +59,8 @@ def zookeeper(
     """Run ZooKeeper from PySpark's own jars: all servers on this machine, or one server of an ensemble.
 
     Without a command it runs until Ctrl-C. With zookeeper.tls in the settings it speaks TLS only, to clients and among
-    its servers. If there is a secret file, only clusters with that secret make nodes.
+    its servers. If there is a secret file, only clusters with that secret make nodes;
+    one that is named and missing is an error.
 
     \b
     Examples:
@@ -82,11 +83,13 @@ def zookeeper(
         raise click.UsageError("--servers is for servers on this machine only; --ensemble names them all")
     folder, settings = Path(directory).absolute(), load_settings(config)
     try:
-        options = {
-            "tls": settings.zookeeper_tls(),
-            "secret": load_secret(settings.secret_path, create=False),
-            "shared": shared,
-        }
+        secret = load_secret(settings.secret_path, create=False)
+        if settings.security.secret_file and not secret:
+            raise UserError(
+                f"the secret file {settings.secret_path} does not exist; without it everyone could make nodes: create "
+                "it, or unset security.secret_file (LOCKGATE_SECRET_FILE)"
+            )
+        options = {"tls": settings.zookeeper_tls(), "secret": secret, "shared": shared}
         if ensemble is not None and server_id is not None:
             return _run_member(folder, port, server_id, ensemble, bind or "0.0.0.0", options)
         return _run_here(folder, port, int(servers or "1"), bind or "127.0.0.1", options)

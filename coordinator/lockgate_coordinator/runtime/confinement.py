@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lockgate_common.masking import masked
-from lockgate_common.places import Places
+from lockgate_common.places import Places, cluster_folder
 from lockgate_proto.messages import (
     DeltaSink,
     FileSink,
@@ -26,9 +26,7 @@ from lockgate_coordinator.runtime.settings import CoordinatorSettings
 
 def places_of(settings: CoordinatorSettings) -> Places:
     """What is private on a coordinator's machine, and the cluster's folder in the storage."""
-    folder, mark, options = settings.storage.partition("?")
-    storage = f"{folder.rstrip('/')}/{settings.cluster}{mark}{options}"
-    tls = settings.credentials.tls
+    storage, tls = cluster_folder(settings.storage, settings.cluster), settings.credentials.tls
     return Places((storage, settings.tokens_file, tls.key if tls else "", *settings.private))
 
 

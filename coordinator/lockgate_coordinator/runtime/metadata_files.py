@@ -17,6 +17,7 @@ from lockgate_common import private_folder
 from lockgate_common import storage as storages
 from lockgate_common.checksums import checksum as checksum_of
 from lockgate_common.checksums import checksum_of_pieces
+from lockgate_common.places import cluster_folder
 from lockgate_common.storage import Location
 from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import CheckpointMetadata, CompletedCheckpoint, JobRecord, JobResult
@@ -82,7 +83,7 @@ class MetadataFiles:
             raise _failed("make the storage folder", base, error) from error
 
     def _base(self, storage: str) -> Location:
-        return _locate(storage or self._storage).child(self._cluster)
+        return _locate(cluster_folder(storage or self._storage, self._cluster))
 
     def _folder(self, run: Run) -> Location:
         return self._base(run.storage).child(f"{run.job_key}/{run.run_id}")
