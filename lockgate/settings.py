@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockgate_common.json_input import parse_json
+from lockgate_common.places import cluster_folder
 from lockgate_common.security import (
     Credentials,
     SecurityError,
@@ -25,7 +26,7 @@ from lockgate_common.security import (
     load_token,
 )
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
 
 from lockgate.errors import SettingsError
@@ -83,6 +84,7 @@ class Settings(Group):
     security: SecurityGroup = Field(default=SecurityGroup())
     jwt: JwtGroup = Field(default=JwtGroup())
     tls: TlsGroup = Field(default=TlsGroup())
+    _file: str = PrivateAttr(default="")  # from which they were read; "" for none
 
     def credentials(self, *, create: bool = False) -> Credentials:
         """The secret and TLS files. `create` makes a missing secret file (servers do, clients do not)."""
@@ -156,10 +158,9 @@ class Settings(Group):
 
     def private_places(self) -> tuple[str, ...]:
         """The cluster's own files and folders, as far as they are named here. They need not exist."""
-        files = [self.security.token_file, self.tls.key, self.zookeeper.key, os.environ.get("LOCKGATE_CONFIG", "")]
-        storage, mark, options = self.storage.directory.partition("?")
-        if storage:
-            files.append(f"{storage.rstrip('/')}/{self.cluster.name}{mark}{options}")
+        files = [self.security.token_file, self.tls.key, self.zookeeper.key, self._file]
+        if self.storage.directory:
+            files.append(cluster_folder(self.storage.directory, self.cluster.name))
         return (str(self.secret_path), str(self.tokens_path), *(absolute(file) for file in files if file))
 
     def zookeeper_tls(self) -> TlsFiles | None:
@@ -243,9 +244,11 @@ def load_settings(
         for group, keys in layer.items():
             merged.setdefault(group, {}).update(keys)
     try:
-        return Settings.model_validate(merged)
+        settings = Settings.model_validate(merged)
     except ValidationError as error:
         raise SettingsError(_explain(error, given, env_values, path)) from error
+    settings._file = str(path or "")
+    return settings
 
 
 def absolute(path: str) -> str:

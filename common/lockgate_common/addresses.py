@@ -37,17 +37,17 @@ def is_loopback(address: str) -> bool:
 
 
 def address_of(peer: str) -> str:
-    """The part of a peer that it cannot change at will: no port, and of an IPv6 address the network."""
+    """The part of a gRPC peer that it cannot change at will: no port, and see `network_of`."""
     kind, _, rest = unquote(peer).partition(":")
-    if kind == "ipv4":
-        return rest.rpartition(":")[0]
-    if kind != "ipv6":
-        return peer
-    text = rest.rpartition(":")[0].strip("[]").partition("%")[0]
+    return (kind in ("ipv4", "ipv6") and network_of(rest.rpartition(":")[0].strip("[]"))) or peer
+
+
+def network_of(host: str) -> str:
+    """The part of an IP address that its host cannot change at will: of an IPv6 address the network."""
     try:
-        address = ipaddress.IPv6Address(text)
+        address = ipaddress.IPv6Address(host.partition("%")[0])
     except ValueError:
-        return peer
+        return host
     mapped = address.ipv4_mapped
     return str(mapped) if mapped is not None else str(ipaddress.ip_network((int(address), 64), strict=False))
 

@@ -48,8 +48,14 @@ class Checksum:
 
 def checksum(data: bytes | pa.Buffer, like: str = "") -> str:
     """SHA-256 of the bytes; CRC-32 where `like`, an expected checksum, is one."""
+    return checksum_of_pieces((data,), like)
+
+
+def checksum_of_pieces(pieces: Iterable[bytes | pa.Buffer], like: str = "") -> str:
+    """The same for bytes that come piece by piece."""
     whole = Checksum(like)
-    whole.add(data)
+    for piece in pieces:
+        whole.add(piece)
     return whole.text
 
 

@@ -25,6 +25,12 @@ _OF_ONE_CLUSTER = ("hdfs", "viewfs")  # which has many names, so hosts are not c
 _OWN = "it belongs to the cluster itself"
 
 
+def cluster_folder(storage: str, cluster: str) -> str:
+    """The folder of a cluster in its storage, a local path or a URI, whose options stay behind it."""
+    folder, mark, options = storage.partition("?") if "://" in storage else (storage, "", "")
+    return f"{folder.rstrip('/')}/{cluster}{mark}{options}"
+
+
 class Places:
     """What is private, and what is allowed. Thread safe: entries are only added."""
 

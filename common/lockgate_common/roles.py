@@ -43,6 +43,10 @@ class Principal:
         """True when one of the roles is or includes this one."""
         return any(role is given or role in _INCLUDED[given] for given in self.roles)
 
+    def refusal(self, role: Role, what: str = "this") -> str:
+        """Why it may not do `what`, which needs the role, as a sentence without its end; "" when it may."""
+        return "" if self.may(role) else f"{what} needs the role {role.value}, which {self.name} does not have"
+
 
 OWNER = Principal("the secret", frozenset({Role.ADMIN}))
 """Whoever knows the cluster's secret."""

@@ -283,7 +283,7 @@ class LeaderElection:
                 self._to(Phase.LEADING)
                 self._effects.append(m.Resumed())
             return
-        holder = "nobody" if view.leader is None else f"{view.leader.address} with token {view.leader.token}"
+        holder = "no coordinator" if view.leader is None else f"{view.leader.address} with token {view.leader.token}"
         self._revoke(f"ZooKeeper names {holder} the leader, at epoch {view.epoch}", now_ms)
         self._note_leader(view, event.unix_us, now_ms)
         self._rejoin()

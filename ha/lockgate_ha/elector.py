@@ -22,7 +22,7 @@ from lockgate_ha.election_timing import ElectionTiming
 from lockgate_ha.errors import Conflict, OutcomeUnknown, SessionLost, StoreError, refusal_of
 from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.paths import Paths
-from lockgate_ha.session import Connector, Session, SessionState
+from lockgate_ha.session import Connector, Session, SessionState, is_connected
 from lockgate_ha.session_store import SessionStore
 from lockgate_ha.store import CoordinationStore
 
@@ -121,8 +121,7 @@ class Elector:
     @property
     def is_connected(self) -> bool:
         """Whether the ZooKeeper session is connected now. For display."""
-        session = self._session
-        return session is not None and session.state is SessionState.CONNECTED
+        return is_connected(self._session)
 
     def contenders(self) -> tuple[LeaderRecord, ...]:
         """Every coordinator as last reported, in line order (`token` 0)."""

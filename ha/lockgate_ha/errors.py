@@ -18,7 +18,7 @@ class SessionLost(StoreUnavailable):
 class AccessDenied(StoreUnavailable):
     """ZooKeeper refuses this process a node: it is protected, and not with this process's secret. Nothing was written.
 
-    path: the node; is_there: False where the server lets nobody make it
+    path: the node; is_there: False where the server does not let this process make it
     """
 
     def __init__(self, path: str, is_there: bool = True) -> None:
@@ -26,7 +26,7 @@ class AccessDenied(StoreUnavailable):
             f"ZooKeeper refuses access to {path}: it belongs to a cluster with another secret; use that one's secret "
             "file (--secret-file), or another cluster name (cluster.name)"
             if is_there
-            else f"ZooKeeper lets nobody with this secret make {path}; use the secret file with which it was started "
+            else f"ZooKeeper does not let this secret make {path}; use the secret file with which it was started "
             "(--secret-file), or start it with `lockgate zookeeper --shared`"
         )
         self.path = path

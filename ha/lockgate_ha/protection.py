@@ -1,7 +1,7 @@
-"""What the cluster's secret does for its nodes in ZooKeeper: only its processes get at them, and records are sealed.
+"""What the cluster's secret does for its nodes in ZooKeeper: only its processes have access, and records are sealed.
 
 - **Owner**: a user of the digest scheme, whose password is derived from the secret. Nodes admit that user alone.
-- **Seal**: a MAC over a record, its path and the format. It holds also where the owner's rights were got around: what
+- **Seal**: a MAC over a record, its path and the format. It protects even if the owner's rights are bypassed: what
   was not written by a process that knows the secret is refused before anything in it is used, and a record that was
   copied to another node or another cluster is refused there.
 
@@ -35,7 +35,7 @@ class Owner:
 
 
 def maker(secret: str) -> Owner:
-    """Who makes clusters of this secret where a server lets nobody else."""
+    """The user that makes clusters of this secret where a server allows no other one."""
     return Owner("lockgate", derived_key(secret, "maker of clusters").hex())
 
 
@@ -53,7 +53,7 @@ class Protection:
 
     @functools.cached_property
     def owner(self) -> Owner | None:
-        """Who alone gets at the cluster's nodes; None without a secret, when everyone does."""
+        """The only user with access to the cluster's nodes; None without a secret: then everyone has access."""
         if not self.secret:
             return None
         return Owner(f"lockgate-{node_name(self.cluster)}", derived_key(self.secret, f"owner {self.cluster}").hex())

@@ -13,7 +13,7 @@ from lockgate_proto.messages import LeaderRecord
 
 from lockgate_ha.errors import StoreError, refusal_of
 from lockgate_ha.paths import Paths
-from lockgate_ha.session import Connector, Node, Session, SessionState
+from lockgate_ha.session import Connector, Node, Session, SessionState, is_connected
 from lockgate_ha.steps import check_mark, read_leader_record
 
 logger = logging.getLogger(__name__)
@@ -67,8 +67,7 @@ class LeaderRetrieval:
     @property
     def is_connected(self) -> bool:
         """Whether the ZooKeeper session is connected now. For display."""
-        session = self._session
-        return session is not None and session.state is SessionState.CONNECTED
+        return is_connected(self._session)
 
     @property
     def has_answered(self) -> bool:

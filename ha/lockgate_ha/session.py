@@ -163,3 +163,8 @@ class Connector(Protocol):
     def open(self, listener: StateListener | None = None) -> Session:
         """A new session in state CONNECTING; it retries until it is connected or closed. Returns at once."""
         ...
+
+
+def is_connected(session: Session | None) -> bool:
+    """Whether there is a session and it is connected now."""
+    return session is not None and session.state is SessionState.CONNECTED

@@ -21,8 +21,8 @@ _NOT_LEADER = "not the leader"
 
 
 def nothing_to_prove(address: str) -> str:
-    """Why a job is not handed over: only TLS, or a secret or token of its own, tells a client who answers."""
-    return f"there is no secret file, so nobody at {address} can prove to be the cluster{_SECRET_HINT}"
+    """Why a job is not submitted: without TLS, and a secret or token, a client cannot identify the coordinator."""
+    return f"there is no secret file, so no coordinator at {address} can prove that it is the cluster's{_SECRET_HINT}"
 
 
 class ClientError(UserError):

@@ -24,7 +24,7 @@ _COMMON = (
         "--secret-file", metavar="FILE", help="The secret that all processes and clients share; created if missing."
     ),
     click.option("--config", metavar="FILE", help="Settings file.  [default: ./lockgate.toml]"),
-    click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), help="[default: INFO]"),
+    click.option("--log-level", type=click.Choice(logs.LEVELS), help="[default: INFO]"),
     click.option("--log-format", type=click.Choice(logs.FORMATS), help="Of the lines on stderr.  [default: text]"),
 )
 

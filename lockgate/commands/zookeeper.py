@@ -1,4 +1,4 @@
-"""`lockgate zookeeper`: servers on this machine, or one server of an ensemble on several; who gets at its nodes."""
+"""`lockgate zookeeper`: servers on this machine, or one server of an ensemble on several; access to its nodes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 @click.option(
     "--bind", metavar="HOST", help="Where it listens for clients.  [default: 127.0.0.1; with --ensemble 0.0.0.0]"
 )
-@click.option("--shared", is_flag=True, help="Let clusters with other secrets make their nodes, and so everyone.")
+@click.option("--shared", is_flag=True, help="Let everyone make nodes, so also clusters with other secrets.")
 @click.option(
     "--config", metavar="FILE", help="Settings file, for the secret and zookeeper.tls.  [default: ./lockgate.toml]"
 )
@@ -59,7 +59,8 @@ def zookeeper(
     """Run ZooKeeper from PySpark's own jars: all servers on this machine, or one server of an ensemble.
 
     Without a command it runs until Ctrl-C. With zookeeper.tls in the settings it speaks TLS only, to clients and among
-    its servers. If there is a secret file, only clusters with that secret make nodes.
+    its servers. If there is a secret file, only clusters with that secret make nodes;
+    one that is named and missing is an error.
 
     \b
     Examples:
@@ -82,11 +83,13 @@ def zookeeper(
         raise click.UsageError("--servers is for servers on this machine only; --ensemble names them all")
     folder, settings = Path(directory).absolute(), load_settings(config)
     try:
-        options = {
-            "tls": settings.zookeeper_tls(),
-            "secret": load_secret(settings.secret_path, create=False),
-            "shared": shared,
-        }
+        secret = load_secret(settings.secret_path, create=False)
+        if settings.security.secret_file and not secret:
+            raise UserError(
+                f"the secret file {settings.secret_path} does not exist; without it everyone could make nodes: create "
+                "it, or unset security.secret_file (LOCKGATE_SECRET_FILE)"
+            )
+        options = {"tls": settings.zookeeper_tls(), "secret": secret, "shared": shared}
         if ensemble is not None and server_id is not None:
             return _run_member(folder, port, server_id, ensemble, bind or "0.0.0.0", options)
         return _run_here(folder, port, int(servers or "1"), bind or "127.0.0.1", options)
@@ -152,7 +155,7 @@ def protect(
     former_secret_file: str | None,
     config: str | None,
 ) -> int:
-    """Protect a stopped cluster's nodes with its secret: seal every record, and admit only who has the secret.
+    """Protect a stopped cluster's nodes with its secret: seal every record, and deny access without the secret.
 
     Clusters are made like that. This is for one that an earlier version has made, and for a change of the secret. Stop
     every coordinator and task manager first. What an unprotected cluster holds is believed, so look at the jobs that
@@ -212,7 +215,7 @@ def _checksum_of(pointer: str) -> str:
 @zookeeper.command()
 @_cluster_options
 def user(cluster_name: str | None, secret_file: str | None, config: str | None) -> int:
-    """Print the lines by which ZooKeeper's own zkCli.sh gets at the cluster's nodes. They are as secret as the nodes.
+    """Print the lines that give ZooKeeper's own zkCli.sh access to the cluster's nodes. Keep them secret.
 
     \b
     Example:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from lockgate_coordinator.runtime.errors import Refused
+from lockgate_common.serving.refusals import Refused
 from lockgate_proto.messages import CompletedCheckpoint, JobState, RescaleResponse, VertexParallelism
 
 from tests.simulation.coordinator import SimulatedCoordinator

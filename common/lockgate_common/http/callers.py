@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http.cookies import CookieError, SimpleCookie
 
-from lockgate_common.addresses import address_of, is_loopback
+from lockgate_common.addresses import is_loopback, network_of
 from lockgate_common.http.login_cookie import LoginCookie
 from lockgate_common.http.refusal import HttpRefusal
 from lockgate_common.http.shield import Scope, header
@@ -78,9 +78,8 @@ class HttpCallers:
         try:
             yield
         except UnknownCaller:
-            host = (scope["client"] or ("",))[0]
             try:
-                await self._wrong.wait(address_of(f"{'ipv6' if ':' in host else 'ipv4'}:{_shown(scope['client'])}"))
+                await self._wrong.wait(network_of((scope["client"] or ("unknown",))[0]))
             except TooMuch as error:
                 raise HttpRefusal(429, str(error)) from None
             raise

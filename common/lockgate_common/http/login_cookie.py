@@ -52,9 +52,11 @@ class LoginCookie:
         """Raises ValueError for one that is too long."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+        if not self._key:
+            raise ValueError("this cluster has no secret, so there are no logins")
         nonce = secrets.token_bytes(_NONCE_BYTES)
         plain = struct.pack(">d", self._now_s() + _LASTS_S) + token.encode()
         value = base64.urlsafe_b64encode(nonce + AESGCM(self._key).encrypt(nonce, plain, self.name.encode())).decode()
-        if not self._key or len(value) > _LONGEST:
+        if len(value) > _LONGEST:
             raise ValueError("this token is too long for a cookie; send it as the header Authorization: Bearer TOKEN")
         return value

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from lockgate_common.addresses import host_and_port, is_loopback
 from lockgate_common.http.hosts import HostNames
 from lockgate_common.http.server_context import server_context
-from lockgate_common.http.shield import App, Scope, Shield, nobody
+from lockgate_common.http.shield import App, Scope, Shield, no_other_site
 from lockgate_common.security import Credentials
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class HttpServer:
         bind: str,
         credentials: Credentials,
         setting: str,
-        may_read: Callable[[Scope], bool] = nobody,
+        may_read: Callable[[Scope], bool] = no_other_site,
     ) -> None:
         credentials.check_reach(bind)
         self._tls = credentials.tls

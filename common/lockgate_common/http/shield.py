@@ -44,8 +44,8 @@ def own_origin(scope: Scope) -> str:
     return f"{scope['scheme']}://{header(scope, 'host')}".lower()
 
 
-def nobody(_scope: Scope) -> bool:
-    """No page of another site."""
+def no_other_site(_scope: Scope) -> bool:
+    """False for the page of any other site."""
     return False
 
 
@@ -60,16 +60,17 @@ class Shield:
         self,
         app: App,
         names: Callable[[], Collection[str]],
-        may_read: Callable[[Scope], bool] = nobody,
+        may_read: Callable[[Scope], bool] = no_other_site,
     ) -> None:
         self._app = app
         self._names = names
         self._may_read = may_read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Answer(send, self._shared_with(scope))
+        shared_with = self._shared_with(scope)
+        answer = _Answer(send, shared_with)
         try:
-            self._check(scope)
+            self._check(scope, shared_with)
             if header(scope, "origin") and scope["method"] == "OPTIONS":
                 return await answer.preflight()
             async with asyncio.timeout(_BODY_S):
@@ -91,13 +92,13 @@ class Shield:
         origin = header(scope, "origin").lower()
         return origin if origin and scope["method"] in _READS and self._may_read(scope) else ""
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope, shared_with: str) -> None:
         """Raises HttpRefusal."""
         host, origin = header(scope, "host"), header(scope, "origin").lower()
         if not is_called_so(host_name(host), self._names()):
             raise HttpRefusal(421, f"this server is not {host[:100]!a}; use its address, or a name in its certificate")
         is_own = not origin or origin == own_origin(scope)
-        if header(scope, "sec-fetch-site") == "cross-site" and not is_own and not self._shared_with(scope):
+        if header(scope, "sec-fetch-site") == "cross-site" and not is_own and not shared_with:
             raise HttpRefusal(403, "this was asked by a page of another site")
         if scope["method"] in _READS:
             return

@@ -32,6 +32,21 @@ class Family:
     labels: tuple[str, ...] = ()
 
 
+def counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Family:
+    """A family that only rises."""
+    return Family(name, Kind.COUNTER, text, labels)
+
+
+def gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Family:
+    """A family that rises and falls."""
+    return Family(name, Kind.GAUGE, text, labels)
+
+
+def histogram(name: str, text: str, labels: tuple[str, ...] = ()) -> Family:
+    """A family of counts by upper bounds."""
+    return Family(name, Kind.HISTOGRAM, text, labels)
+
+
 class Histogram:
     """How often a value was at most each of some bounds. Thread safe; an observation takes about a microsecond."""
 

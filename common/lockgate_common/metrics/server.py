@@ -67,8 +67,8 @@ class MetricsServer:
         principal = self._tokens.principal(caller.token) if self._tokens is not None else None
         if principal is None:
             raise UnknownCaller
-        if not principal.may(Role.READ):
-            raise HttpRefusal(403, f"this needs the role read, which {principal.name} does not have")
+        if refusal := principal.refusal(Role.READ):
+            raise HttpRefusal(403, refusal)
 
 
 def metrics_server(

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import grpc
 from grpc import _common, _server
@@ -30,6 +30,13 @@ _FOREVER_S = 10 * 365 * 86_400.0  # how grpcio represents "no deadline"
 
 class PeerGone(Exception):
     """The call was ended by its peer, or with its connection."""
+
+
+class ShownCertificate(NamedTuple):
+    """names: the common name first, then alternative names; pem: the certificate itself. Both are empty for none."""
+
+    names: tuple[str, ...]
+    pem: bytes
 
 
 class Call:
@@ -50,19 +57,12 @@ class Call:
         return str(_common.decode(self._event.call.peer()))
 
     @property
-    def certificate_names(self) -> tuple[str, ...]:
-        """Common name (first) and alternative names of the certificate that the caller has shown; none without one."""
-        known = self._shown()
-        names = (*known.get("x509_common_name", ()), *known.get("x509_subject_alternative_name", ()))
-        return tuple(name.decode(errors="replace") for name in names)
-
-    @property
-    def certificate(self) -> bytes:
-        """That certificate itself, in PEM; empty without one."""
-        return next(iter(self._shown().get("x509_pem_cert", ())), b"")
-
-    def _shown(self) -> dict[str, Sequence[bytes]]:
-        return {_common.decode(key): values for key, values in (cygrpc.auth_context(self._event.call) or {}).items()}
+    def certificate(self) -> ShownCertificate:
+        """What the caller has shown."""
+        known: dict[bytes, Sequence[bytes]] = cygrpc.auth_context(self._event.call) or {}
+        names = (*known.get(b"x509_common_name", ()), *known.get(b"x509_subject_alternative_name", ()))
+        pem = next(iter(known.get(b"x509_pem_cert", ())), b"")
+        return ShownCertificate(tuple(name.decode(errors="replace") for name in names), pem)
 
     @property
     def is_active(self) -> bool:

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2
 
 from lockgate_common.serving.calls import Call
 from lockgate_common.serving.event_loop import Bell, LoopThread
-from lockgate_common.serving.places import Places
+from lockgate_common.serving.places import CallPlaces
 from lockgate_common.serving.refusals import Refused
 from lockgate_common.serving.requests import one_request
 
@@ -34,7 +34,7 @@ class HealthService:
         self._is_stopped = False
         self._bells: set[Bell] = set()  # changed on the loop only
         self._thread: LoopThread | None = None
-        self._watches = Places(MAX_WATCHES, "health watches are open")
+        self._watches = CallPlaces(MAX_WATCHES, "health watches are open")
 
     def serve(self, thread: LoopThread) -> None:
         """Answers on this loop from now on. Before its first call."""

@@ -10,7 +10,7 @@ from grpc import StatusCode
 from lockgate_common.serving.refusals import Refused
 
 
-class Places:
+class CallPlaces:
     """Used on the loop only. what: plural noun for the refusal; setting: the one that raises the limit, "" for none."""
 
     def __init__(self, limit: int, what: str, setting: str = "") -> None:

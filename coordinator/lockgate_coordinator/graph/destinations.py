@@ -14,6 +14,7 @@ from lockgate_common.masking import bare
 from lockgate_proto.messages import DeltaSink, FileSink, JobGraph, Operator, SqlSink
 
 _PORTS = {"postgresql": 5432}
+_SQLITE = "sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,13 @@ def clashes(wanted: Iterable[Destination], others: Mapping[str, Iterable[Destina
     )
 
 
+def sqlite_path(url: str) -> str:
+    """The file of an SQLite database by its SQLAlchemy URL; "" for one in memory, and for another database."""
+    scheme, _, rest = url.partition("://")
+    path = rest.partition("?")[0].removeprefix("/")
+    return "" if scheme.partition("+")[0].lower() != _SQLITE or path == ":memory:" else path
+
+
 def _destination(operator: Operator) -> Destination | None:
     match operator.kind:
         case FileSink(path=path, shared=shared):
@@ -67,7 +75,7 @@ def _destination(operator: Operator) -> Destination | None:
             return Destination(operator.id, f"folder {place}", f"the Delta table {bare(place)}", shared)
         case SqlSink(url=url, table=table, shared=shared):
             database, name = _database(url), table
-            if not database.startswith("sqlite"):
+            if not database.startswith(_SQLITE):
                 name = table.removeprefix("public.")
             return Destination(operator.id, f"table {database} {name}", f"the table {name} of {database}", shared)
     return None
@@ -89,9 +97,9 @@ def _folder(path: str) -> str:
 def _database(url: str) -> str:
     scheme, _, rest = url.partition("://")
     backend = scheme.partition("+")[0].lower()
+    if backend == _SQLITE:
+        return f"{_SQLITE}:{_local(sqlite_path(url))}"
     rest = rest.partition("?")[0]
-    if backend == "sqlite":
-        return f"sqlite:{_local(rest.removeprefix('/'))}"
     authority, _, database = rest.partition("/")
     host = authority.rpartition("@")[2].lower()
     name, colon, port = host.rpartition(":")

@@ -13,6 +13,7 @@ from lockgate_proto.messages import (
     CancelAttempt,
     CheckpointMetadata,
     DrainSources,
+    EdgeView,
     FailureCause,
     JobEvent,
     JobEventKind,
@@ -59,6 +60,9 @@ class Attempts:
     def __init__(self, record: JobRecord, graph: JobGraph, token: int) -> None:
         """graph: normalized."""
         self.graph = graph  # of the next attempt
+        self.edges = tuple(  # of every attempt: another parallelism does not change them
+            EdgeView(edge.source, edge.target, edge.partitioning, edge.side_output) for edge in graph.edges
+        )
         self.token = token
         self.current: Attempt | None = None
         self.number = 0  # of the newest, 0 before the first

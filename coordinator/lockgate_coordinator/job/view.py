@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from lockgate_proto.messages import (
-    EdgeView,
     JobRecord,
     JobState,
     JobStatus,
@@ -56,9 +55,7 @@ def job_status(
         checkpoint_mode=setting.options.mode,
         straggler=attempts.stragglers.text,
         storage_trouble=trouble,
-        edges=tuple(
-            EdgeView(edge.source, edge.target, edge.partitioning, edge.side_output) for edge in attempts.graph.edges
-        ),
+        edges=attempts.edges,
     )
 
 

@@ -60,8 +60,7 @@ def refusal(method: str, caller: Principal, *, is_free: bool) -> str:
         return ""
     if access is Access.PROCESS:
         return "this is for the cluster's own processes, which know its secret"
-    role = access if isinstance(access, Role) else Role.READ
-    return "" if caller.may(role) else f"this needs the role {role.value}, which {caller.name} does not have"
+    return caller.refusal(access if isinstance(access, Role) else Role.READ)
 
 
 def is_of_a_process(method: str, caller: Principal, *, forwarded: bool) -> bool:

@@ -18,8 +18,8 @@ def certificate_caller(call: Call, roles: Mapping[str, tuple[str, ...]], now_s: 
     """
     if authorization_of(call.metadata):
         return None
-    names = call.certificate_names
-    if not names or now_s >= _end_s(call.certificate):
+    names, pem = call.certificate
+    if not names or now_s >= _end_s(pem):
         return None
     known = [name for name in names if name in roles]
     given = frozenset(role for name in known for role in roles_named(roles[name]))

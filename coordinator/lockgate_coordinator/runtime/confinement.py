@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lockgate_common.masking import masked
-from lockgate_common.places import Places
+from lockgate_common.places import Places, cluster_folder
 from lockgate_proto.messages import (
     DeltaSink,
     FileSink,
@@ -20,16 +20,13 @@ from lockgate_proto.messages import (
     StateBackend,
 )
 
+from lockgate_coordinator.graph.destinations import sqlite_path
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
-
-_SQLITE = "sqlite"
 
 
 def places_of(settings: CoordinatorSettings) -> Places:
     """What is private on a coordinator's machine, and the cluster's folder in the storage."""
-    folder, mark, options = settings.storage.partition("?")
-    storage = f"{folder.rstrip('/')}/{settings.cluster}{mark}{options}"
-    tls = settings.credentials.tls
+    storage, tls = cluster_folder(settings.storage, settings.cluster), settings.credentials.tls
     return Places((storage, settings.tokens_file, tls.key if tls else "", *settings.private))
 
 
@@ -37,7 +34,7 @@ def trespass(graph: JobGraph, places: Places) -> str:
     """The first operator that uses a place which it may not use, as a sentence without its end; "" for none."""
     for subject, path, writes in _named(graph):
         if problem := places.problem(path, writes=writes):
-            return f"{subject} {'writes' if writes else 'reads'} {masked(path)}, which needs the role code: {problem}"
+            return f"{subject} {'writes' if writes else 'reads'} {masked(path)} ({problem})"
     return ""
 
 
@@ -54,7 +51,5 @@ def _named(graph: JobGraph) -> Iterator[tuple[str, str, bool]]:
                     yield subject, path, False
                 case FileSink(path=path) | DeltaSink(uri=path):
                     yield subject, path, True
-                case SqlSink(url=url) if url.lower().startswith(_SQLITE):
-                    path = url.partition("://")[2].partition("?")[0].removeprefix("/")
-                    if path and path != ":memory:":
-                        yield subject, path, True
+                case SqlSink(url=url) if path := sqlite_path(url):
+                    yield subject, path, True

@@ -7,6 +7,7 @@ import logging
 
 from grpc import StatusCode
 from lockgate_common.serving.event_loop import Bell
+from lockgate_common.serving.refusals import Refused
 from lockgate_proto.codec import MalformedMessage
 from lockgate_proto.messages import (
     AssignSplits,
@@ -19,7 +20,6 @@ from lockgate_proto.messages import (
 
 from lockgate_coordinator.runtime import faults
 from lockgate_coordinator.runtime.dispatcher import Dispatcher
-from lockgate_coordinator.runtime.errors import Refused
 from lockgate_coordinator.runtime.link import Registration, TaskManagerLink
 from lockgate_coordinator.runtime.register_bounds import register_problem
 from lockgate_coordinator.runtime.rpc_server import Stream

@@ -13,13 +13,14 @@ from typing import TypeVar
 from grpc import StatusCode
 from lockgate_common.clock import unix_us
 from lockgate_common.serving.event_loop import Bell, LoopThread, settled
+from lockgate_common.serving.refusals import Refused
 from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.store import CoordinationStore
 from lockgate_proto.messages import LeaderRecord
 
 from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.coordinator_services import CoordinatorServices
-from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped
+from lockgate_coordinator.runtime.errors import Busy, NotLeading, Stopped
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.meters import Meters

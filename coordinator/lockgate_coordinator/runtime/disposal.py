@@ -7,10 +7,11 @@ from concurrent.futures import Future
 from functools import partial
 
 from grpc import StatusCode
+from lockgate_common.serving.refusals import Refused
 from lockgate_proto.messages import CheckpointKind, CompletedCheckpoint, JobResult
 
 from lockgate_coordinator.runtime.dispatcher import writable
-from lockgate_coordinator.runtime.errors import Busy, Refused
+from lockgate_coordinator.runtime.errors import Busy
 from lockgate_coordinator.runtime.metadata_files import metadata_uri
 from lockgate_coordinator.runtime.term import LeaderTerm
 from lockgate_coordinator.runtime.views import not_read

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from lockgate_common.serving.refusals import Refused as Refused
-
 
 class StorageError(Exception):
     """A file of the HA storage is missing, corrupt or cannot be written. The message names the file.

@@ -10,14 +10,14 @@ from lockgate_common.masking import masked
 from lockgate_common.proof import Peer
 from lockgate_common.roles import OWNER
 from lockgate_common.security import Credentials, Metadata
-from lockgate_common.serving.refusals import unknown_caller
+from lockgate_common.serving.refusals import Refused, unknown_caller
 from lockgate_common.token import authorization_of
 from lockgate_ha.errors import CorruptRecord, RecordTooLarge, StoreError
 from lockgate_proto.codec import MalformedMessage
 
 from lockgate_coordinator.runtime.access import is_free
 from lockgate_coordinator.runtime.callers import Admission, Callers
-from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, Stopped, StorageError
+from lockgate_coordinator.runtime.errors import Busy, NotLeading, Stopped, StorageError
 from lockgate_coordinator.runtime.job_keys import check_named
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 from lockgate_common.serving.calls import Call
 from lockgate_common.serving.health import HEALTH, HealthService, parsed
-from lockgate_common.serving.places import Places
+from lockgate_common.serving.places import CallPlaces
 from lockgate_common.serving.requests import check_free
 from lockgate_proto.rpc import LEADER, READY, full_name
 
@@ -25,7 +25,7 @@ class Health(HealthService):
     def __init__(self) -> None:
         names = ("", *(full_name(name) for name in SERVICES))
         super().__init__(dict.fromkeys(names, True) | {LEADER: False, READY: False})
-        self._reflections = Places(_REFLECTIONS, "reflection streams are open")
+        self._reflections = CallPlaces(_REFLECTIONS, "reflection streams are open")
 
     def add_to(self, server: RpcServer) -> None:
         """Registers health and reflection with the server."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 from grpc import StatusCode
+from lockgate_common.serving.refusals import Refused
 
 from lockgate_coordinator.graph.bounds import quoted
-from lockgate_coordinator.runtime.errors import Refused
 
 _JOB_KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LONGEST = 128

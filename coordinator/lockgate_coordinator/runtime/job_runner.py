@@ -4,7 +4,7 @@ LOADING --records read--> RUNNING --CleanUp--> ENDED
    |                         |
    +---cannot be read--------+---internal error--> BROKEN --cancelled by a client--> ENDED
    +---storage away: retries                       (no file is ever deleted)
-   +---held back until it is released (see recovery_line.py)
+   +---held back until it is released (see recovery_line.py), also out of RUNNING while nothing is recovered
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, TypeVar, assert_never
 from grpc import StatusCode
 from lockgate_common.clock import monotonic_ms, unix_us
 from lockgate_common.logs import about
+from lockgate_common.serving.refusals import Refused
 from lockgate_common.story_log import Outside
 from lockgate_ha.errors import CorruptRecord
 from lockgate_proto.messages import (
@@ -48,7 +49,7 @@ from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.runtime.actor import Timer
 from lockgate_coordinator.runtime.deletions import Deletions
 from lockgate_coordinator.runtime.early_events import EarlyEvents
-from lockgate_coordinator.runtime.errors import Busy, NeedsOperator, Refused, Stopped, StorageError
+from lockgate_coordinator.runtime.errors import Busy, NeedsOperator, Stopped, StorageError
 from lockgate_coordinator.runtime.job_story import JobStory, caused
 from lockgate_coordinator.runtime.job_work import JobWork
 from lockgate_coordinator.runtime.metadata_files import run_of
@@ -144,12 +145,14 @@ class JobRunner:
 
     def hold_back(self, reason: str) -> None:
         """Leaves the job alone until a client releases it, when `load` follows. It can be cancelled."""
+        if self.stage in (Stage.ENDED, Stage.BROKEN):
+            return
         log.error("job %s is held back: %s", self.key, reason)
-        self.is_held, self.trouble = True, reason
+        self.stage, self._master, self.is_held, self.trouble = Stage.LOADING, None, True, reason
+        self._requests.fail_all(Refused(StatusCode.FAILED_PRECONDITION, reason))
         self._stop_tasks()
         self.hub.status(self.status())
-        if self.record.cancel_requested:
-            self._give_up()
+        self._finish_requested_cancel()
 
     def _load_failed(self, error: BaseException, *, fresh: bool) -> None:
         if self.stage is not Stage.LOADING:
@@ -216,9 +219,9 @@ class JobRunner:
             self._finish_requested_cancel()  # it may have been broken off while the mark was written
 
     def _finish_requested_cancel(self) -> None:
-        """Gives up a quarantined job that was cancelled: its JobMaster will not end it any more."""
+        """Gives up a job that was cancelled if it is quarantined or held back: no JobMaster will end it."""
         other = self.result is not None and self.result.outcome != JobState.CANCELED.name  # may be durable: it stands
-        if self.stage is Stage.BROKEN and self.record.cancel_requested and not other:
+        if (self.stage is Stage.BROKEN or self.is_held) and self.record.cancel_requested and not other:
             self._give_up()
 
     def _give_up(self) -> Future[JobState]:
@@ -236,8 +239,8 @@ class JobRunner:
             self._services.actor.tell(lambda: self._gave_up(done))  # before the answer, so that the client sees the end
             settle(answer, done, JobState.CANCELED)
 
-        give_up = partial(self._services.persistence.give_up, result)
-        self._services.workers.submit(self.key, give_up).add_done_callback(written)
+        work = self._services.workers.submit(self.key, partial(self._services.persistence.give_up, result))
+        work.add_done_callback(written)
         return answer
 
     def _gave_up(self, done: Future[JobResult]) -> None:
@@ -249,8 +252,7 @@ class JobRunner:
             self._given_up = None
             return
         self.result = done.result()
-        ended_ms = self.result.ended_unix_ms
-        self._ended(state=JobState.CANCELED, ended_unix_ms=ended_ms)
+        self._ended(state=JobState.CANCELED, ended_unix_ms=self.result.ended_unix_ms)
         self._publisher.changed(at_once=True)
         self._services.context.ended_job(self.key)
 
@@ -284,8 +286,7 @@ class JobRunner:
             return
         if self.stage is Stage.BROKEN or self.is_held:
             if isinstance(event, ev.StillRunning):
-                body = CancelAttempt(event.attempt, "the job failed")
-                self._services.send(event.task_manager_id, body)
+                self._services.send(event.task_manager_id, CancelAttempt(event.attempt, "the job failed"))
             return
         if self.stage is Stage.LOADING or self._master is None or self.story is None:
             self._early.add(event)
@@ -372,9 +373,8 @@ class JobRunner:
             case do.PersistCheckpoint():
                 self._work.do(lambda: store.write_checkpoint(run_of(self.record), effect), answered)
             case do.PersistResult(result):
-                self.result = dataclasses.replace(
-                    result, graph_checksum=result.graph_checksum or self.record.graph_checksum
-                )
+                checksum = result.graph_checksum or self.record.graph_checksum
+                self.result = dataclasses.replace(result, graph_checksum=checksum)
                 self._work.do(lambda: store.write_result(self.result or result), answered)
             case do.DiscardCheckpoint():
                 self._deletions.discard(effect)
@@ -388,8 +388,7 @@ class JobRunner:
                 assert_never(effect)
 
     def _end(self) -> None:
-        ended = {"state": Outcome(self.result.outcome).state} if self.result is not None else {}
-        self._ended(**ended)
+        self._ended(**({"state": Outcome(self.result.outcome).state} if self.result is not None else {}))
         self._requests.fail_all(Refused(StatusCode.FAILED_PRECONDITION, "the job has ended"))
         if self._wake is not None:
             self._wake.cancel()
@@ -398,6 +397,8 @@ class JobRunner:
     def _write_failed(self, error: BaseException) -> None:
         if isinstance(error, CorruptRecord):
             self.quarantine(f"A record in ZooKeeper is corrupt: {error}")
+        elif isinstance(error, NeedsOperator):
+            self.hold_back(str(error))
         else:
             self._mistake("writing", error)
 
@@ -478,8 +479,7 @@ class JobRunner:
     def dispose(self, savepoint: CompletedCheckpoint) -> Future[None]:
         """Deletes a savepoint that is not the job's restore point. Fails with StoreError or StorageError.
 
-        Raises Refused when the job is quarantined, because then no file is ever deleted. Raises Busy while the job
-        ends.
+        Raises Refused for a quarantined job, no file of which is ever deleted, and Busy while the job ends.
         """
         if self.stage is Stage.BROKEN:
             text = f"job {self.key} is quarantined and its files are kept; cancel it, then dispose of the savepoint"

@@ -15,9 +15,10 @@ import grpc
 from grpc import StatusCode
 from lockgate_common.checksums import checksum
 from lockgate_common.proof import Peer
-from lockgate_common.roles import Role
+from lockgate_common.roles import Principal, Role
 from lockgate_common.security import Credentials
 from lockgate_common.serving.event_loop import Bell
+from lockgate_common.serving.refusals import Refused
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 from lockgate_proto.rpc import call, path
@@ -36,7 +37,7 @@ from lockgate_coordinator.runtime.access import FORWARDED_METADATA
 from lockgate_coordinator.runtime.confinement import places_of, trespass
 from lockgate_coordinator.runtime.dispatcher import Dispatcher, reachable, writable
 from lockgate_coordinator.runtime.disposal import dispose
-from lockgate_coordinator.runtime.errors import Busy, NotLeading, Refused, StorageError
+from lockgate_coordinator.runtime.errors import Busy, NotLeading, StorageError
 from lockgate_coordinator.runtime.job_keys import check_new, check_request_id
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, storage_uri
@@ -93,13 +94,13 @@ class JobService:
 
     def Submit(self, request: m.SubmitRequest, call: UnaryCall) -> m.SubmitResponse | Later[m.SubmitResponse]:
         """Durable when it returns. The same key with the same graph is the same job, unless its start differs."""
-        key, graph = request.job_key, request.graph
+        key = request.job_key
         check_new(key)
-        if graph is None:
+        if request.graph is None:
             raise Refused(StatusCode.INVALID_ARGUMENT, "the request has no job graph")
-        trusted = TRUST if request.trust_snapshot else ""
-        if not call.caller.may(Role.CODE):
-            graph = self._confined(graph, trusted, call.caller.name)
+        graph = replace(request.graph, confined=not call.caller.may(Role.CODE))
+        if graph.confined:
+            self._check_confined(graph, TRUST if request.trust_snapshot else "", call.caller)
         self._dispatcher.wait_recovered()
         data = encode(graph)
         record = m.JobRecord(
@@ -119,13 +120,12 @@ class JobService:
         late = "it is not known yet whether the job was submitted; submit it again unchanged"
         return _outcome(answer, late, lambda done: replace(done, warnings=warnings(graph)))
 
-    def _confined(self, graph: m.JobGraph, trusted: str, caller: str) -> m.JobGraph:
-        """The graph of a caller who may not run code, marked as such. Raises Refused for what only code may do."""
+    def _check_confined(self, graph: m.JobGraph, trusted: str, caller: Principal) -> None:
+        """Raises Refused for what the job of a caller without the role code may not do. trusted: the option, or ""."""
         if what := brings_code(graph) or trusted:
-            raise Refused(StatusCode.PERMISSION_DENIED, f"{what} needs the role code, which {caller} does not have")
+            raise Refused(StatusCode.PERMISSION_DENIED, caller.refusal(Role.CODE, what))
         if problem := trespass(graph, self._places):
-            raise Refused(StatusCode.PERMISSION_DENIED, f"{problem} ({caller} does not have it)")
-        return replace(graph, confined=True)
+            raise Refused(StatusCode.PERMISSION_DENIED, f"{problem}; {caller.refusal(Role.CODE)}")
 
     def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> Callable[[], str]:
         """Checks the graph; returns a further check that needs the storage, see `Submissions.submit`.

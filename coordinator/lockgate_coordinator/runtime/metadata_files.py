@@ -15,15 +15,16 @@ from pathlib import Path
 import pyarrow as pa
 from lockgate_common import private_folder
 from lockgate_common import storage as storages
-from lockgate_common.checksums import Checksum
 from lockgate_common.checksums import checksum as checksum_of
+from lockgate_common.checksums import checksum_of_pieces
+from lockgate_common.places import cluster_folder
 from lockgate_common.storage import Location
 from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import CheckpointMetadata, CompletedCheckpoint, JobRecord, JobResult
 from pyarrow import fs
 
 from lockgate_coordinator.runtime.errors import ForeignSnapshot, StorageError
-from lockgate_coordinator.runtime.snapshot_seal import ForeignSeal, SnapshotSeal, UnsealedSnapshot, unsealed
+from lockgate_coordinator.runtime.snapshot_seal import ForeignSeal, SnapshotSeal, UnverifiedFile, unsealed
 
 METADATA_FILE = "_metadata"
 SHARED_FOLDER = "shared"
@@ -31,7 +32,7 @@ FORMAT_VERSION = 1
 _AT_ONCE_BYTES = 64 * 1024 * 1024  # of a file, before it is verified; metadata is rarely larger
 _MOST_BYTES = (1 << 31) - 1  # of an encoded message, and so of every file that is written here
 _ERRORS = (OSError, pa.ArrowException)
-_Check = Callable[[Iterable[bytes]], None]  # raises UnsealedSnapshot, the rest of a sentence about the file
+_Check = Callable[[Iterable[bytes]], None]  # raises UnverifiedFile, the rest of a sentence about the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class MetadataFiles:
             raise _failed("make the storage folder", base, error) from error
 
     def _base(self, storage: str) -> Location:
-        return _locate(storage or self._storage).child(self._cluster)
+        return _locate(cluster_folder(storage or self._storage, self._cluster))
 
     def _folder(self, run: Run) -> Location:
         return self._base(run.storage).child(f"{run.job_key}/{run.run_id}")
@@ -109,7 +110,7 @@ class MetadataFiles:
         seal. Raises StorageError naming the file when it is missing, is not what it has to be, or cannot be understood.
         """
         location = _metadata_location(pointer)
-        data = self._read(location, _Recorded(checksum) if checksum else self._seal.check)
+        data = self._read(location, _recorded(checksum) if checksum else self._seal.check)
         return parse_metadata(data, location.masked_uri)
 
     def read_start(self, pointer: str, *, is_trusted: bool) -> tuple[CheckpointMetadata, str]:
@@ -127,7 +128,7 @@ class MetadataFiles:
 
     def read_graph(self, pointer: str, checksum: str) -> bytes:
         """The serialized JobGraph at `pointer`. Raises StorageError."""
-        return self._read(_locate(pointer), _Recorded(checksum) if checksum else None)
+        return self._read(_locate(pointer), _recorded(checksum) if checksum else None)
 
     def _read(self, file: Location, check: _Check | None) -> bytes:
         try:
@@ -187,13 +188,11 @@ class MetadataFiles:
 
 def start_checksum(pointer: str) -> str:
     """The checksum of the metadata at `pointer` as it is now, whoever wrote it. Raises StorageError."""
-    file, found = _metadata_location(pointer), Checksum()
+    file = _metadata_location(pointer)
     try:
-        for piece in storages.pieces(file):
-            found.add(piece)
+        return checksum_of_pieces(storages.pieces(file))
     except (*_ERRORS, storages.NotAFile) as error:
         raise _failed("read", file, error) from error
-    return found.text
 
 
 def storage_uri(storage: str) -> str:
@@ -228,7 +227,7 @@ def parse_metadata(data: bytes, name: str) -> CheckpointMetadata:
     """The metadata in `data`, the content of the file or record `name`. Raises StorageError."""
     try:
         metadata = decode(CheckpointMetadata, unsealed(data))
-    except UnsealedSnapshot as error:
+    except UnverifiedFile as error:
         raise StorageError(f"{name} {error}") from error
     except MalformedMessage as error:
         raise StorageError(f"{name} is not checkpoint metadata: {error}") from error
@@ -268,20 +267,15 @@ def _names(folder: Location) -> list[str]:
     return [info.base_name for info in found]
 
 
-class _Recorded:
+def _recorded(checksum: str) -> _Check:
     """Compares a file with the checksum in its record."""
 
-    def __init__(self, checksum: str) -> None:
-        self._checksum = checksum
+    def check(pieces: Iterable[bytes]) -> None:
+        found = checksum_of_pieces(pieces, checksum)
+        if found != checksum:
+            raise UnverifiedFile(f"is corrupt: its checksum is {found}, {checksum} was recorded when it was written")
 
-    def __call__(self, pieces: Iterable[bytes]) -> None:
-        found = Checksum(self._checksum)
-        for piece in pieces:
-            found.add(piece)
-        if found.text != self._checksum:
-            raise UnsealedSnapshot(
-                f"is corrupt: its checksum is {found.text}, {self._checksum} was recorded when it was written"
-            )
+    return check
 
 
 def _read(file: Location, check: _Check | None) -> bytes:
@@ -301,7 +295,7 @@ def _read(file: Location, check: _Check | None) -> bytes:
         raise
     except ForeignSeal as error:
         raise ForeignSnapshot(file.masked_uri, str(error)) from error
-    except UnsealedSnapshot as error:
+    except UnverifiedFile as error:
         raise StorageError(f"{file.masked_uri} {error}") from error
     except (storages.FileTooLarge, storages.NotAFile) as error:
         raise StorageError(f"{file.masked_uri} is not what it should be: {error}") from error

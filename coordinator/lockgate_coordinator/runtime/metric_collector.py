@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from lockgate_common.metrics.page import MetricsPage
 from lockgate_common.metrics.process_part import ProcessPart
 from lockgate_common.metrics.samples import Samples
-from lockgate_common.serving.places import Places
+from lockgate_common.serving.places import CallPlaces
 from lockgate_ha.elector import Elector
 from lockgate_proto.messages import CompletedCheckpoint, JobStatus
 
@@ -25,7 +25,7 @@ def coordinator_page(
     settings: CoordinatorSettings,
     elector: Elector,
     dispatcher: Dispatcher,
-    streams: Mapping[str, Places],
+    streams: Mapping[str, CallPlaces],
 ) -> MetricsPage:
     """The page. streams: by kind. `render()` may be called on any thread that may wait."""
 
@@ -43,7 +43,7 @@ def coordinator_page(
 class LeadershipPart:
     """Of every coordinator."""
 
-    def __init__(self, elector: Elector, dispatcher: Dispatcher, streams: Mapping[str, Places]) -> None:
+    def __init__(self, elector: Elector, dispatcher: Dispatcher, streams: Mapping[str, CallPlaces]) -> None:
         self._elector, self._dispatcher, self._streams = elector, dispatcher, streams
 
     def __call__(self, samples: Samples) -> None:

@@ -102,7 +102,7 @@ class Persistence:
         graph = self.graph(record)
         if fresh and not record.restore_from:
             return graph, Recovered(None, (), None, 1)
-        return graph, self._recovered(record)
+        return graph, self.recover(record)
 
     def graph(self, record: JobRecord) -> JobGraph:
         """The job's graph, from the record or from the storage. Raises StorageError."""
@@ -113,13 +113,7 @@ class Persistence:
             raise StorageError(f"the job graph of {record.job_key} is not readable: {error}") from error
 
     def recover(self, record: JobRecord) -> Recovered | RecoveryFailed:
-        """The first event of a JobMaster, from the job's records and newest snapshot. Raises Stopped."""
-        try:
-            return self._recovered(record)
-        except NeedsOperator as error:
-            return RecoveryFailed(str(error), True, None, (), 1)
-
-    def _recovered(self, record: JobRecord) -> Recovered | RecoveryFailed:
+        """The first event of a JobMaster, from the job's records and newest snapshot. Raises NeedsOperator, Stopped."""
         key = record.job_key
         found = RestartPoint(None, (), 0, JobOrders())
         try:

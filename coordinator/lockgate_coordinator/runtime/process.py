@@ -8,12 +8,13 @@ import os
 import sys
 import threading
 import uuid
+from contextlib import ExitStack
 
 from lockgate_common import open_files
 from lockgate_common.masking import masked
 from lockgate_common.metrics.server import metrics_server
 from lockgate_common.security import SecurityError
-from lockgate_common.serving.places import Places
+from lockgate_common.serving.places import CallPlaces
 from lockgate_common.settings import OFF, SettingsError
 from lockgate_common.stop_signals import stop_signals
 from lockgate_common.zookeeper_wait import NoZooKeeper, wait_for_zookeeper
@@ -77,8 +78,21 @@ class Coordinator:
         )
         callers = Callers.of(settings)
         self._server = RpcServer(settings.credentials, settings.bind, settings.advertise, callers, ClientLimits(limits))
+        with ExitStack() as opened:
+            opened.callback(self._server.stop, 0)
+            self._assemble(web, callers, files, opened)
+            opened.pop_all()
+
+    def _assemble(
+        self, web: WebInterfaceFactory | None, callers: Callers, files: MetadataFiles, opened: ExitStack
+    ) -> None:
+        """Opens the other ports. opened: what to close when one of them cannot be opened."""
+        settings = self.settings
         self.address = self._server.peer.address
-        self._web = self._opened(web, callers)
+        self._web: WebInterface | None = None
+        if web is not None and settings.dashboard != OFF:
+            self._web = web(settings, self.address, callers, self._dashboards, lambda: self.metrics_page.render())
+            opened.callback(self._web.stop)
         self._health = Health()
         self.elector = Elector(self._connector, settings.cluster, self._record(), self, on_broken=end_process)
         self.dispatcher = Dispatcher(
@@ -103,15 +117,6 @@ class Coordinator:
         )
         self._serve(JobService(settings, self.address, self.dispatcher, files, self.elector))
 
-    def _opened(self, web: WebInterfaceFactory | None, callers: Callers) -> WebInterface | None:
-        if web is None or self.settings.dashboard == OFF:
-            return None
-        try:
-            return web(self.settings, self.address, callers, self._dashboards, lambda: self.metrics_page.render())
-        except BaseException:
-            self._server.stop(0)
-            raise
-
     def _record(self) -> LeaderRecord:
         """Of this process, without a token."""
         return LeaderRecord(
@@ -125,9 +130,9 @@ class Coordinator:
     def _serve(self, jobs: JobService) -> None:
         settings = self.settings
         follow = FollowService(self.dispatcher, self.coordinator_id, settings.heartbeat_ms)
-        watches = Places(settings.max_watchers, "watches are open", "max_watchers")
-        controls = Places(settings.max_task_managers, "task managers are connected", "max_task_managers")
-        follows = Places(_MAX_STANDBYS, "standbys follow")
+        watches = CallPlaces(settings.max_watchers, "watches are open", "max_watchers")
+        controls = CallPlaces(settings.max_task_managers, "task managers are connected", "max_task_managers")
+        follows = CallPlaces(_MAX_STANDBYS, "standbys follow")
         self._server.serve("JobService", jobs, {"Watch": watches})
         self._server.serve("ControlService", ControlService(self.dispatcher), {"Connect": controls})
         self._server.serve("FollowService", follow, {"Follow": follows})

@@ -8,10 +8,11 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from grpc import StatusCode
+from lockgate_common.serving.refusals import Refused
 from lockgate_proto.messages import JobState, RescaleResponse
 
 from lockgate_coordinator.job.effects import AnswerRescale, AnswerSavepoint
-from lockgate_coordinator.runtime.errors import Busy, Refused
+from lockgate_coordinator.runtime.errors import Busy
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from lockgate_common.security import Credentials
 from lockgate_common.serving.calls import Call, Calls
 from lockgate_common.serving.event_loop import LoopThread, settled
 from lockgate_common.serving.grpc_parts import unusable
-from lockgate_common.serving.places import Places
+from lockgate_common.serving.places import CallPlaces
 from lockgate_common.serving.requests import one_request
 from lockgate_common.settings import SettingsError
 from lockgate_proto.codec import decode, encode
@@ -138,8 +138,9 @@ class RpcServer:
         self._admitting = ThreadPoolExecutor(_ADMITTING_THREADS, "rpc-admits")
         self._writing = ThreadPoolExecutor(_THREADS, "rpc-writes")
         self._coding = ThreadPoolExecutor(_CODING_THREADS, "rpc-coding")
-        self._in_hand = Places(_IN_HAND, "calls are in hand")
-        self._waits = Places(_IN_HAND, "calls wait for savepoints and the like")
+        self._in_hand = CallPlaces(_IN_HAND, "calls are in hand")
+        self._waits = CallPlaces(_IN_HAND, "calls wait for savepoints and the like")
+        self._is_started = False
         try:
             self.port = credentials.bind(self._server, bind)
         except BaseException:
@@ -150,7 +151,7 @@ class RpcServer:
         self._guard = Guard(credentials, self.peer, callers, everything=not is_loopback(bind))
         self._entrance = Entrance(self._guard, callers, limits or ClientLimits(), self._admitting, self.thread)
 
-    def serve(self, service: str, implementation: Any, places: dict[str, Places]) -> None:
+    def serve(self, service: str, implementation: Any, places: dict[str, CallPlaces]) -> None:
         """Adds a service of lockgate.v1. Its unary methods take (request, UnaryCall) and return a response or Later.
 
         Its streaming methods are coroutines of (Stream), or of (request, Stream) if only the answer is a stream.
@@ -181,10 +182,13 @@ class RpcServer:
 
     def start(self) -> None:
         """Serves."""
+        self._is_started = True
         self._server.start()
 
     def stop(self, grace_s: float) -> None:
         """Refuses new calls, gives open ones `grace_s`, ends them, joins every thread. Idempotent."""
+        if not self._is_started:
+            self.start()  # gRPC leaves the port of a server open that was never started
         self._server.stop(grace_s).wait()
         self.thread.close()
         for pool in (self._asking, self._admitting, self._writing, self._coding):
@@ -243,7 +247,7 @@ class RpcServer:
             except TimeoutError:
                 raise Busy(later.late) from None
 
-    def _streaming(self, serve: Callable[..., Awaitable[None]], method: Method, places: Places) -> Behaviour:
+    def _streaming(self, serve: Callable[..., Awaitable[None]], method: Method, places: CallPlaces) -> Behaviour:
         async def run(call: ClientCall) -> None:
             with places.one():
                 stream = Stream(call, method, self._coding, self._asking, self.thread)

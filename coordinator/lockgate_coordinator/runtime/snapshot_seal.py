@@ -25,11 +25,11 @@ TRUST = "--trust-snapshot"
 _TRUST = f"if you trust whoever wrote it, submit with {TRUST}"
 
 
-class UnsealedSnapshot(ValueError):
-    """The message is the rest of a sentence about the file."""
+class UnverifiedFile(ValueError):
+    """A file is not what was written, or not by whom it has to be. The message is the rest of a sentence about it."""
 
 
-class ForeignSeal(UnsealedSnapshot):
+class ForeignSeal(UnverifiedFile):
     """It has no seal, or one of another cluster."""
 
 
@@ -53,7 +53,7 @@ class SnapshotSeal:
         return mac(self._key, digest) if self.secret else b""
 
     def check(self, pieces: Iterable[bytes]) -> None:
-        """Raises UnsealedSnapshot unless a process of this cluster wrote the bytes in these pieces, whole.
+        """Raises UnverifiedFile unless a process of this cluster wrote the bytes in these pieces, whole.
 
         Holds no more than one piece.
         """
@@ -67,13 +67,13 @@ class SnapshotSeal:
 
 
 def unsealed(data: bytes) -> bytes:
-    """The encoded metadata in a file's content. Raises UnsealedSnapshot where it is not as it was written."""
+    """The encoded metadata in a file's content. Raises UnverifiedFile where it is not as it was written."""
     _verified((data,))
     return _parts(data)[0]
 
 
 def _verified(pieces: Iterable[bytes]) -> tuple[bytes, bytes]:
-    """Digest and seal at the end of the pieces. Raises UnsealedSnapshot for what the digest does not fit."""
+    """Digest and seal at the end of the pieces. Raises UnverifiedFile for what the digest does not fit."""
     hashed, tail = hashlib.sha256(), b""
     for piece in pieces:
         tail += piece
@@ -82,7 +82,7 @@ def _verified(pieces: Iterable[bytes]) -> tuple[bytes, bytes]:
     encoded, digest, seal = _parts(tail)
     hashed.update(encoded)
     if digest and not hmac.compare_digest(digest, hashed.digest()):
-        raise UnsealedSnapshot("is corrupt: it is not as it was written; start from another one")
+        raise UnverifiedFile("is corrupt: it is not as it was written; start from another one")
     return digest, seal
 
 

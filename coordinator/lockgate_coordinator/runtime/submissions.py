@@ -9,11 +9,12 @@ from concurrent.futures import Future
 from functools import partial
 
 from grpc import StatusCode
+from lockgate_common.serving.refusals import Refused
 from lockgate_proto.codec import MalformedMessage, decode
 from lockgate_proto.messages import JobGraph, JobRecord, JobResult, SubmitResponse
 
 from lockgate_coordinator.graph.destinations import Destination, clashes, destinations
-from lockgate_coordinator.runtime.errors import Busy, Refused
+from lockgate_coordinator.runtime.errors import Busy
 from lockgate_coordinator.runtime.metadata_files import metadata_uri
 from lockgate_coordinator.runtime.term import LeaderTerm
 from lockgate_coordinator.runtime.views import not_read, other_job, other_start

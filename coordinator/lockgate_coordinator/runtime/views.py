@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from grpc import StatusCode
+from lockgate_common.serving.refusals import Refused
 from lockgate_proto.messages import AttemptId, JobRecord, JobResult, JobState, JobStatus
 
 from lockgate_coordinator.job.counters import operator_status
-from lockgate_coordinator.runtime.errors import Busy, Refused
+from lockgate_coordinator.runtime.errors import Busy
 
 
 def status_of(result: JobResult, leader_address: str) -> JobStatus:

@@ -26,11 +26,20 @@ class WebInterface(Protocol):
         ...
 
 
-WebInterfaceFactory = Callable[
-    [CoordinatorSettings, str, Callers, Callable[[], tuple[str, ...]], Callable[[], tuple[str, bytes]]], WebInterface
-]
-"""Settings, the address of the job API, who calls without the secret, the URLs of the other coordinators' dashboards,
-the page of metrics: its content type and text.
+class WebInterfaceFactory(Protocol):
+    """Makes the dashboard of a coordinator."""
 
-May raise SecurityError, and OSError when the port is taken.
-"""
+    def __call__(
+        self,
+        settings: CoordinatorSettings,
+        address: str,
+        callers: Callers,
+        others: Callable[[], tuple[str, ...]],
+        metrics: Callable[[], tuple[str, bytes]],
+    ) -> WebInterface:
+        """Opens its port. Raises SecurityError, and OSError when the port is taken.
+
+        address: of the job API; callers: without the secret; others: the URLs of the other coordinators' dashboards;
+        metrics: the content type and the text of the page of metrics.
+        """
+        ...

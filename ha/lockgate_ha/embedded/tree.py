@@ -16,7 +16,7 @@ from lockgate_ha.store import Check, Create, Delete, Operation, Put
 class TreeNode:
     """owner: the session of an ephemeral node, "" for a persistent one; made: children ever created.
 
-    admits: the user who alone may do anything with it, None for everyone; shared: others may read it and make children.
+    admits: the only user with all rights to it, None for everyone; shared: others may read it and make children.
     """
 
     data: bytes = b""

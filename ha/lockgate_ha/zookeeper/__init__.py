@@ -68,8 +68,8 @@ def connector(
     session_timeout_ms: ZooKeeper grants between 2 and 20 of its ticks, whatever is asked.
     protection: of the cluster whose nodes are read and written.
     tls: None for plain text. Raises SecurityError for files that cannot be used.
-    on_trouble: told why a lost connection does not come back, where TLS is the reason, as the log is; must only
-    enqueue.
+    on_trouble: called with the reason when a lost connection is not restored because of TLS, which is logged as well;
+    must only enqueue.
     """
     check(tls)
     return ZooKeeperConnector(hosts, session_timeout_ms, protection, tls, on_trouble)

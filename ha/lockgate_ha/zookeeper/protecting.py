@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import OPEN_ACL_UNSAFE
 from lockgate_common.tls import TlsFiles
 from lockgate_proto.codec import MalformedMessage, decode, encode
@@ -19,12 +17,9 @@ from lockgate_ha.errors import AccessDenied, ClusterInUse, StoreUnavailable, Uns
 from lockgate_ha.paths import ROOT, Paths, text_of
 from lockgate_ha.protection import Protection
 from lockgate_ha.zookeeper.closing import RESERVED
-from lockgate_ha.zookeeper.reasons import no_answer
-from lockgate_ha.zookeeper.rights import acl_of, handed_over, rights
-from lockgate_ha.zookeeper.tls import check, transport
-
-_kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_logger.setLevel(logging.CRITICAL)  # it warns at every attempt to connect; one error is raised here
+from lockgate_ha.zookeeper.rights import acl_of, handed_over, logins
+from lockgate_ha.zookeeper.tls import check
+from lockgate_ha.zookeeper.tool_client import connected
 
 
 class SnapshotUnread(Exception):
@@ -155,17 +150,10 @@ def _client(
     hosts: str, former: Protection, protection: Protection, tls: TlsFiles | None, timeout_ms: int
 ) -> Iterator[KazooClient]:
     check(tls)
-    users = [*rights(former).get("auth_data", ()), *rights(protection).get("auth_data", ())]
-    client = KazooClient(hosts, auth_data=list(dict.fromkeys(users)), logger=_kazoo_logger, **transport(tls))
     try:
-        client.start(timeout_ms / 1000)
-        yield client
-    except KazooTimeoutError as error:
-        raise StoreUnavailable(no_answer(hosts, tls)) from error
+        with connected(hosts, [*logins(former), *logins(protection)], tls, timeout_ms) as client:
+            yield client
     except NoAuthError as error:
         raise AccessDenied(Paths(protection.cluster).base) from error
     except KazooException as error:
         raise StoreUnavailable(f"ZooKeeper at {hosts} broke off: {error!r}; run this again") from error
-    finally:
-        client.stop()
-        client.close()

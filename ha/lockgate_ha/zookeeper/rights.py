@@ -11,8 +11,18 @@ from lockgate_ha.protection import Owner, Protection, maker
 
 def rights(protection: Protection) -> dict[str, Any]:
     """Options of a kazoo client that acts as the owner."""
-    users = _users(protection)
-    return {"auth_data": [("digest", f"{user.user}:{user.password}") for user in users]} if users else {}
+    found = logins(protection)
+    return {"auth_data": found} if found else {}
+
+
+def logins(protection: Protection) -> list[tuple[str, str]]:
+    """The users of a cluster, as kazoo takes them."""
+    return [login(user) for user in _users(protection)]
+
+
+def login(user: Owner) -> tuple[str, str]:
+    """One user, as kazoo takes it."""
+    return "digest", f"{user.user}:{user.password}"
 
 
 def handed_over(entries: list[ACL], former: Protection, protection: Protection) -> list[ACL]:
@@ -33,7 +43,10 @@ def _identities(protection: Protection) -> list[Id]:
 def acl_of(protection: Protection, *, shared: bool) -> list[ACL]:
     """Of a node of the cluster. shared: others may read it and make nodes below it."""
     owner = protection.owner
-    if owner is None:
-        return list(OPEN_ACL_UNSAFE)
-    others = [make_acl("world", "anyone", read=True, create=True)] if shared else []
+    return list(OPEN_ACL_UNSAFE) if owner is None else acl(owner, read=shared, create=shared)
+
+
+def acl(owner: Owner, *, read: bool, create: bool = False) -> list[ACL]:
+    """Everything for the owner. read, create: others may read the node, and make nodes below it."""
+    others = [make_acl("world", "anyone", read=read, create=create)] if read or create else []
     return [make_digest_acl(owner.user, owner.password, all=True), *others]

@@ -3,60 +3,50 @@
 from __future__ import annotations
 
 from lockgate_common.metrics import process_part
-from lockgate_common.metrics.family import Family, Kind
+from lockgate_common.metrics.family import Family, counter, gauge, histogram
 
 _SUBTASK = ("job_key", "vertex", "subtask")
 
-
-def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Family:
-    return Family(name, Kind.COUNTER, text, labels)
-
-
-def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Family:
-    return Family(name, Kind.GAUGE, text, labels)
-
-
-SLOTS = _gauge("lockgate_taskmanager_slots", "Subtasks of each vertex that fit here.")
-SUBTASKS = _gauge("lockgate_taskmanager_subtasks", "Subtasks that live here now.")
-CONNECTED = _gauge("lockgate_taskmanager_leader_connected", "1 while a leader has registered this process.")
-STREAMS_OPENED = _counter("lockgate_taskmanager_control_streams_total", "Streams to a leader that were opened.")
-FENCED = _counter(
+SLOTS = gauge("lockgate_taskmanager_slots", "Subtasks of each vertex that fit here.")
+SUBTASKS = gauge("lockgate_taskmanager_subtasks", "Subtasks that live here now.")
+CONNECTED = gauge("lockgate_taskmanager_leader_connected", "1 while a leader has registered this process.")
+STREAMS_OPENED = counter("lockgate_taskmanager_control_streams_total", "Streams to a leader that were opened.")
+FENCED = counter(
     "lockgate_fenced_messages_total", "Messages that were refused because a leader with a higher token is known."
 )
-EXCHANGE_STREAMS = _gauge("lockgate_exchange_streams", "Open channels to subtasks of other task managers.")
+EXCHANGE_STREAMS = gauge("lockgate_exchange_streams", "Open channels to subtasks of other task managers.")
 
-TIME = _counter(
+TIME = counter(
     "lockgate_subtask_time_seconds_total",
     "The subtask's time: busy, idle (no input, or barriers are being aligned), backpressured (outputs are full).",
     (*_SUBTASK, "state"),
 )
-BATCHES = _counter("lockgate_subtask_batches_total", "Micro-batches with records, but for the first one.", _SUBTASK)
-BATCH_DURATION = Family(
+BATCHES = counter("lockgate_subtask_batches_total", "Micro-batches with records, but for the first one.", _SUBTASK)
+BATCH_DURATION = histogram(
     "lockgate_subtask_batch_duration_seconds",
-    Kind.HISTOGRAM,
     "Time of one micro-batch in the operators and Spark, but for the first one, which includes planning.",
     _SUBTASK,
 )
-INPUT_RECORDS = _counter("lockgate_subtask_input_records_total", "Input records of those batches.", _SUBTASK)
-INPUT_BYTES = _counter("lockgate_subtask_input_bytes_total", "Input bytes of those batches.", _SUBTASK)
-QUEUED_BYTES = _gauge("lockgate_subtask_input_queue_bytes", "What waits in all input channels.", _SUBTASK)
-QUEUED_ELEMENTS = _gauge("lockgate_subtask_input_queue_elements", "Elements in all input channels.", _SUBTASK)
-QUEUE_FILL = _gauge(
+INPUT_RECORDS = counter("lockgate_subtask_input_records_total", "Input records of those batches.", _SUBTASK)
+INPUT_BYTES = counter("lockgate_subtask_input_bytes_total", "Input bytes of those batches.", _SUBTASK)
+QUEUED_BYTES = gauge("lockgate_subtask_input_queue_bytes", "What waits in all input channels.", _SUBTASK)
+QUEUED_ELEMENTS = gauge("lockgate_subtask_input_queue_elements", "Elements in all input channels.", _SUBTASK)
+QUEUE_FILL = gauge(
     "lockgate_subtask_input_queue_fill_ratio", "The fullest input channel; from 1 on its sender has to wait.", _SUBTASK
 )
-OUTPUT_BYTES = _gauge("lockgate_subtask_output_queue_bytes", "What waits to be sent to other task managers.", _SUBTASK)
-STATE_SIZE = _gauge(
+OUTPUT_BYTES = gauge("lockgate_subtask_output_queue_bytes", "What waits to be sent to other task managers.", _SUBTASK)
+STATE_SIZE = gauge(
     "lockgate_state_size_bytes",
     "State of an operator in the subtask's newest snapshot, by state backend.",
     (*_SUBTASK, "operator", "backend"),
 )
-SNAPSHOT_SYNC = _gauge(
+SNAPSHOT_SYNC = gauge(
     "lockgate_subtask_snapshot_sync_seconds", "How long the newest snapshot paused the subtask.", _SUBTASK
 )
-SNAPSHOT_UPLOAD = _gauge(
+SNAPSHOT_UPLOAD = gauge(
     "lockgate_subtask_snapshot_upload_seconds", "How long the newest snapshot took to be stored.", _SUBTASK
 )
-SNAPSHOT_ALIGNMENT = _gauge(
+SNAPSHOT_ALIGNMENT = gauge(
     "lockgate_subtask_snapshot_alignment_seconds",
     "From the newest snapshot's first barrier to its last.",
     _SUBTASK,

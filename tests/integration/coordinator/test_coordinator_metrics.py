@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from lockgate_coordinator.runtime.metric_families import FAMILIES
 from lockgate_coordinator.runtime.process import Coordinator
@@ -106,3 +110,22 @@ def test_a_term_that_ends_is_counted(measured: Coordinator) -> None:
 
 def test_without_the_setting_there_is_no_port(new_coordinator: NewCoordinator) -> None:
     assert new_coordinator().metrics is None
+
+
+def test_no_port_stays_open_when_that_of_the_metrics_is_taken(
+    measured: Coordinator, new_coordinator: NewCoordinator
+) -> None:
+    assert measured.metrics is not None
+    dashboard, addresses = SimpleNamespace(url="http://here", is_open=True), list[str]()
+    dashboard.stop = lambda: setattr(dashboard, "is_open", False)
+
+    def web(_settings: Any, address: str, *_others: Any) -> Any:
+        addresses.append(address)
+        return dashboard
+
+    with pytest.raises(OSError, match=r"cannot listen on .*coordinator\.metrics"):
+        new_coordinator(web=web, metrics=measured.metrics.address)
+    assert not dashboard.is_open
+    host, _, port = addresses[0].rpartition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from pathlib import Path
 
 import grpc
 import pytest
 from lockgate_coordinator.runtime import recovery_line
 from lockgate_coordinator.runtime.dispatcher import Dispatcher
+from lockgate_coordinator.runtime.errors import StorageError
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.recovery_line import MAX_DEATHS
 from lockgate_ha.embedded import EmbeddedZooKeeper
@@ -114,6 +117,43 @@ def test_a_start_that_no_seal_vouches_for_is_held_back_and_does_not_fail(
     assert api("Release", m.ReleaseRequest("old")).state is JobState.WAITING_FOR_SLOTS
     api.state("old", JobState.HELD_BACK)
     assert former.records.job("old") is not None
+    assert api("Cancel", m.CancelRequest("old")).state is JobState.CANCELED
+    assert file.exists()
+
+
+def test_such_a_start_is_held_back_too_when_the_storage_was_away_at_first(
+    former: Former,
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    storage: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The JobMaster has begun by then, so this is the answer to its second try."""
+    file = storage / "savepoint" / "_metadata"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(encode(m.CheckpointMetadata(format_version=1, job_key="old", run_id="run-old", checkpoint_id=1)))
+    away, read = threading.Event(), MetadataFiles.read
+    away.set()
+
+    def read_if_there(files: MetadataFiles, pointer: str, checksum: str = "") -> m.CheckpointMetadata:
+        if away.is_set():
+            raise StorageError("no route to the storage", retryable=True)
+        return read(files, pointer, checksum)
+
+    monkeypatch.setattr(MetadataFiles, "read", read_if_there)
+    former.submit("old", restore_from=str(file.parent))
+    former.records.write_attempt(former.grant, "old", m.AttemptRecord(attempt=4))
+    former.records.write_checkpoint_id(former.grant, "old", 7)
+    api = caller(leading(new_coordinator()))
+    api.until("old", lambda status: "no route to the storage" in status.message)
+    away.clear()
+    status = api.state("old", JobState.HELD_BACK)
+    assert f"the snapshot that it starts from, {file.as_uri()}; so it is held back" in status.message
+    assert api.fails("Stop", m.StopRequest("old")).code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert api("Release", m.ReleaseRequest("old")).state is JobState.WAITING_FOR_SLOTS
+    api.state("old", JobState.HELD_BACK)
+    assert former.records.attempt("old") == m.AttemptRecord(attempt=4)
+    assert former.records.restart_point("old").checkpoint_id == 7
     assert api("Cancel", m.CancelRequest("old")).state is JobState.CANCELED
     assert file.exists()
 

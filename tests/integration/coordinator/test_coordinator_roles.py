@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from lockgate_coordinator.runtime.audit import AuditedCall
 from lockgate_coordinator.runtime.jwt_issuer import JwtIssuer
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
-from lockgate_proto.codec import encode
+from lockgate_proto.codec import decode, encode
 from lockgate_proto.rpc import SERVICES
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.registry import GateRegistry
@@ -267,6 +268,25 @@ def test_a_client_with_a_token_never_shows_it_in_the_open(
             client.submit("other", m.JobGraph(vertices=(CODE,)))
     assert len(shown) >= 5
     assert not [text for text in shown if token.random in text or token.check in text]
+
+
+def test_the_role_alone_decides_whether_a_job_is_confined(cluster: TestingCluster) -> None:
+    for caller, expected in (("submit", True), ("code", False), ("secret", False)):
+        for sent in (False, True):
+            key = f"{caller}-{sent}"
+            with cluster.client(caller) as client:
+                client.submit(key, replace(graph(), confined=sent))
+            runner = cluster.leader.dispatcher.call(lambda term: term.jobs)[key]
+            assert decode(m.JobGraph, runner.record.graph).confined is expected, key
+
+
+def test_a_private_place_is_refused_in_plain_words(cluster: TestingCluster) -> None:
+    source = m.Vertex("source", operators=(m.Operator("read", kind=m.FileSource(path=str(cluster.file))),))
+    why = re.escape(
+        f"reads {cluster.file} (it belongs to the cluster itself); this needs the role code, which submit does"
+    )
+    with cluster.client("submit") as client, pytest.raises(NotAllowed, match=why):
+        client.submit("job", m.JobGraph(vertices=(source,)))
 
 
 def test_a_proof_with_a_token_is_for_one_process_alone(cluster: TestingCluster) -> None:

@@ -25,6 +25,7 @@ from lockgate_ha.zookeeper import connect
 
 from lockgate.commands.health import health
 from lockgate.commands.zookeeper import zookeeper
+from lockgate.errors import UserError
 
 pytestmark = pytest.mark.integration
 
@@ -147,6 +148,14 @@ def test_with_a_secret_it_is_closed_to_others(shared: list[str], tmp_path: Path)
                 steps.prepare(other, Paths("other"))
         finally:
             process.terminate()
+
+
+def test_a_secret_that_is_named_and_missing_keeps_it_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCKGATE_SECRET_FILE", str(tmp_path / "secret"))
+    with pytest.raises(UserError, match=f"secret file {tmp_path / 'secret'} does not exist; without it everyone could"):
+        CliRunner().invoke(zookeeper, ["--dir", str(tmp_path)], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,6 @@ def test_a_job_is_handed_to_nobody_where_nobody_can_prove_to_be_the_cluster(
     (tmp_path / "config" / "lockgate" / "secret").unlink()
     assert run(["submit", "p.py"]) == 2
     told = capsys.readouterr().err
-    assert f"there is no secret file, so nobody at {cluster.addresses[0]} can prove to be the cluster" in told
+    assert f"there is no secret file, so no coordinator at {cluster.addresses[0]} can prove" in told
     assert "LOCKGATE_SECRET_FILE" in told
     assert cluster.submissions == []

@@ -126,6 +126,10 @@ def test_a_cookie_carries_a_token_for_half_a_day(tmp_path: Path) -> None:
         assert cookie.opened(wrong) == ""
     now += 43_201
     assert cookie.opened(value) == ""
+    with pytest.raises(ValueError, match="too long for a cookie"):
+        cookie.header("x" * 4_000)
+    with pytest.raises(ValueError, match="this cluster has no secret"):
+        LoginCookie("", is_secure=True).header(token)
     assert "Max-Age=0" in cookie.header("")
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from lockgate_common.places import SLOTS_PREFIX, Places
+from lockgate_common.places import SLOTS_PREFIX, Places, cluster_folder
 
 OWN = "it belongs to the cluster itself"
 
@@ -22,6 +22,19 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "data" / "folder").symlink_to(tmp_path / "own")
     (tmp_path / "data" / "twice").symlink_to("folder/storage")
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("storage", "folder"),
+    [
+        ("/data/", "/data/team"),
+        ("/data?x", "/data?x/team"),
+        ("s3://bucket/a/?region=r", "s3://bucket/a/team?region=r"),
+        ("s3://bucket", "s3://bucket/team"),
+    ],
+)
+def test_the_folder_of_a_cluster(storage: str, folder: str) -> None:
+    assert cluster_folder(storage, "team") == folder
 
 
 def test_what_is_not_private_may_be_used(folder: Path) -> None:

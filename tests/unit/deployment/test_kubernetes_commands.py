@@ -97,6 +97,11 @@ def test_the_files_of_the_settings_lie_where_the_pod_has_them(pod: Pod, settings
         assert mounts[folder]["secret"]["secretName"] == "lockgate-tls"
         assert name == key
     assert mounts[settings.storage.directory]["persistentVolumeClaim"]["claimName"] == "lockgate-storage"
+
+
+@pytest.mark.parametrize("pod", pods(), ids=_name)
+def test_the_secret_lies_where_the_settings_name_it_for_the_pods_user_alone(pod: Pod, settings_file: Path) -> None:
+    settings, mounts = _settings(settings_file), pod.mounts()
     secret_folder = settings.security.secret_file.rpartition("/")[0]
     assert mounts[secret_folder]["emptyDir"]["medium"] == "Memory"
     (copier,) = pod.spec["initContainers"]
@@ -134,6 +139,7 @@ def test_a_zookeeper_server_knows_which_it_is(
     monkeypatch.setattr("lockgate.commands.zookeeper._run_member", lambda *given: seen.append(given) or 0)
     assert run(pod.arguments()[1:]) == 0
     ((folder, port, number, ensemble, bind, given),) = seen
+    assert given["secret"], "or everyone may make nodes"
     assert given["tls"] == TlsFiles("/tls/tls.crt", "/tls/tls.key", "/tls/ca.crt")
     assert pod.mounts()["/tls"]["secret"]["secretName"] == "lockgate-tls"
     everyone = pods("zookeeper")

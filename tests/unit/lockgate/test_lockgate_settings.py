@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_common.places import Places
 from lockgate_common.tls import TlsFiles
 from lockgate_common.token import parse_jwt
 from lockgate_coordinator.runtime.settings import CoordinatorSettings, JwtSettings
@@ -297,3 +298,10 @@ def test_what_jobs_without_the_role_code_may_name() -> None:
     }
     private = settings.private_places()
     assert {"own/secret", "own/tokens.json", "s3://b/l/default?region=r", absolute("own/k")} <= set(private)
+
+
+def test_the_settings_file_is_private_wherever_it_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "production.toml"
+    file.touch()
+    for settings in (load_settings(file, environment={}), load_settings(environment={"LOCKGATE_CONFIG": str(file)})):
+        assert Places(settings.private_places()).problem(str(file))

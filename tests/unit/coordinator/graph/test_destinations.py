@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lockgate_coordinator.graph.destinations import clashes, destinations
+from lockgate_coordinator.graph.destinations import clashes, destinations, sqlite_path
 from lockgate_proto.messages import (
     ConsoleSink,
     DeltaSink,
@@ -35,6 +35,17 @@ def rows(url: str, table: str = "counts") -> SqlSink:
 
 def clash(first: Any, other: Any) -> tuple[str, ...]:
     return clashes(destinations(writing(first)), {"first": destinations(writing(other))})
+
+
+def test_the_file_of_an_sqlite_database() -> None:
+    urls = (
+        "sqlite:////data/x.db",
+        "SQLite+pysqlite:///x.db?mode=ro",
+        "sqlite:///:memory:",
+        "sqlite://",
+        "postgresql://db",
+    )
+    assert [*map(sqlite_path, urls)] == ["/data/x.db", "x.db", "", "", ""]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lockgate_common.serving.refusals import Refused
 from lockgate_coordinator.checkpoint.content import FORMAT_VERSION
 from lockgate_coordinator.runtime.disposal import dispose
-from lockgate_coordinator.runtime.errors import Busy, Refused
+from lockgate_coordinator.runtime.errors import Busy
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, run_of
 from lockgate_coordinator.runtime.removals import Removals

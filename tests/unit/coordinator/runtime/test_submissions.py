@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from grpc import StatusCode
+from lockgate_common.serving.refusals import Refused
 from lockgate_coordinator.graph.destinations import Destination
-from lockgate_coordinator.runtime.errors import Refused
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.submissions import Submissions
 from lockgate_proto.messages import JobRecord, SubmitResponse
