@@ -75,7 +75,7 @@ class Prometheus:
         """The value by process, or by job key, or "" for one without these labels; nothing while it starts."""
         query = urllib.parse.urlencode({"query": expression})
         try:
-            with urllib.request.urlopen(f"http://{self._address}/api/v1/query?{query}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://{self._address}/api/v1/query?{query}", timeout=60) as answer:
                 found = parse_json(answer.read())["data"]["result"]
         except urllib.error.URLError:
             return {}
@@ -86,7 +86,7 @@ class Prometheus:
 
     def alerts(self) -> set[str]:
         """Names of alerts that wait or fire."""
-        with urllib.request.urlopen(f"http://{self._address}/api/v1/alerts", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://{self._address}/api/v1/alerts", timeout=60) as answer:
             return {alert["labels"]["alertname"] for alert in parse_json(answer.read())["data"]["alerts"]}
 
 

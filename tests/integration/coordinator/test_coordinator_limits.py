@@ -25,6 +25,7 @@ from lockgate_proto.codec import encode
 from lockgate_proto.rpc import path
 
 from lockgate.client import Client, ClusterUnreachable, NotAllowed
+from lockgate.client.deadline import Deadline
 from tests.integration.coordinator.conftest import SECRET, NewCoordinator, NewTaskManager, graph, leading, poll
 
 pytestmark = pytest.mark.integration
@@ -224,10 +225,13 @@ def _of(client: Client) -> tuple[tuple[str, str], ...]:
     return Credentials(str(client._credentials.token)).metadata()
 
 
-def test_a_client_gives_up_in_time(cluster: LimitedCluster) -> None:
-    with Client([cluster.leader.address], credentials=cluster.token("eager"), patience_ms=500) as client:
+def test_a_client_gives_up_in_time(cluster: LimitedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client([cluster.leader.address], credentials=cluster.token("eager")) as client:
         for _ in range(2 * RATE):
             client.jobs()
+        pauses: list[float] = []
+        monkeypatch.setattr(client, "pause", pauses.append)
+        monkeypatch.setattr(Deadline, "expired", property(lambda _deadline: len(pauses) > 1))
         with pytest.raises(ClusterUnreachable, match=r"more than 20 requests a second"):
             client.jobs()
 
