@@ -1,4 +1,4 @@
-"""Requests to HTTP servers of this machine, and the app that answers them in tests of the server itself."""
+"""Requests to HTTP servers of this machine."""
 
 from __future__ import annotations
 

@@ -30,7 +30,6 @@ pytestmark = pytest.mark.integration
 
 WAIT_S = 60.0
 SECRET = Credentials("a secret of this test")
-SERVING = health_pb2.HealthCheckResponse.SERVING
 CHANNELS = 2  # threads of the server
 STRANGERS = 20
 HEALTH = "/grpc.health.v1.Health"
