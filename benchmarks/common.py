@@ -17,6 +17,9 @@ from lockgate_devtools.cluster.foreground import Stopped, stopped_by_signals
 
 from lockgate.errors import UserError
 
+TICKS = os.sysconf("SC_CLK_TCK")
+"""Of processor time, in a second."""
+
 
 class WrongResult(Exception):
     """The system gave a wrong answer: no measurement counts. `str()` says which."""
@@ -107,12 +110,18 @@ def cache_folder() -> Path:
     return Path(base) / "lockgate"
 
 
-def rss_mib() -> float:
-    """Resident size of this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+def rss_mib(pid: int | str = "self", field: str = "VmRSS") -> float:
+    """Resident size of a process; field: VmHWM for the highest."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
     return 0.0
+
+
+def processor_s(*pids: int) -> float:
+    """Processor time of these processes so far, without their children's."""
+    stats = (Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split() for pid in pids)
+    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / TICKS
 
 
 def mixed(ids: Any) -> Any:

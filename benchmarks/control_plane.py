@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from lockgate_devtools.cluster.cluster import LocalCluster
 from lockgate_devtools.cluster.options import ClusterOptions
@@ -24,7 +22,7 @@ from lockgate_devtools.cluster.work_folder import WorkFolder
 from lockgate_devtools.drill.observer import JobObserver
 from lockgate_proto import messages as m
 
-from benchmarks.common import Measurement, Row, at_most, parser, run, say
+from benchmarks.common import Measurement, Row, at_most, parser, processor_s, rss_mib, run, say
 from lockgate.client import Client
 from lockgate.errors import UserError
 
@@ -32,7 +30,6 @@ _KEY = "wide"
 _VERTICES = 2
 _LIMIT_S = 600.0
 _QUIET_S = 5.0
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def measure(arguments: argparse.Namespace) -> Measurement:
@@ -92,7 +89,7 @@ def _measure(
             "checkpoint_ms": statistics.median(taken),
             "reattach_ms": None,  # the job is restarted: subtasks do not run on through the loss of a leader
             "heartbeat_share": share,
-            "rss_mib": _rss_mib(_leader_pid(cluster)),
+            "rss_mib": rss_mib(_leader_pid(cluster), "VmHWM"),
         }
     finally:
         observer.close()
@@ -180,26 +177,14 @@ def _leader_pid(cluster: LocalCluster) -> int:
 def _share(cluster: LocalCluster) -> float:
     """The share of one core that the leader takes while nothing but heartbeats happens."""
     pid = _leader_pid(cluster)
-    before, begun = _cpu_s(pid), time.monotonic()
+    before, begun = processor_s(pid), time.monotonic()
     time.sleep(_QUIET_S)
-    return (_cpu_s(pid) - before) / (time.monotonic() - begun)
+    return (processor_s(pid) - before) / (time.monotonic() - begun)
 
 
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
-
-
-def _rss_mib(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):  # the highest
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
-def _wait(what: str, done: object) -> None:
+def _wait(what: str, done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _LIMIT_S
-    while not done():  # type: ignore[operator]
+    while not done():
         if time.monotonic() > deadline:
             raise UserError(f"waited {_LIMIT_S:g} s for {what}")
         time.sleep(0.1)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from lockgate_common.security import default_tokens_file
+from lockgate_common.token_book import issue
 from lockgate_devtools.cluster import LocalCluster
 from lockgate_devtools.cluster.work_folder import WorkFolder
 from lockgate_devtools.drill.observer import JobObserver
@@ -31,36 +33,50 @@ from lockgate_proto.messages import (
 )
 
 from benchmarks import corpus
-from benchmarks.common import Measurement, Row, at_least, at_most, cache_folder, parser, run, say
+from benchmarks.common import (
+    TICKS,
+    Measurement,
+    Row,
+    at_least,
+    at_most,
+    cache_folder,
+    parser,
+    processor_s,
+    run,
+    say,
+)
 from benchmarks.job_run import run_through
 from benchmarks.wordcount import graph
 from lockgate.client import Client
+from lockgate.errors import UserError
 
 _INTERVAL_MS = 1_000
 _BURSTS = 5
-_TICKS = os.sysconf("SC_CLK_TCK")
+_LIMIT_S = 300.0
 
 
 class _Scraper:
-    """Reads every page of a cluster. secret: shown each time, as a scraper shows its token."""
+    """Reads every page of a cluster, and shows a token of its own."""
 
-    def __init__(self, addresses: Sequence[str], secret: str) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
+        tokens = default_tokens_file(cluster.secret_file)
+        token = issue(tokens, cluster.credentials().secret, "scraper", ("read",), 0)
         self._requests = [
-            urllib.request.Request(f"http://{address}/metrics", headers={"Authorization": f"Bearer {secret}"})
-            for address in addresses
+            urllib.request.Request(f"http://{address}/metrics", headers={"Authorization": f"Bearer {token}"})
+            for address in cluster.metrics.values()
         ]
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Each second while the block runs."""
+        """Each second while the block runs. Raises what went wrong with it."""
         over = threading.Event()
-        thread = threading.Thread(target=self._run, args=(over,), name="scraper", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        with ThreadPoolExecutor(1, "scraper") as pool:
+            scraping = pool.submit(self._run, over)
+            try:
+                yield
+            finally:
+                over.set()
+            scraping.result()
 
     def _run(self, over: threading.Event) -> None:
         while not over.wait(1.0):
@@ -85,7 +101,7 @@ def measure(arguments: argparse.Namespace) -> Measurement:
         ) as cluster,
         Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
     ):
-        scraper = _Scraper(tuple(cluster.metrics.values()), cluster.credentials().secret)
+        scraper = _Scraper(cluster)
         scrape_s = _scrape_s(cluster, client, scraper, arguments.scrapes)
         say(f"one scrape of all {len(cluster.metrics)} pages: {scrape_s * 1e3:.1f} ms of processor time")
         for number in range(-arguments.warm_up, arguments.runs):
@@ -108,17 +124,22 @@ def _scrape_s(cluster: LocalCluster, client: Client, scraper: _Scraper, times: i
     """Processor time of one scrape of all pages while a job runs: scrapes in a row, and as long a time without any."""
     client.submit("steady", _steady())
     observer = JobObserver(client, "steady")
-    observer.wait_for(lambda: bool(observer.status and observer.status.checkpoints_completed >= 2), 300.0)
-    observer.close()
+    try:
+        if not observer.wait_for(
+            lambda: bool(observer.status and observer.status.checkpoints_completed >= 2), _LIMIT_S
+        ):
+            raise UserError(f"the job has not completed two checkpoints within {_LIMIT_S:g} s: {observer.status}")
+    finally:
+        observer.close()
     pids = [pid for name, pid in cluster.pids().items() if not name.startswith("zookeeper")]
     costs = []
     for _ in range(_BURSTS):
-        before, began = _own_s(pids), time.monotonic()
+        before, began = processor_s(*pids), time.monotonic()
         for _ in range(times):
             scraper.scrape()
-        between, took_s = _own_s(pids), time.monotonic() - began
+        between, took_s = processor_s(*pids), time.monotonic() - began
         time.sleep(took_s)
-        costs.append((2 * between - before - _own_s(pids)) / times)
+        costs.append((2 * between - before - processor_s(*pids)) / times)
     client.cancel("steady")
     return statistics.median(costs)
 
@@ -138,12 +159,6 @@ def _steady() -> JobGraph:
     )
 
 
-def _own_s(pids: Sequence[int]) -> float:
-    """Processor time of these processes so far, without their JVMs and Python workers."""
-    stats = (Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split() for pid in pids)
-    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / _TICKS
-
-
 def _processor_s(cluster: LocalCluster) -> float:
     """Processor time of coordinators and task managers so far, with their JVMs and Python workers."""
     mine = {pid for name, pid in cluster.pids().items() if not name.startswith("zookeeper")}
@@ -156,7 +171,7 @@ def _processor_s(cluster: LocalCluster) -> float:
             continue
         if session in mine or pid in mine:
             total += sum(map(int, fields[11:15]))
-    return total / _TICKS
+    return total / TICKS
 
 
 def _measurement(
@@ -168,7 +183,7 @@ def _measurement(
     return Measurement(
         (
             Row("word count, metrics scraped each second", f"{rates[True]:,.0f} words/s"),
-            Row("word count, nobody scrapes", f"{rates[False]:,.0f} words/s"),
+            Row("word count, not scraped", f"{rates[False]:,.0f} words/s"),
             at_least("scraped against not, median of the pairs", statistics.median(pairs), 0.99, ""),
             at_most("processor time, scraped against not", statistics.median(used), 1.01, ""),
             Row("one scrape of every page, processor time", f"{scrape_s * 1e3:.1f} ms"),

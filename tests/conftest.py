@@ -78,6 +78,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _patient_clients() -> None:
+    """A user hears soon that nobody answers; a busy machine may need longer for its first connection."""
+    from lockgate.client import directory
+
+    directory.FIRST_ANSWER_MS = 60_000
+
+
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     """A real ZooKeeper server, shared by all tests of the run: `zookeeper.address`. Never stop this one."""

@@ -1,4 +1,4 @@
-"""Requests to HTTP servers of this machine, and the app that answers them in tests of the server itself."""
+"""Requests to HTTP servers of this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from lockgate_common.json_input import parse_json
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)

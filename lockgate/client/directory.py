@@ -22,6 +22,8 @@ from lockgate.client.errors import ClusterUnreachable, classify_rpc_error, coord
 if TYPE_CHECKING:
     _GetLeader: TypeAlias = grpc.UnaryUnaryMultiCallable[GetLeaderRequest, LeaderRecord]
 
+# How long a client waits for a first answer if no coordinator has ever answered.
+FIRST_ANSWER_MS = 1_500
 ASK_TIMEOUT_S = 1.0
 ROUND_PAUSE_S = 0.1
 # After the first coordinator has named a leader, the others have this long to name one with a higher token.
@@ -45,9 +47,8 @@ class LeaderDirectory(Protocol):
 class CoordinatorList:
     """Asks every known coordinator for the leader, all at once, and uses the answer with the highest token.
 
-    addresses: `host:port` each; origin: the source of the addresses, in messages; connect_ms: how long `locate` waits
-    for a first answer if no coordinator has ever answered; address_map: learns which coordinator is behind which
-    address.
+    addresses: `host:port` each; origin: the source of the addresses, in messages; address_map: learns which coordinator
+    is behind which address.
     """
 
     def __init__(
@@ -55,20 +56,18 @@ class CoordinatorList:
         addresses: Sequence[str],
         credentials: Credentials,
         origin: str,
-        connect_ms: int = 1500,
         address_map: AddressMap | None = None,
     ) -> None:
         self._addresses = list(dict.fromkeys(addresses))
         self._address_map = address_map or AddressMap()
         self._origin = origin
-        self._connect_ms = connect_ms
         self._met = False
         self._credentials = credentials
         self._channels = Channels(credentials)
         self._closed = threading.Event()
 
     def locate(self, deadline: Deadline) -> LeaderRecord:
-        first_contact = Deadline(self._connect_ms)
+        first_contact = Deadline(FIRST_ANSWER_MS)
         is_silent = True
         while True:
             record, reasons = self._ask_all(deadline)

@@ -1,7 +1,7 @@
 """`python -m tests.chaos.intruder`: tries what a user of the machine without the secret can try at a cluster.
 
-Reads JSON {"zookeeper", "coordinator", "exchanges": [...], "spark": [ports], "pids": [...]} and prints what came of
-each attempt: the name of the status or the exception, "let in" where nothing stopped it, or what was read.
+Reads JSON {"zookeeper", "coordinator", "exchanges": [...], "authority", "spark": [ports], "pids": [...]} and prints
+what came of each attempt: the name of the status or the exception, "let in" where nothing stopped it, or what was read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
-from lockgate_common.security import Credentials
+from lockgate_common.security import Credentials, TlsFiles
 from lockgate_proto.rpc import SERVICES
 
 from tests import spark_ports
@@ -37,8 +37,9 @@ def main() -> None:
         for name, method in methods.items()
         for who in _CREDENTIALS
     ]
+    cluster = Credentials(tls=TlsFiles(authority=told["authority"]))
     with ThreadPoolExecutor(len(calls)) as pool:  # together: each wrong one is answered later than the one before
-        tried |= pool.map(lambda call: (call[0], _call(*call[1:])), calls)
+        tried |= pool.map(lambda call: (call[0], _call(cluster, *call[1:])), calls)
     for port in told["spark"]:
         tried |= {f"spark {port} {what}": answer for what, answer in _spark(port)}
     tried |= {
@@ -93,9 +94,9 @@ def _nodes(client: Any) -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"lock {parent or '/'}", lambda parent=parent: client.set_acls(parent or "/", READ_ACL_UNSAFE)
 
 
-def _call(address: str, path: str, who: str) -> str:
+def _call(cluster: Credentials, address: str, path: str, who: str) -> str:
     """What comes of one rpc: the status, or that it was served."""
-    with grpc.insecure_channel(address) as channel:
+    with cluster.channel(address) as channel:
         try:
             list(channel.stream_stream(path)(iter((b"",)), metadata=_CREDENTIALS[who], timeout=_WAIT_S))
         except grpc.RpcError as error:

@@ -50,15 +50,14 @@ class Prometheus:
         file = folder / "prometheus.json"  # JSON is YAML
         file.write_text(json.dumps(configuration), encoding="utf-8")
         self._address = f"127.0.0.1:{ports.choose('127.0.0.1', 1)[0]}"
-        self._process = subprocess.Popen(
-            [
-                program("prometheus"),
-                f"--config.file={file}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address={self._address}",
-            ],
-            stderr=(folder / "prometheus.log").open("wb"),
-        )
+        command = [
+            program("prometheus"),
+            f"--config.file={file}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={self._address}",
+        ]
+        with (folder / "prometheus.log").open("wb") as log:
+            self._process = subprocess.Popen(command, stderr=log)
 
     def close(self) -> None:
         self._process.terminate()
@@ -75,7 +74,7 @@ class Prometheus:
         """The value by process, or by job key, or "" for one without these labels; nothing while it starts."""
         query = urllib.parse.urlencode({"query": expression})
         try:
-            with urllib.request.urlopen(f"http://{self._address}/api/v1/query?{query}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://{self._address}/api/v1/query?{query}", timeout=60) as answer:
                 found = parse_json(answer.read())["data"]["result"]
         except urllib.error.URLError:
             return {}
@@ -86,7 +85,7 @@ class Prometheus:
 
     def alerts(self) -> set[str]:
         """Names of alerts that wait or fire."""
-        with urllib.request.urlopen(f"http://{self._address}/api/v1/alerts", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://{self._address}/api/v1/alerts", timeout=60) as answer:
             return {alert["labels"]["alertname"] for alert in parse_json(answer.read())["data"]["alerts"]}
 
 
@@ -111,7 +110,10 @@ def test_prometheus_sees_every_process_and_a_takeover(testing: TestingCluster, p
         )
         testing.wait_until(lambda: "Lockgate" not in "".join(prometheus.alerts()), "no alert is about to fire")
         before = testing.leader_number()
-        assert prometheus.ask("lockgate_coordinator_is_leader == 1").keys() == {f"coordinator-{before}"}
+        testing.wait_until(
+            lambda: prometheus.ask("lockgate_coordinator_is_leader == 1").keys() == {f"coordinator-{before}"},
+            "the leader is seen",
+        )
         testing.kill_leader()
         job.wait_attempt(2)
         testing.cluster.wait_ready("coordinator", before)

@@ -7,18 +7,22 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
+from lockgate_common.security import Credentials, TlsFiles
 from lockgate_common.storage import locate, read_all
+from lockgate_common.token import parse_jwt
 from lockgate_proto.rpc import SERVICES
 
 from lockgate import Job
-from lockgate.client import JobFailed, JobHandle
+from lockgate.client import Client, JobFailed, JobHandle, NotAllowed
 from tests import nobody, spark_ports
+from tests.certificates import make_certificates
 from tests.chaos.testing_cluster import TestingCluster
+from tests.jwts import TestingIssuer
 from tests.postgresql_server import server_for_tests as postgresql_server
 from tests.s3_server import CREDENTIALS
 from tests.s3_server import server_for_tests as s3_server
@@ -86,6 +90,8 @@ class Remains:
     readable: list[str]
     errors: list[str]
     secret: str
+    tls_key: str
+    jwt: str
     intrusion: dict[str, dict[str, str]]
 
 
@@ -110,8 +116,16 @@ def run(folder: Path) -> Remains:
     with s3_server(str(folder / "s3.log")) as s3, postgresql_server() as postgresql:
         storage = s3.uri("lockgate")
         options = {"spark.hadoop.fs.s3a.secret.key": IN_ENVIRONMENT}
+        tls, issuer = make_certificates(folder / "tls"), TestingIssuer(folder)
+        issuer.file.chmod(0o644)
         testing = TestingCluster(
-            folder, storage=storage, coordinators=1, taskmanagers=1, taskmanager={"spark_options": options}
+            folder,
+            storage=storage,
+            coordinators=1,
+            taskmanagers=1,
+            coordinator={"jwt": asdict(issuer.settings)},
+            taskmanager={"spark_options": options},
+            tls=tls,
         )
         testing.environment["SHOP_PASSWORD"] = IN_ENVIRONMENT
         with testing:
@@ -126,16 +140,28 @@ def run(folder: Path) -> Remains:
             errors.append(error_of(testing, "bucket", job))
             with testing.ledger() as ledger:
                 ledger.wait_checkpoints(2)
+                jwt = show_jwts(testing, issuer)
                 content, readable = (
                     left(testing, storage),
                     nobody.readable(testing.cluster.directory) if os.geteuid() == 0 else [],
                 )
-                intrusion = intrude(testing)
+                intrusion = intrude(testing, tls)
         secret = (testing.cluster.directory / "secret").read_text().strip()
-    return Remains(content, readable, errors, secret, intrusion)
+    key = Path(tls.key).read_text().splitlines()[1]
+    return Remains(content, readable, errors, secret, key, jwt, intrusion)
 
 
-def intrude(testing: TestingCluster) -> dict[str, dict[str, str]]:
+def show_jwts(testing: TestingCluster, issuer: TestingIssuer) -> str:
+    """The signature of one with which a caller was let in; another one is refused with it."""
+    jwt = issuer.sign("read")
+    for shown, verdict in ((jwt, contextlib.nullcontext()), (jwt.replace(".", ".x", 1), pytest.raises(NotAllowed))):
+        credentials = Credentials(token=parse_jwt(shown), tls=testing.cluster.credentials().tls)
+        with Client(testing.cluster.coordinators, credentials=credentials) as client, verdict:
+            assert client.jobs()
+    return jwt.rpartition(".")[2]
+
+
+def intrude(testing: TestingCluster, tls: TlsFiles) -> dict[str, dict[str, str]]:
     """What tests.chaos.intruder says of its attempts; nothing where only root could become another user."""
     if os.geteuid() != 0:
         return {}
@@ -143,6 +169,7 @@ def intrude(testing: TestingCluster) -> dict[str, dict[str, str]]:
     told = {
         "zookeeper": testing.cluster.zookeeper,
         "coordinator": testing.cluster.coordinators[0],
+        "authority": tls.authority,
         "exchanges": [manager.address for manager in managers],
         "spark": [port for pid in testing.pids("taskmanager") for port in spark_ports.listening(pid)],
         "pids": list(testing.cluster.pids().values()),
@@ -153,7 +180,7 @@ def intrude(testing: TestingCluster) -> dict[str, dict[str, str]]:
 
 def test_no_secret_of_a_run_is_left_behind(remains: Remains) -> None:
     assert [name for name in remains.content if name.startswith("storage: ")], "snapshots are there to be read"
-    for known in (IN_ENVIRONMENT, CREDENTIALS["AWS_SECRET_ACCESS_KEY"], remains.secret):
+    for known in (IN_ENVIRONMENT, CREDENTIALS["AWS_SECRET_ACCESS_KEY"], remains.secret, remains.tls_key, remains.jwt):
         assert holders(remains.content, known) == []
     for written in (IN_URL, IN_QUERY, IN_BUCKET):  # a job graph is stored with what its author has written into it
         assert [name for name in holders(remains.content, written) if not name.startswith("zookeeper")] == []
@@ -194,5 +221,5 @@ def test_spark_reads_nothing_that_another_user_sends(remains: Remains) -> None:
 def test_no_secret_is_on_a_command_line(remains: Remains) -> None:
     lines = remains.intrusion["lines"].values()
     assert any("lockgate" in line for line in lines), "the cluster's processes can be listed"
-    for known in (remains.secret, IN_ENVIRONMENT, CREDENTIALS["AWS_SECRET_ACCESS_KEY"]):
+    for known in (remains.secret, IN_ENVIRONMENT, CREDENTIALS["AWS_SECRET_ACCESS_KEY"], remains.tls_key, remains.jwt):
         assert [line for line in lines if known in line] == []

@@ -16,7 +16,7 @@ from lockgate_common.token_book import issue
 from lockgate_proto.messages import JobGraph, NoRestart, RestartStrategy
 
 from lockgate import Job
-from lockgate.client import Client, JobFailed, JobHandle, NotAllowed
+from lockgate.client import Client, JobFailed, JobHandle, KeyTaken, NotAllowed
 from lockgate.pipeline.stream import Stream
 from tests.chaos.testing_cluster import TestingCluster
 
@@ -52,10 +52,13 @@ class Field:
             return str(error)
         return ""
 
-    def out(self) -> str:
-        """A new folder for a sink."""
+    def out(self) -> Path:
+        """A new folder for a sink, which makes it."""
         self.jobs += 1
-        return str(self.data / "out" / f"{self.jobs}")
+        return self.data / "out" / f"{self.jobs}"
+
+
+Make = Callable[[Field, Path], JobGraph]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,7 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
     folder = tmp_path_factory.mktemp("submit-role")
     data = folder / "data"
     data.mkdir()
-    tokens = folder / "tokens" / "tokens.json"  # beside the secret the running cluster holds the folder's lock
+    tokens = folder / "tokens" / "tokens.json"  # the cluster's own folder is private anyway
     testing = TestingCluster(
         folder / "cluster",
         coordinators=1,
@@ -92,29 +95,27 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
         yield Field(testing, *made, data)
 
 
-def reading(path: str | Path) -> Callable[[Field], JobGraph]:
-    def graph(field: Field) -> JobGraph:
+def reading(path: str | Path) -> Make:
+    def graph(field: Field, out: Path) -> JobGraph:
         job = Job("reads", parallelism=1)
         where = str(path).format(own=field.own, data=field.data)
-        job.read_text(where).write_json(field.out())
+        job.read_text(where).write_json(str(out))
         return job.graph()
 
     return graph
 
 
-def computing(query: str) -> Callable[[Field], JobGraph]:
-    def graph(field: Field) -> JobGraph:
+def computing(query: str) -> Make:
+    def graph(field: Field, out: Path) -> JobGraph:
         job = Job("computes", parallelism=1)
-        job.read_text(str(field.data / "in.txt")).sql(query.format(own=field.own, data=field.data)).write_json(
-            field.out()
-        )
+        job.read_text(str(field.data / "in.txt")).sql(query.format(own=field.own, data=field.data)).write_json(str(out))
         return job.graph()
 
     return graph
 
 
-def writing(sink: Callable[[Field, Stream], object]) -> Callable[[Field], JobGraph]:
-    def graph(field: Field) -> JobGraph:
+def writing(sink: Callable[[Field, Stream], object]) -> Make:
+    def graph(field: Field, _: Path) -> JobGraph:
         job = Job("writes", parallelism=1)
         sink(field, job.generate(rows=2))
         return job.graph()
@@ -149,18 +150,20 @@ TRIES = {
 
 @pytest.mark.parametrize("name", TRIES)
 def test_it_gets_nothing_of_the_cluster(field: Field, name: str) -> None:
-    refusal = field.tried(field.submit, TRIES[name](field))
+    out = field.out()
+    refusal = field.tried(field.submit, TRIES[name](field, out))
     assert "role code" in refusal
     assert "Traceback" not in refusal
-    assert not list(field.data.rglob("*.json"))
+    assert not list(out.rglob("*.json"))
     assert not (field.own / "new").exists()
+    assert not (field.own / "x").exists()
     assert not list(field.own.glob("*.db"))
 
 
 def test_a_variable_is_one_that_the_operator_allows(field: Field) -> None:
     def failed(name: str, place: str = "postgresql://u:{}@127.0.0.1:1/d") -> str:
         url = place.format(f"${{{name}}}")
-        graph = writing(lambda _, rows: rows.write_sql(url, "t", mode="append"))(field)
+        graph = writing(lambda _, rows: rows.write_sql(url, "t", mode="append"))(field, field.out())
         return field.tried(field.submit, replace(graph, restart=RestartStrategy(NoRestart())))
 
     assert "an operator who adds the name to taskmanager.variables" in failed("SHOP_PASSWORD")
@@ -173,20 +176,23 @@ def test_a_variable_is_one_that_the_operator_allows(field: Field) -> None:
 
 
 def test_what_it_was_let_in_for_works(field: Field) -> None:
-    assert field.tried(field.submit, computing("SELECT upper(value) AS value FROM input")(field)) == ""
-    assert any("A" in path.read_text() for path in field.data.rglob("part-*.json*"))
-    url = f"sqlite:///{field.data}/t.db"
-    assert field.tried(field.submit, writing(lambda _, rows: rows.write_sql(url, "t", mode="append"))(field)) == ""
+    out = field.out()
+    assert field.tried(field.submit, computing("SELECT upper(value) AS value FROM input")(field, out)) == ""
+    assert any("A" in path.read_text() for path in out.rglob("part-*.json*"))
+    writes = writing(lambda _, rows: rows.write_sql(f"sqlite:///{field.data}/t.db", "t", mode="append"))
+    assert field.tried(field.submit, writes(field, out)) == ""
 
 
 @pytest.mark.parametrize("name", ["the secret", "a link to the secret", "SQL on a file", "a variable in SQL"])
 def test_with_the_role_code_the_same_job_runs(field: Field, name: str) -> None:
-    assert field.tried(field.code, TRIES[name](field)) == ""
+    out = field.out()
+    assert field.tried(field.code, TRIES[name](field, out)) == ""
+    assert list(out.rglob("part-*.json*"))
 
 
 def test_rights_are_those_of_the_first_submission(field: Field) -> None:
-    graph = computing("SELECT * FROM input")(field)
+    graph = computing("SELECT * FROM input")(field, field.out())
     field.submit.submit("shared", graph)
     assert not field.submit.submit("shared", graph).created
-    with pytest.raises(Exception, match="submitted with other rights"):
+    with pytest.raises(KeyTaken, match="submitted with other rights"):
         field.code.submit("shared", graph)

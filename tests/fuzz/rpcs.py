@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,7 +22,6 @@ from unittest import mock
 import grpc
 import lockgate_proto.v1
 import pyarrow as pa
-from argon2 import PasswordHasher
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2
@@ -51,6 +49,7 @@ from tests.fuzz.ports import port_target
 from tests.fuzz.random_messages import RandomMessages
 from tests.fuzz.target import CASE_S, Target
 from tests.integration.coordinator.fake_task_manager import FakeFleet, FakeTaskManager
+from tests.quick_credentials import QUICK_HASHER
 
 SECRET = Credentials(secret="the secret of the fuzzed servers")
 _STRANGER = Credentials(secret="the secret of somebody else")
@@ -332,10 +331,9 @@ def _coordinator(folder: Path) -> Iterator[Server]:
         heartbeat_timeout_ms=int(CASE_S * 1000),
         tokens_file=str(tokens),
     )
-    quick = partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
     with (
         mock.patch.object(wrong_tries, "_FIRST_S", 0.0),  # thousands of callers are wrong here
-        mock.patch.object(token_book, "PasswordHasher", quick),
+        mock.patch.object(token_book, "PasswordHasher", QUICK_HASHER),
         ExitStack() as stack,
     ):
         coordinator = Coordinator(settings, EmbeddedZooKeeper().connector())

@@ -90,10 +90,12 @@ def _refused(error: Exception) -> int:
 
 def _coordinator(settings: Mapping[str, Any], secret_file: Path, credentials: Credentials) -> int:
     from lockgate_coordinator.runtime.process import run
-    from lockgate_coordinator.runtime.settings import CoordinatorSettings
+    from lockgate_coordinator.runtime.settings import CoordinatorSettings, JwtSettings
     from lockgate_web.dashboard import Dashboard
 
     given = {"tokens_file": _tokens(secret_file), **settings}
+    if jwt := given.get("jwt"):
+        given["jwt"] = JwtSettings(**jwt)
     return run(CoordinatorSettings(**given, credentials=credentials), Dashboard)
 
 

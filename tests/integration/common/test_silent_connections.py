@@ -19,7 +19,7 @@ from tests.certificates import make_certificates
 
 pytestmark = pytest.mark.integration
 
-LIMIT_S = 20.0  # where 10 s are set, and 120 s are grpcio's default
+LIMIT_S = 60.0  # where 10 s are set, and 120 s are grpcio's default
 BEGINNINGS = (b"", b"PRI * HTTP/2.0\r\n", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n")
 
 
@@ -48,7 +48,7 @@ def test_a_silent_stranger_is_cut_off_and_an_idle_client_is_not(with_tls: bool, 
     with served(credentials) as address, credentials.channel(address) as channel, contextlib.ExitStack() as stack:
         states: list[grpc.ChannelConnectivity] = []
         stub, request = health_pb2_grpc.HealthStub(channel), health_pb2.HealthCheckRequest()
-        stub.Check(request, timeout=10)
+        stub.Check(request, timeout=LIMIT_S)
         channel.subscribe(states.append)
         host, _, port = address.rpartition(":")
         started_s = time.monotonic()
@@ -57,5 +57,5 @@ def test_a_silent_stranger_is_cut_off_and_an_idle_client_is_not(with_tls: bool, 
             stranger.sendall(beginning)
         assert all(open_s(stranger, started_s) < LIMIT_S for stranger in strangers)
         assert time.monotonic() - started_s > 5  # a slow link has time for its handshake
-        stub.Check(request, timeout=10)
+        stub.Check(request, timeout=LIMIT_S)
         assert set(states) <= {grpc.ChannelConnectivity.READY}  # it never had to connect again

@@ -17,6 +17,7 @@ from lockgate_proto.rpc import call
 from tests.layouts import places
 
 WAIT_S = 200.0  # a bound, not an expectation: other work may share the machine
+_TRIES = 5
 
 
 class FakeFleet:
@@ -72,9 +73,19 @@ class FakeTaskManager:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def connect(self, address: str, *, slots: int | None = None) -> FakeTaskManager:
-        """Opens a stream and registers; returns when the leader has answered or refused."""
-        self._hang_up()
+        """Opens a stream and registers; returns when the leader has answered or refused.
+
+        As a real one it tries again where a busy machine has refused the connection.
+        """
         self.slots = slots or self.slots
+        for _ in range(_TRIES):
+            self._open(address)
+            if self.status is None or "failed to connect" not in self.details:
+                break
+        return self
+
+    def _open(self, address: str) -> None:
+        self._hang_up()
         self.status, self.ended_well = None, False
         self._outbox = queue.Queue()
         self._closed = threading.Event()
@@ -91,7 +102,6 @@ class FakeTaskManager:
             self._threads.append(thread)
             thread.start()
         self.wait(lambda: len(self.received) > before or self.status is not None)
-        return self
 
     def die(self) -> None:
         """As SIGKILL: the port refuses, the stream breaks."""

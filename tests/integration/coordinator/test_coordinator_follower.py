@@ -155,6 +155,7 @@ def test_a_leader_that_answers_other_questions_is_not_taken_for_stuck(
             await super().check(call)
 
     monkeypatch.setattr("lockgate_coordinator.runtime.follow.SILENT_S", 0.0)
+    monkeypatch.setattr("lockgate_coordinator.runtime.follow.ANSWER_S", WAIT_S)
     server, tokens = RpcServer(SECRET, "127.0.0.1:0"), queue.Queue[int]()
 
     async def never(_stream: object) -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from argon2 import PasswordHasher
-from lockgate_common import token_book
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials
 from lockgate_common.serving import wrong_tries
@@ -25,7 +22,9 @@ from lockgate_proto.codec import encode
 from lockgate_proto.rpc import path
 
 from lockgate.client import Client, ClusterUnreachable, NotAllowed
+from lockgate.client.deadline import Deadline
 from tests.integration.coordinator.conftest import SECRET, NewCoordinator, NewTaskManager, graph, leading, poll
+from tests.quick_credentials import hash_quickly
 
 pytestmark = pytest.mark.integration
 
@@ -51,8 +50,7 @@ class LimitedCluster:
 @pytest.fixture
 def cluster(new_coordinator: NewCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LimitedCluster:
     monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.0)
-    cheap = partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
-    monkeypatch.setattr(token_book, "PasswordHasher", cheap)
+    hash_quickly(monkeypatch)
     file = tmp_path / "tokens.json"
     limits = {"max_client_requests": RATE, "max_client_streams": 2, "max_client_bytes": 1_000}
     made = LimitedCluster(leading(new_coordinator(tokens_file=str(file), **limits)), file)
@@ -224,10 +222,13 @@ def _of(client: Client) -> tuple[tuple[str, str], ...]:
     return Credentials(str(client._credentials.token)).metadata()
 
 
-def test_a_client_gives_up_in_time(cluster: LimitedCluster) -> None:
-    with Client([cluster.leader.address], credentials=cluster.token("eager"), patience_ms=500) as client:
+def test_a_client_gives_up_in_time(cluster: LimitedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client([cluster.leader.address], credentials=cluster.token("eager")) as client:
         for _ in range(2 * RATE):
             client.jobs()
+        pauses: list[float] = []
+        monkeypatch.setattr(client, "pause", pauses.append)
+        monkeypatch.setattr(Deadline, "expired", property(lambda _deadline: len(pauses) > 1))
         with pytest.raises(ClusterUnreachable, match=r"more than 20 requests a second"):
             client.jobs()
 

@@ -8,13 +8,10 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import grpc
 import pytest
-from argon2 import PasswordHasher
-from lockgate_common import token_book
 from lockgate_common.proof import Peer
 from lockgate_common.security import Credentials, TlsFiles
 from lockgate_common.serving import wrong_tries
@@ -37,6 +34,7 @@ from tests.certificates import make_certificates
 from tests.fuzz.rpcs import services
 from tests.integration.coordinator.conftest import SECRET, NewCoordinator, graph, leading, poll
 from tests.jwts import ISSUER, TestingIssuer, ec_key
+from tests.quick_credentials import hash_quickly, note_waits
 
 pytestmark = pytest.mark.integration
 
@@ -115,9 +113,7 @@ class TestingCluster:
 @pytest.fixture
 def cluster(new_coordinator: NewCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestingCluster:
     monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.0)
-    monkeypatch.setattr(
-        token_book, "PasswordHasher", partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
-    )
+    hash_quickly(monkeypatch)
     file = tmp_path / "tokens.json"
     issuer = TestingIssuer(tmp_path)
     leader = leading(new_coordinator(tokens_file=str(file), jwt=issuer.settings))
@@ -169,14 +165,7 @@ def _who_may(cluster: TestingCluster, address: str, callers: Sequence[str]) -> d
 def test_wrong_credentials_get_no_details_and_wait_longer_each_time(
     cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waited: list[float] = []
-    sleep = entrance.asyncio.sleep
-
-    async def noting(seconds: float) -> None:
-        waited.append(seconds)
-        await sleep(0)
-
-    monkeypatch.setattr(entrance.asyncio, "sleep", noting)
+    waited = note_waits(monkeypatch)
     monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.25)
     said = set()
     with grpc.insecure_channel(cluster.leader.address) as channel:
@@ -199,14 +188,7 @@ def test_wrong_proofs_wait_and_are_logged_like_wrong_bearers(
 ) -> None:
     monkeypatch.setattr(wrong_tries, "_STALE_PROOFS", 2)
     monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.25)
-    waited: list[float] = []
-    sleep = entrance.asyncio.sleep
-
-    async def noting(seconds: float) -> None:
-        waited.append(seconds)
-        await sleep(0)
-
-    monkeypatch.setattr(entrance.asyncio, "sleep", noting)
+    waited = note_waits(monkeypatch)
     me, token = cluster.leader._server.peer, cluster.tokens["removed"]
     makers = {
         "of another secret": lambda: Credentials("not the secret of it").introduction(me, PATHS["List"]).metadata,

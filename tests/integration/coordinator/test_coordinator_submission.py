@@ -50,10 +50,12 @@ def test_a_start_that_takes_long_to_read_is_read_once_however_often_the_client_a
 ) -> None:
     leader, api, _, _ = running(checkpoints=1)
     start = api("TriggerSavepoint", m.TriggerSavepointRequest("job")).savepoint.pointer
-    whole, reads, gate, asked = MetadataFiles.read_start, [], threading.Event(), threading.Semaphore(0)
+    whole, reads, asked = MetadataFiles.read_start, [], threading.Semaphore(0)
+    begun, gate = threading.Event(), threading.Event()
 
     def read(files: MetadataFiles, pointer: str, **choice: bool) -> Any:
         reads.append(pointer)
+        begun.set()
         assert gate.wait(WAIT_S)
         return whole(files, pointer, **choice)
 
@@ -69,10 +71,12 @@ def test_a_start_that_takes_long_to_read_is_read_once_however_often_the_client_a
     with Client([leader.address], credentials=SECRET, patience_ms=60_000) as client, ThreadPoolExecutor(1) as pool:
         try:
             submitted = pool.submit(client.submit, "next", graph(), start)
+            assert begun.wait(WAIT_S)
             for _ in range(4):
                 assert asked.acquire(timeout=WAIT_S)
             assert reads == [start]
         finally:
+            monkeypatch.setattr(clients, "CALL_TIMEOUT_S", WAIT_S)
             gate.set()
         run_id = submitted.result(WAIT_S).run_id
         assert api.status("next").run_id == run_id

@@ -17,6 +17,7 @@ from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.protection import Protection
 from lockgate_ha.session import Connector, Session
 from lockgate_ha.zookeeper import connector as zookeeper_connector
+from lockgate_ha.zookeeper import reasons
 from lockgate_ha.zookeeper.session import ZooKeeperSession
 from lockgate_ha.zookeeper.tls import transport
 from lockgate_proto.messages import LeaderRecord
@@ -25,6 +26,12 @@ from tests.certificates import make_certificates
 
 WAIT_S = 120.0
 SESSION_MS = 20_000  # no test waits for its end: what is to be over is ended by hand
+
+
+@pytest.fixture(autouse=True)
+def _patient_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of why ZooKeeper does not answer: a busy server takes its time over a handshake."""
+    monkeypatch.setattr(reasons, "_LIMIT_S", 10.0)
 
 
 class Recorder:

@@ -300,18 +300,18 @@ def test_three_servers_with_tls_elect_and_outlive_a_member(
 def assert_peers_speak_tls_only(ensemble: ZooKeeperEnsemble, tls: TlsFiles, other: TlsFiles) -> None:
     """At the ports among servers, where the authority counts and not the host that connects."""
     for member in ensemble.servers[0]._members:
-        assert shown(member.election_port, tls, source="127.0.0.2") is None
+        assert shown(member.election_port, tls, source="127.0.0.2", for_s=1.0) is None
         assert "ALERT" in (shown(member.election_port, replace(other, authority=tls.authority)) or "")
         assert "ALERT" in (shown(member.election_port, TlsFiles(authority=tls.authority)) or "")
 
 
-def shown(port: int, files: TlsFiles, source: str = "127.0.0.1") -> str | None:
-    """How a server ends a TLS connection; None when it waits for what comes in it."""
+def shown(port: int, files: TlsFiles, source: str = "127.0.0.1", for_s: float = WAIT_S) -> str | None:
+    """How a server ends a TLS connection; None when it still waits after so long for what comes in it."""
     with (
         socket.create_connection(("127.0.0.1", port), WAIT_S, (source, 0)) as plain,
         client_context(files).wrap_socket(plain, server_hostname="127.0.0.1") as secured,
     ):
-        secured.settimeout(1.0)
+        secured.settimeout(for_s)
         try:
             return f"it sent {secured.recv(1)!r}"
         except TimeoutError:

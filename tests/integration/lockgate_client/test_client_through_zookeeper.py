@@ -15,6 +15,7 @@ from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 
 from lockgate.client import Client, ClusterUnreachable
+from lockgate.client import directory as directory_module
 from lockgate.client.deadline import Deadline
 from lockgate.client.through_zookeeper import ThroughZooKeeper
 from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, Cluster
@@ -49,8 +50,11 @@ def test_the_leader_is_waited_for_and_changes_are_seen() -> None:
 def test_no_leader_and_no_zookeeper_are_distinguished() -> None:
     server = EmbeddedZooKeeper()
     directory = ThroughZooKeeper(server.connector(), "c", "the test")
+    directory._started()
+    with directory._changed:
+        assert directory._changed.wait_for(lambda: directory._answered, PATIENCE_MS / 1000)
     with pytest.raises(ClusterUnreachable, match="has no leader for the cluster 'c'"):
-        directory.locate(Deadline(2_000))
+        directory.locate(Deadline(50))
     directory.close()
     server.stop()
     directory = ThroughZooKeeper(server.connector(), "c", "--zookeeper")
@@ -77,8 +81,10 @@ def test_a_client_follows_zookeeper_from_leader_to_leader(
 
 
 def test_zookeeper_helps_when_the_known_coordinators_are_gone(
-    cluster: Cluster, zookeeper: ZooKeeperServer, cluster_name: str
+    cluster: Cluster, zookeeper: ZooKeeperServer, cluster_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(directory_module, "FIRST_ANSWER_MS", 100)
+    monkeypatch.setattr(directory_module, "TURN_S", PATIENCE_MS / 1000)
     session = connect(zookeeper.address)
     try:
         announce(session, cluster_name, cluster.coordinators[0].record())

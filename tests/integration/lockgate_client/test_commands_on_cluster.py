@@ -173,7 +173,7 @@ def test_submit_of_a_job_that_waits_says_for_what_and_what_comes_next(
     waits: str,
     by_itself: str,
 ) -> None:
-    monkeypatch.setattr("lockgate.pipeline.submission.START_TIMEOUT_MS", 3_000)
+    monkeypatch.setattr("lockgate.pipeline.submission.START_TIMEOUT_MS", 5_000)
     cluster.coordinators[0].first_updates = [
         status("k", state, message="needs 2 slots, 0 free in 1 task managers", last_checkpoint=None)
     ]

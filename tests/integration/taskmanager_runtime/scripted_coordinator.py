@@ -157,7 +157,7 @@ class ScriptedCoordinator:
         """As on kill -9: every stream breaks and the port is closed."""
         for outbox in self._outboxes.values():
             outbox.put(None)
-        self._server.stop(grace=0).wait(5)
+        self._server.stop(grace=0).wait(WAIT_S)
 
     def _listen(self, requests: Iterator[TaskManagerMessage], outbox: queue.SimpleQueue[Any], name: str) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Iterator
@@ -25,11 +24,12 @@ from lockgate_taskmanager.exchange.peers import PeerChannels
 from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.exchange.server import ExchangeServer
 
+from tests.quick_credentials import note_waits
+
 pytestmark = pytest.mark.integration
 
 WAIT_S = 60.0
 SECRET = Credentials("a secret of this test")
-SERVING = health_pb2.HealthCheckResponse.SERVING
 CHANNELS = 2  # threads of the server
 STRANGERS = 20
 HEALTH = "/grpc.health.v1.Health"
@@ -115,14 +115,7 @@ def test_wrong_credentials_are_told_nothing_and_wait_longer_each_time(
     address: str, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As at a coordinator. Proofs do not wait: one may be for the process that was at this address before."""
-    waited: list[float] = []
-    sleep = asyncio.sleep
-
-    async def noting(seconds: float) -> None:
-        waited.append(seconds)
-        await sleep(0)
-
-    monkeypatch.setattr(asyncio, "sleep", noting)
+    waited = note_waits(monkeypatch)
     caplog.set_level(logging.WARNING)
     for credentials in (Credentials(), Credentials("not the secret of it"), Credentials("another secret")):
         refused = wrong(channel, credentials)
@@ -139,14 +132,7 @@ def test_wrong_credentials_are_told_nothing_and_wait_longer_each_time(
 
 def test_wrong_proofs_wait_too(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wrong_tries, "_STALE_PROOFS", 1)
-    waited: list[float] = []
-    sleep = asyncio.sleep
-
-    async def noting(seconds: float) -> None:
-        waited.append(seconds)
-        await sleep(0)
-
-    monkeypatch.setattr(asyncio, "sleep", noting)
+    waited = note_waits(monkeypatch)
     for _ in range(3):
         proof = Credentials("not the secret of it").introduction(Peer("127.0.0.1:1", "before"), OPEN).metadata
         with pytest.raises(grpc.RpcError) as caught:

@@ -35,7 +35,7 @@ from lockgate_proto.messages import (
     TriggerCheckpoint,
 )
 from lockgate_taskmanager.exchange.outputs import RemoteOutput
-from lockgate_taskmanager.runtime import control_client, subtask_task
+from lockgate_taskmanager.runtime import subtask_task
 from lockgate_taskmanager.runtime.task_manager import TaskManager
 from lockgate_taskmanager.task.program import DataError, SnapshotTooLarge, StateUnreadable, UserCodeFailed, UserError
 
@@ -569,10 +569,9 @@ def test_a_leader_that_dies_during_a_goodbye_is_not_waited_for_and_no_other_is_n
 
 
 def test_a_leader_that_does_not_answer_a_goodbye_does_not_keep_the_process(
-    runtime: TestingRuntime, monkeypatch: pytest.MonkeyPatch
+    runtime: TestingRuntime,
 ) -> None:
     never = threading.Event()
-    monkeypatch.setattr(control_client, "GOODBYE_WAIT_S", 1.0)
     runtime.coordinator.on_goodbye = lambda _name: never.wait()
     runtime.start()
     runtime.managers[0].stop()

@@ -81,13 +81,24 @@ def test_a_snapshot_shows_its_size_and_times(running: tuple[Leader, list[TaskMan
     leader, managers = running
     assert "lockgate_state_size_bytes" not in _page(managers[0])[1].families
     leader.assign(1000)
-    leader.checkpoint(1)
-    page = _page(managers[0])[1]
-    assert page.labels("lockgate_subtask_snapshot_upload_seconds", "vertex") == {"words", "count"}
+    states = leader.checkpoint(1)
+    pages = [_page(manager)[1] for manager in managers]
+    assert pages[0].labels("lockgate_subtask_snapshot_upload_seconds", "vertex") == {"words", "count"}
+    shown = {
+        (sample.labels["vertex"], int(sample.labels["subtask"]), sample.labels["operator"]): sample.value
+        for page in pages
+        for sample in page.families["lockgate_state_size_bytes"].samples
+    }
+    assert shown == {
+        (*subtask, operator.operator_id): len(operator.handle.inline)
+        for subtask, state in states.items()
+        for operator in state.operators
+        if operator.handle is not None
+    }
 
 
 def test_a_subtask_that_waits_for_input_is_idle(running: tuple[Leader, list[TaskManager]]) -> None:
-    _, managers = running
+    leader, managers = running
 
     def idle() -> float:
         return sum(
@@ -97,8 +108,7 @@ def test_a_subtask_that_waits_for_input_is_idle(running: tuple[Leader, list[Task
         )
 
     before = idle()
-    while idle() <= before:  # it rises while the wait goes on: no heartbeat and no batch ends it
-        pass
+    leader.coordinator.wait(lambda: idle() > before)  # it rises while the wait goes on: no batch ends it
 
 
 def _of(page: Page, family: str) -> list[float]:

@@ -40,9 +40,14 @@ class Served:
         self.server.start()
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
-        """Echoes; /who names the caller, /stream never ends, /fault raises."""
+        """Echoes; /who names the caller, /stream never ends, /fault raises.
+
+        After /brief the next head has to come soon.
+        """
         self.asked.append(f"{scope['method']} {scope['path']}")
         body = (await receive())["body"]
+        if scope["path"] == "/brief":
+            connection_module._HEAD_S = 0.2
         if scope["path"] == "/fault":
             raise RuntimeError("of the app")
         if scope["path"] == "/refused":
@@ -144,7 +149,8 @@ def test_a_slow_head_ends_the_connection(served: Served, monkeypatch: pytest.Mon
     monkeypatch.setattr(connection_module, "_HEAD_S", 0.2)
     assert raw(served.server.address) == b""
     assert raw(served.server.address, b"GET / HTTP/1.1\r\nHost: loc") == b""
-    again = raw(served.server.address, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nHo")
+    monkeypatch.setattr(connection_module, "_HEAD_S", PATIENCE_S)
+    again = raw(served.server.address, b"GET /brief HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nHo")
     assert again.startswith(b"HTTP/1.1 200")
     assert again.count(b"HTTP/1.1") == 1
 

@@ -45,8 +45,9 @@ def test_promtool_finds_nothing_to_complain_about() -> None:
 
 
 def test_promtool_complains_about_a_bad_name() -> None:
-    bad = Family("lockgate_reads", Kind.COUNTER, "")
-    assert complaints(MetricsPage((lambda samples: samples.add(bad, 1),)).render()[1])
+    bad = Family("lockgate_read_milliseconds", Kind.GAUGE, "Time.")
+    found = complaints(MetricsPage((lambda samples: samples.add(bad, 1),)).render()[1])
+    assert 'lockgate_read_milliseconds use base unit "seconds"' in found
 
 
 def test_a_part_that_raises_is_left_out_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:

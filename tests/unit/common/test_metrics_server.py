@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from lockgate_common.token import parse_token
 
 from tests.http_client import ask
 from tests.prometheus import Page
+from tests.quick_credentials import note_waits
 
 SECRET = "a secret of sixteen characters"
 CREDENTIALS = Credentials(secret=SECRET)
@@ -95,14 +95,7 @@ def test_beyond_loopback_it_needs_tls() -> None:
 def test_wrong_credentials_wait_longer_each_time_and_missing_ones_do_not(
     server: MetricsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waited: list[float] = []
-    sleep = asyncio.sleep
-
-    async def noting(seconds: float) -> None:
-        waited.append(seconds)
-        await sleep(0)
-
-    monkeypatch.setattr(asyncio, "sleep", noting)
+    waited = note_waits(monkeypatch)
     for shown in ("not the secret", "lockgate.ab.cd", str(parse_token(f"lockgate.ab.{'0' * 64}.cd"))):
         assert ask(server.address, "/metrics", headers=_bearer(shown)).status == 401
         assert ask(server.address, "/metrics").status == 401

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from lockgate_common.checksums import checksum, crc32
 from lockgate_coordinator.job.effects import PersistCheckpoint
@@ -37,6 +35,8 @@ from lockgate_proto.messages import (
     SubtaskState,
     Vertex,
 )
+
+from tests.peak_memory import peak_bytes
 
 SECRET, OTHER = "the secret of the cluster", "the secret of another one"
 RUN = Run("job", "run")
@@ -307,17 +307,15 @@ def planted(file: Path, size: int) -> Path:
     return file
 
 
-def memory_of(call: Callable[[], object]) -> int:
-    """The most bytes that a call has held at a time."""
-    pool = pa.default_memory_pool()
-    before, tracing = pool.max_memory(), tracemalloc.is_tracing()
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1] + pool.max_memory() - before
-    finally:
-        if not tracing:
-            tracemalloc.stop()
+def refusing(folder: str, file: str, told: str) -> Callable[[], None]:
+    """Reads a file that is refused."""
+    files = Place(Path(folder)).files()
+
+    def read() -> None:
+        with pytest.raises(StorageError, match="_metadata is corrupt" if told else "_metadata is not sealed"):
+            files.read(file, told)
+
+    return read
 
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["by its record", "by its seal"])
@@ -327,12 +325,7 @@ def test_a_large_file_is_refused_before_it_takes_memory(place: Place, *, is_reco
     file = place.written(files, snapshot()) if is_appended else place.folder / "planted" / "_metadata"
     told = checksum(file.read_bytes() if is_appended else b"") if is_recorded else ""
     planted(file, LARGE)
-
-    def read() -> None:
-        with pytest.raises(StorageError, match="_metadata is corrupt" if is_recorded else "_metadata is not sealed"):
-            files.read(str(file), told)
-
-    assert memory_of(read) < LARGE / 8
+    assert peak_bytes(refusing, str(place.folder), str(file), told) < LARGE / 4
 
 
 def test_a_file_that_is_larger_than_any_message_is_not_read_at_all(place: Place) -> None:

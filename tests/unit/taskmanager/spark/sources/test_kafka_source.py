@@ -264,7 +264,7 @@ def test_a_broker_that_is_away_is_a_fault_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kafka_client, "ASK_TIMEOUT_S", 3.0)
+        patch.setattr(kafka_client, "ASK_TIMEOUT_S", 5.0)
         with pytest.raises(Unavailable, match=f"Kafka at 127.0.0.1:{port} did not describe the topic t") as caught:
             discover(KafkaSource(servers=f"127.0.0.1:{port}", topics=("t",)), (), WHERE)
     assert cause_of(caught.value) is FailureCause.FAULT
