@@ -33,6 +33,7 @@ _NAME = "<img src=x onerror='document.title=1'>"
 @pytest.fixture
 def browser() -> Iterator[Any]:
     options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
     for option in _OPTIONS:
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
