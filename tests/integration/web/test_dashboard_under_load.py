@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from lockgate_common.http import callers
-from lockgate_proto import messages as m
 from lockgate_web import app, clients
 from lockgate_web.endpoints import API
 
