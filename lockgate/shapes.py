@@ -16,6 +16,7 @@ from lockgate_proto.messages import (
     JobStory,
     LeaderRecord,
     StorageTrouble,
+    SubtaskStatusView,
 )
 
 Json = dict[str, Any]
@@ -87,15 +88,7 @@ def job_json(status: JobStatus) -> Json:
             }
             for operator in status.operators
         ],
-        "subtasks": [
-            {
-                "vertex": subtask.vertex_id,
-                "subtask": subtask.subtask,
-                "task_manager": subtask.task_manager_id,
-                "state": subtask.state,
-            }
-            for subtask in status.subtasks
-        ],
+        "subtasks": [subtask_json(subtask) for subtask in status.subtasks],
         "checkpoints": {
             "mode": mode_name(status),
             "completed": status.checkpoints_completed,
@@ -103,6 +96,16 @@ def job_json(status: JobStatus) -> Json:
         },
         "last_checkpoint": checkpoint_json(status.last_checkpoint),
         "storage_trouble": _trouble_json(status.storage_trouble),
+    }
+
+
+def subtask_json(subtask: SubtaskStatusView) -> Json:
+    """One of a job."""
+    return {
+        "vertex": subtask.vertex_id,
+        "subtask": subtask.subtask,
+        "task_manager": subtask.task_manager_id,
+        "state": subtask.state,
     }
 
 

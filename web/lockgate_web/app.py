@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, aclosing, contextmanager
+from http import HTTPStatus
+from types import SimpleNamespace
 from typing import Any
 
 from lockgate_common.http.callers import HttpCallers
 from lockgate_common.http.refusal import HttpRefusal, error_body
-from lockgate_common.http.shield import Receive, Scope, Send, own_origin
+from lockgate_common.http.shield import INTERNAL, Receive, Scope, Send, own_origin
 from lockgate_common.roles import Role
+from lockgate_coordinator.runtime.audit import AuditedCall
 from lockgate_coordinator.runtime.callers import Callers
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from starlette.applications import Starlette
@@ -35,9 +38,8 @@ from lockgate_web.reads import Reads
 from lockgate_web.status_codes import refusal_of
 from lockgate_web.streams import job_events, overview_events
 
-audit = logging.getLogger("lockgate.audit")
-
-_CALLS = 16  # at once
+_CALLS = 16  # at once, of the cluster: without a leader each takes its time
+_OWN_CALLS = 8  # at once, of this process alone
 _STREAMS = 32
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -58,9 +60,10 @@ class WebApp:
         self._others, self._metrics, self._passes = others, metrics, passes
         self._clients = Clients(address)
         self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="dashboard-call")
+        self._own_calls = ThreadPoolExecutor(_OWN_CALLS, thread_name_prefix="dashboard-own")
         self._threads = ThreadPoolExecutor(_STREAMS, thread_name_prefix="dashboard-stream")
         self._streams = 0
-        self._entrance = WebEntrance(HttpCallers(settings.credentials, is_local=is_local), callers, self._calls)
+        self._entrance = WebEntrance(HttpCallers(settings.credentials, is_local=is_local), callers, self._own_calls)
         self._reads = Reads(settings.cluster, settings.zookeeper)
         self.table = endpoints(self._reads)
         own: dict[str, Handler] = {
@@ -75,7 +78,7 @@ class WebApp:
         ]
         self._starlette = Starlette(
             routes=[*routes, Route("/healthz", _healthy), Route("/metrics", self._measured), *Pages(others).routes()],
-            exception_handlers={HttpRefusal: _refused, HTTPException: _not_found},
+            exception_handlers={HttpRefusal: _refused, HTTPException: _not_found, Exception: _failed},
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,8 +88,8 @@ class WebApp:
     def close(self) -> None:
         """Ends what is under way."""
         self._clients.close()
-        self._calls.shutdown(wait=False, cancel_futures=True)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._calls, self._own_calls, self._threads):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _handler(self, endpoint: Endpoint) -> Handler:
         return functools.partial(self._stream if endpoint.is_stream else self._answer, endpoint)
@@ -94,18 +97,23 @@ class WebApp:
     async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
         visitor = await self._entrance.visitor(request.scope)
         body = read_body(endpoint.body, await request.body()) if endpoint.body is not None else None
-        outcome = "ok"
+        method = f"/lockgate.v1.JobService/{endpoint.rpc}"
+        audited = AuditedCall(method, visitor.principal, f"http:{visitor.caller.peer}")
+        audited.begin(SimpleNamespace(job_key=request.path_params.get("key", "")))
+        outcome = HTTPStatus.INTERNAL_SERVER_ERROR.name
         try:
             loop = asyncio.get_running_loop()
-            return _json(await loop.run_in_executor(self._calls, self._run, endpoint, visitor, request, body))
+            found = await loop.run_in_executor(self._calls, self._run, endpoint, visitor, request, body)
+            outcome = HTTPStatus.OK.name
+            return _json(found)
         except HttpRefusal as refusal:
-            outcome = str(refusal.status)
+            outcome = HTTPStatus(refusal.status).name
+            raise
+        except asyncio.CancelledError:  # what was asked for may be done
+            outcome = "CANCELLED"
             raise
         finally:
-            if endpoint.method != "GET":
-                name, key = endpoint.rpc, ascii(request.path_params["key"])
-                by = ascii(visitor.principal.name)
-                audit.info("%s job=%s by=%s from=http:%s: %s", name, key, by, visitor.caller.peer, outcome)
+            audited.end(outcome)
 
     def _run(self, endpoint: Endpoint, visitor: Visitor, request: Request, body: Any) -> Any:
         """On a thread. Raises HttpRefusal."""
@@ -118,24 +126,25 @@ class WebApp:
 
     async def _stream(self, endpoint: Endpoint, request: Request) -> Response:
         visitor = await self._entrance.visitor(request.scope)
-        if self._streams >= _STREAMS:
-            raise HttpRefusal(503, "too many pages are open at this dashboard now; try again later")
-        if "key" in request.path_params:  # says 403 and 404 at once
+        with ExitStack() as taken:
+            taken.enter_context(self._one_stream())
+            held = taken.enter_context(self._clients.using(visitor.caller.credentials))
+            asked = Asked(visitor, held, request.path_params, request.query_params)
+            if "key" not in request.path_params:
+                return _Stream(overview_events(asked, self._reads.overview, self._threads), taken.pop_all())
+            # says 403 and 404 at once
             check = next(known for known in self.table if known.path == endpoint.path.removesuffix("/events"))
             await asyncio.get_running_loop().run_in_executor(self._calls, self._run, check, visitor, request, None)
-        return StreamingResponse(self._events(visitor, request), media_type="text/event-stream")
+            return _Stream(job_events(asked, self._threads), taken.pop_all())
 
-    async def _events(self, visitor: Visitor, request: Request) -> AsyncIterator[str]:
+    @contextmanager
+    def _one_stream(self) -> Iterator[None]:
+        """Raises HttpRefusal when there are too many."""
+        if self._streams >= _STREAMS:
+            raise HttpRefusal(503, "too many pages are open at this dashboard now; try again later")
         self._streams += 1
         try:
-            with self._clients.using(visitor.caller.credentials) as held:
-                asked = Asked(visitor, held, request.path_params, request.query_params)
-                if "key" in request.path_params:
-                    found = job_events(asked, self._threads)
-                else:
-                    found = overview_events(asked, self._reads.overview, self._calls)
-                async for text in found:
-                    yield text
+            yield
         finally:
             self._streams -= 1
 
@@ -143,7 +152,7 @@ class WebApp:
         visitor = await self._entrance.visitor(request.scope)
         if not visitor.principal.may(Role.READ):
             raise HttpRefusal(403, f"this needs the role read, which {visitor.principal.name} does not have")
-        content_type, text = await asyncio.get_running_loop().run_in_executor(self._calls, self._metrics)
+        content_type, text = await asyncio.get_running_loop().run_in_executor(self._own_calls, self._metrics)
         return Response(text, 200, {"Content-Type": content_type})
 
     async def _session(self, request: Request) -> Response:
@@ -170,6 +179,19 @@ class WebApp:
         }
 
 
+class _Stream(StreamingResponse):
+    """taken: what the events rest on; given back however the answer ends, even before its first event."""
+
+    def __init__(self, events: AsyncGenerator[str], taken: ExitStack) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._events, self._taken = events, taken
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._taken:
+            async with aclosing(self._events):
+                await super().__call__(scope, receive, send)
+
+
 async def _healthy(_request: Request) -> Response:
     return _json({})
 
@@ -184,6 +206,11 @@ async def _not_found(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     sentence = "there is no such path" if error.status_code == 404 else "this path has other methods"
     return Response(error_body(sentence), error.status_code, error.headers, "application/json")
+
+
+async def _failed(_request: Request, _error: Exception) -> Response:
+    """Starlette raises the error again, and the shield logs it."""
+    return Response(error_body(INTERNAL), 500, media_type="application/json")
 
 
 def _json(value: Any, headers: dict[str, str] | None = None) -> Response:

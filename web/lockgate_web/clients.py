@@ -12,11 +12,11 @@ from lockgate_common.http.refusal import HttpRefusal
 from lockgate_common.security import Credentials
 from lockgate_proto.messages import ClusterStatus, JobStatus
 
-from lockgate.client import Client
+from lockgate.client import Client, ClientError
 
 _KEPT = 32
 _PATIENCE_MS = 5_000
-_OVERVIEW_S = 0.9  # as old may an overview be that several pages share
+_OVERVIEW_S = 0.9  # as old may an overview be, or its failure, that several pages share
 
 
 class HeldClient:
@@ -26,17 +26,26 @@ class HeldClient:
         self.client = client
         self.users = 0
         self._lock = threading.Lock()
-        self._overview: tuple[ClusterStatus, Sequence[JobStatus]] | None = None
+        self._shared: tuple[ClusterStatus, Sequence[JobStatus]] | ClientError | None = None
         self._taken_s = 0.0
 
     def overview(self) -> tuple[ClusterStatus, Sequence[JobStatus]]:
-        """The cluster and its jobs, newest first. Blocks. Raises ClientError."""
+        """The cluster and its jobs, newest first. Blocks. Raises ClientError, the same one for all who waited."""
         with self._lock:
-            if self._overview is None or time.monotonic() - self._taken_s > _OVERVIEW_S:
-                self._overview = None
-                jobs = sorted(self.client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
-                self._overview, self._taken_s = (self.client.cluster(), jobs), time.monotonic()
-            return self._overview
+            if self._shared is None or time.monotonic() - self._taken_s > _OVERVIEW_S:
+                self._shared = self._asked()
+                self._taken_s = time.monotonic()
+            found = self._shared
+        if isinstance(found, ClientError):
+            raise found
+        return found
+
+    def _asked(self) -> tuple[ClusterStatus, Sequence[JobStatus]] | ClientError:
+        try:
+            jobs = sorted(self.client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
+            return self.client.cluster(), jobs
+        except ClientError as error:
+            return error
 
 
 class Clients:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Any
 
 from lockgate_common.http.callers import HttpCaller, HttpCallers, UnknownCaller
 from lockgate_common.http.refusal import HttpRefusal
@@ -26,7 +28,7 @@ class Visitor:
 
 
 class WebEntrance:
-    """On the server's loop only. asking: where the slow part of looking up a token is done."""
+    """On the server's loop only. asking: where callers are looked up, which reads files."""
 
     def __init__(self, http_callers: HttpCallers, callers: Callers, asking: Executor) -> None:
         self._http_callers = http_callers
@@ -36,12 +38,12 @@ class WebEntrance:
     async def visitor(self, scope: Scope) -> Visitor:
         """Who asks. Raises HttpRefusal."""
         async with self._http_callers.slowed(scope):
-            return await self._known(self._http_callers.caller(scope))
+            return await self._looked_up(self._http_callers.caller, scope)
 
     async def login(self, text: str, scope: Scope) -> tuple[Visitor, str]:
         """Who logs in with a token, and the cookie for that. Raises HttpRefusal."""
         async with self._http_callers.slowed(scope):
-            visitor = await self._known(self._http_callers.with_token(text, scope))
+            visitor = await self._looked_up(self._http_callers.with_token, text, scope)
         try:
             return visitor, self._http_callers.cookie.header(text.strip())
         except ValueError as error:
@@ -52,15 +54,15 @@ class WebEntrance:
         """The cookie that takes a login back."""
         return self._http_callers.cookie.header("")
 
-    async def _known(self, caller: HttpCaller) -> Visitor:
+    async def _looked_up(self, caller: Callable[..., HttpCaller], *arguments: Any) -> Visitor:
+        return await asyncio.get_running_loop().run_in_executor(self._asking, lambda: self._known(caller(*arguments)))
+
+    def _known(self, caller: HttpCaller) -> Visitor:
         if caller.is_owner:
             return Visitor(caller, OWNER)
         token = caller.token
         shown = token.text if isinstance(token, Jwt) else str(token)
-        metadata = ((AUTHORIZATION, f"{BEARER}{shown}"),)
-        found = await asyncio.get_running_loop().run_in_executor(
-            self._asking, self._callers.admission, _NOWHERE, "", metadata
-        )
+        found = self._callers.admission(_NOWHERE, "", ((AUTHORIZATION, f"{BEARER}{shown}"),))
         if found is None:
             raise UnknownCaller
         return Visitor(caller, found.caller)

@@ -29,12 +29,12 @@ class Layout:
 
 
 def layout(vertices: Sequence[str], edges: Sequence[tuple[str, str]]) -> Layout:
-    """edges: from and to; those of a loop and those of unknown vertices move nothing."""
+    """edges: from and to, without circles; those of unknown vertices move nothing."""
     known = {name: Vertex(name) for name in vertices}
     for vertex in known.values():
         vertex.view = _Box()
         vertex.view.xy = (0.0, 0.0)
-    lines = _forward(list(known), [(source, target) for source, target in edges if {source, target} <= set(known)])
+    lines = [edge for edge in dict.fromkeys(edges) if set(edge) <= set(known)]
     graph = Graph(list(known.values()), [Edge(known[source], known[target]) for source, target in lines])
     places: dict[str, tuple[int, int]] = {}
     top = _MARGIN
@@ -56,25 +56,3 @@ def _centres(part: object) -> dict[str, tuple[float, float]]:
     drawn.init_all(roots=[vertex for vertex in part.sV if not vertex.e_in()] or None)  # type: ignore[attr-defined]
     drawn.draw(3)
     return {vertex.data: (vertex.view.xy[1], vertex.view.xy[0]) for vertex in part.sV}  # type: ignore[attr-defined]
-
-
-def _forward(vertices: list[str], edges: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Without duplicates and without those that close a circle, in the order in which they are found."""
-    after: dict[str, list[str]] = {name: [] for name in vertices}
-    kept = []
-    for source, target in dict.fromkeys(edges):
-        if not _reaches(after, target, source):
-            after[source].append(target)
-            kept.append((source, target))
-    return kept
-
-
-def _reaches(after: dict[str, list[str]], start: str, goal: str) -> bool:
-    seen, waiting = {start}, [start]
-    while waiting:
-        name = waiting.pop()
-        if name == goal:
-            return True
-        waiting += [each for each in after[name] if each not in seen]
-        seen.update(after[name])
-    return False

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
-from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus, Partitioning
+from lockgate_proto.messages import ClusterStatus, EdgeView, JobStatus, LeaderRecord, OperatorStatus, Partitioning
 
-from lockgate.shapes import Json, checkpoint_json, job_json, leader_json, status_json, summary_json
+from lockgate.shapes import Json, checkpoint_json, job_json, leader_json, status_json, subtask_json, summary_json
 from lockgate_web.layout import HEIGHT, WIDTH, layout
 
 PAGE = 100
@@ -38,8 +39,7 @@ def overview_json(status: JobStatus) -> Json:
     """A job in one line."""
     return {
         **summary_json(status),
-        "records_read": sum(operator.records_out for operator in _sources(status)),
-        "records_written": sum(operator.records_in for operator in _sinks(status)),
+        **_totals(status),
         "subtasks": len(status.subtasks),
         "checkpoints_completed": status.checkpoints_completed,
         "checkpoints_aborted": status.checkpoints_aborted,
@@ -49,15 +49,15 @@ def overview_json(status: JobStatus) -> Json:
 
 def live_json(status: JobStatus) -> Json:
     """A job as its page shows it: everything of `lockgate job KEY --json`, its subtasks by vertex."""
-    shown = {name: value for name, value in job_json(status).items() if name != "subtasks"}
-    read, written = overview_json(status)["records_read"], overview_json(status)["records_written"]
-    return {**shown, "records_read": read, "records_written": written, "vertices": _vertices(status)}
+    shown = job_json(replace(status, subtasks=()))
+    del shown["subtasks"]
+    return {**shown, **_totals(status), "vertices": _vertices(status)}
 
 
 def graph_json(status: JobStatus) -> Json:
     """The graph of a job, and where its vertices are drawn. Of an ended job no edges are known."""
     ids = [vertex["id"] for vertex in _vertices(status)]
-    drawn = layout(ids, [(edge.source, edge.target) for edge in status.edges])
+    drawn = layout(ids, [(edge.source, edge.target) for edge in _forward(status)])
     return {
         "width": drawn.width,
         "height": drawn.height,
@@ -78,24 +78,25 @@ def graph_json(status: JobStatus) -> Json:
 
 def subtasks_json(status: JobStatus, vertex: str, offset: int) -> Json:
     """A page of the subtasks, of all vertices for "". total: on all pages."""
-    found = [subtask for subtask in job_json(status)["subtasks"] if vertex in ("", subtask["vertex"])]
-    return {"total": len(found), "offset": offset, "subtasks": found[offset : offset + PAGE]}
+    found = [subtask for subtask in status.subtasks if vertex in ("", subtask.vertex_id)]
+    page = [subtask_json(subtask) for subtask in found[offset : offset + PAGE]]
+    return {"total": len(found), "offset": offset, "subtasks": page}
 
 
 def _vertices(status: JobStatus) -> list[Json]:
     operators: dict[str, list[OperatorStatus]] = {}
     for operator in status.operators:
         operators.setdefault(operator.vertex_id, []).append(operator)
-    states: dict[str, Counter[str]] = {}
-    for subtask in status.subtasks:
-        operators.setdefault(subtask.vertex_id, [])
-        states.setdefault(subtask.vertex_id, Counter())[subtask.state] += 1
+    states: dict[str, Json] = {}
+    for (vertex, state), count in Counter((each.vertex_id, each.state) for each in status.subtasks).items():
+        operators.setdefault(vertex, [])
+        states.setdefault(vertex, {})[state] = count
     return [
         {
             "id": vertex,
             "operators": [operator.name or operator.operator_id for operator in chain],
-            "parallelism": sum(states.get(vertex, Counter()).values()),
-            "states": dict(states.get(vertex, {})),
+            "parallelism": sum(states.get(vertex, {}).values()),
+            "states": states.get(vertex, {}),
             "records_in": chain[0].records_in if chain else 0,
             "records_out": chain[-1].records_out if chain else 0,
         }
@@ -103,19 +104,22 @@ def _vertices(status: JobStatus) -> list[Json]:
     ]
 
 
-def _sources(status: JobStatus) -> list[OperatorStatus]:
-    """The first operators of vertices into which no edge leads; of an ended job, the first one."""
-    if not status.edges:
-        return list(status.operators[:1])
-    entered = {edge.target for edge in status.edges if edge.partitioning is not Partitioning.FEEDBACK}
+def _totals(status: JobStatus) -> Json:
+    """What the first operators of vertices without inputs read, and the last ones of those without outputs got.
+
+    None for a job that ended under another leader: its result does not say which operator was where.
+    """
+    if any(not operator.vertex_id for operator in status.operators):
+        return {"records_read": None, "records_written": None}
+    entered, left = ({getattr(edge, end) for edge in _forward(status)} for end in ("target", "source"))
     firsts = {operator.vertex_id: operator for operator in reversed(status.operators)}
-    return [operator for vertex, operator in firsts.items() if vertex not in entered]
-
-
-def _sinks(status: JobStatus) -> list[OperatorStatus]:
-    """The last operators of vertices out of which no edge leads; of an ended job, the last one."""
-    if not status.edges:
-        return list(status.operators[-1:])
-    left = {edge.source for edge in status.edges if edge.partitioning is not Partitioning.FEEDBACK}
     lasts = {operator.vertex_id: operator for operator in status.operators}
-    return [operator for vertex, operator in lasts.items() if vertex not in left]
+    return {
+        "records_read": sum(operator.records_out for vertex, operator in firsts.items() if vertex not in entered),
+        "records_written": sum(operator.records_in for vertex, operator in lasts.items() if vertex not in left),
+    }
+
+
+def _forward(status: JobStatus) -> list[EdgeView]:
+    """Without the edges that close loops, a job's graph has no circle."""
+    return [edge for edge in status.edges if edge.partitioning is not Partitioning.FEEDBACK]

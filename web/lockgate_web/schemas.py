@@ -63,6 +63,7 @@ _JOB = {
     "last_checkpoint": _or_null(named("Checkpoint")),
     "storage_trouble": _or_null(_object({"since_unix_ms": _WHOLE, "reason": _TEXT})),
 }
+_TOTALS = dict.fromkeys(("records_read", "records_written"), _or_null(_WHOLE))  # null: not known any more
 _LEADER = {
     **_texts("address", "session", "id"),
     **_wholes("pid", "token", "granted_unix_us"),
@@ -93,7 +94,7 @@ SCHEMAS: dict[str, Schema] = {
     "JobByVertex": _object(
         {
             **_JOB,
-            **_wholes("records_read", "records_written"),
+            **_TOTALS,
             "vertices": _list(
                 _object(
                     {
@@ -109,7 +110,8 @@ SCHEMAS: dict[str, Schema] = {
     "JobOverview": _object(
         {
             **_SUMMARY,
-            **_wholes("records_read", "records_written", "subtasks", "checkpoints_completed", "checkpoints_aborted"),
+            **_TOTALS,
+            **_wholes("subtasks", "checkpoints_completed", "checkpoints_aborted"),
             "last_checkpoint": _or_null(named("Checkpoint")),
         }
     ),

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Executor
 from typing import Any
 
@@ -20,6 +20,7 @@ from lockgate_web.asked import Asked
 from lockgate_web.live import live_json
 from lockgate_web.status_codes import refusal_of
 
+_BEAT = ": beat\n\n"
 _BEAT_S = 1.0  # something is sent at least as often, so that a page notices when its process is frozen
 _STATUS_EVERY_S = 0.3
 _OVERVIEW_EVERY_S = 1.0
@@ -38,17 +39,22 @@ def _failure(refusal: HttpRefusal) -> str:
     return sent("failure", {"status": refusal.status, "error": str(refusal)})
 
 
-async def overview_events(asked: Asked, overview: Listing, threads: Executor) -> AsyncIterator[str]:
+async def overview_events(asked: Asked, overview: Listing, threads: Executor) -> AsyncGenerator[str]:
     """`overview` about once a second, `failure` in place of it; ends when the caller is not let in any more."""
     loop = asyncio.get_running_loop()
     while True:
+        call = loop.run_in_executor(threads, overview, asked)
         try:
-            yield sent("overview", await loop.run_in_executor(threads, overview, asked))
+            while not (await asyncio.wait((call,), timeout=_BEAT_S))[0]:
+                yield _BEAT
+            yield sent("overview", call.result())
         except ClientError as error:
             refusal = refusal_of(error)
             yield _failure(refusal)
             if refusal.status in (401, 403):
                 return
+        finally:
+            call.cancel()
         await asyncio.sleep(_OVERVIEW_EVERY_S)
 
 
@@ -103,7 +109,7 @@ class _Mailbox:
             self.closed.set()
 
 
-async def job_events(asked: Asked, threads: Executor) -> AsyncIterator[str]:
+async def job_events(asked: Asked, threads: Executor) -> AsyncGenerator[str]:
     """`status`, `event`, `lost` when the leader is, `failure` and `end` at the end."""
     box = _Mailbox()
     watching = asyncio.get_running_loop().run_in_executor(threads, _watch, asked, box)
@@ -114,7 +120,7 @@ async def job_events(asked: Asked, threads: Executor) -> AsyncIterator[str]:
             text, status = box.take()
             if status is not None:
                 text += sent("status", live_json(status))
-            yield text or ": beat\n\n"
+            yield text or _BEAT
             pause_s = sent_s + _STATUS_EVERY_S - time.monotonic()
             sent_s = time.monotonic()
             if pause_s > 0:

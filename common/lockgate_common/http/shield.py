@@ -18,6 +18,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+INTERNAL = "internal fault; see the log of this process"
 MAX_BODY_BYTES = 64 * 1024
 _BODY_S = 10.0
 _SEND_S = 20.0  # for a client that does not read what it has asked for
@@ -86,7 +87,7 @@ class Shield:
             pass
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
-            await answer.refuse(500, "internal fault; see the log of this process")
+            await answer.refuse(500, INTERNAL)
 
     def _shared_with(self, scope: Scope) -> str:
         origin = header(scope, "origin").lower()

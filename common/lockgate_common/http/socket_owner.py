@@ -7,7 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-ROOT_UID = 0
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _OVERFLOW = Path("/proc/sys/kernel/overflowuid")
 _ESTABLISHED = b"01"
@@ -16,15 +15,13 @@ _MAPPED = "::ffff:"
 
 
 def is_own_user(peer: tuple[str, int], me: tuple[str, int]) -> bool:
-    """True when the peer's socket is of this process's user, or of root.
+    """True when the peer's socket is of this process's user.
 
+    Root is nobody to another user's process: `kubectl port-forward` and the like connect as root for anyone.
     peer, me: both ends of a connection within this machine. Not for connections that others may have forwarded.
     """
-    uid = owner_uid(peer, me)
-    if uid is None:
-        return False
     own = os.geteuid()
-    return uid == ROOT_UID or (uid == own and own != _overflow_uid())
+    return owner_uid(peer, me) == own != _overflow_uid()
 
 
 def owner_uid(peer: tuple[str, int], me: tuple[str, int]) -> int | None:

@@ -114,7 +114,7 @@ def test_orders_reach_the_job(busy: Site, caplog: pytest.LogCaptureFixture) -> N
     check(by_path["cancel"].answer, canceled.json)
     busy.api.state(KEY, m.JobState.CANCELED)
     lines = [record.message for record in caplog.records if "from=http:" in record.message]
-    assert len(lines) == 5
+    assert [line.rpartition(": ")[2] for line in lines] == ["asked", "OK"] * 5
     assert lines[0].startswith("TriggerSavepoint job='job' by='the secret' from=http:127.0.0.1:")
 
 
@@ -139,7 +139,7 @@ def test_a_rescale_is_checked_and_made(busy: Site) -> None:
 def test_errors_are_one_sentence(site: Site) -> None:
     for path in ("jobs/none", "jobs/none/graph", "jobs/none/checkpoints", "jobs/none/events", "jobs/none/story"):
         answer = site.get(f"{API}/{path}")
-        assert (answer.status, "no job 'none'" in answer.error or "none" in answer.error) == (404, True), path
+        assert (answer.status, "no job 'none'" in answer.error) == (404, True), path
     assert site.post(f"{API}/jobs/none/cancel").status == 404
     assert (site.get("/api/v2/jobs").status, site.get("/api/v2/jobs").error) == (404, "there is no such path")
     assert site.get("/static/../app.py").status == 404

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_common.token_book import issue, remove
 from lockgate_proto import messages as m
+from lockgate_web import streams
 from lockgate_web.dashboard import Dashboard
 
-from tests.integration.coordinator.conftest import NewCoordinator, NewTaskManager, graph, leading, poll
+from tests.integration.coordinator.conftest import SECRET, NewCoordinator, NewTaskManager, graph, leading, poll
 from tests.integration.coordinator.test_coordinator_failover import crash
 from tests.integration.web.conftest import KEY, Site
 
@@ -33,6 +36,7 @@ _NAME = "<img src=x onerror='document.title=1'>"
 @pytest.fixture
 def browser() -> Iterator[Any]:
     options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
     for option in _OPTIONS:
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -110,13 +114,87 @@ def test_a_click_counts_although_the_page_changes_meanwhile(shown: Site, browser
     until(browser, "document.getElementById('vertex-source')")
     place = browser.execute_script("return document.getElementById('vertex-source').getBoundingClientRect().toJSON()")
     x, y = int(place["x"] + place["width"] / 2), int(place["y"] + place["height"] / 2)
-    actions = webdriver.ActionChains(browser)
-    actions.w3c_actions.pointer_action.move_to_location(x, y)
-    actions.w3c_actions.pointer_action.pointer_down()
-    actions.w3c_actions.pointer_action.pause(1.5)  # several statuses come
-    actions.w3c_actions.pointer_action.pointer_up()
-    actions.perform()
+    press = webdriver.ActionChains(browser)
+    press.w3c_actions.pointer_action.move_to_location(x, y)
+    press.w3c_actions.pointer_action.pointer_down()
+    press.perform()
+    browser.execute_script(  # the sign is written anew with each status
+        "window.heard = 0; new MutationObserver(() => { window.heard++; })"
+        ".observe(document.getElementById('connection'), { childList: true })"
+    )
+    until(browser, "window.heard > 2")
+    leave = webdriver.ActionChains(browser)
+    leave.w3c_actions.pointer_action.pointer_up()
+    leave.perform()
     until(browser, "document.getElementById('main').textContent.includes('Subtasks of source')")
+
+
+def test_an_event_is_shown_once_although_its_stream_was_cut(
+    shown: Site, browser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watches: list[Any] = []
+    watch = streams._watch
+
+    def noting(asked: Any, box: Any) -> None:
+        watches.append(box)
+        watch(asked, box)
+
+    monkeypatch.setattr(streams, "_watch", noting)
+    rows = "[...document.querySelectorAll('table[aria-label=Events] tbody tr')].map(each => each.textContent)"
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#failovers")
+    until(browser, f"{rows}.some(each => each.includes('attempt deployed'))")
+    watches[0].closed.set()
+    poll(lambda: len(watches) == 2)
+    shown.api("Cancel", m.CancelRequest(KEY))
+    until(browser, "document.querySelector('h1').textContent.includes('canceled')")
+    found = browser.execute_script(f"return {rows}")
+    assert sorted(set(found)) == sorted(found)
+    assert browser.execute_script("return document.querySelector('.tile .value').textContent") == "-"
+
+
+def test_of_a_job_that_ended_under_another_leader_no_total_is_guessed(
+    shown: Site, browser: Any, new_coordinator: NewCoordinator
+) -> None:
+    shown.api("Cancel", m.CancelRequest(KEY))
+    shown.api.state(KEY, m.JobState.CANCELED)
+    shown.leader.stop()
+    leader = leading(new_coordinator(web=Dashboard, dashboard="127.0.0.1:0"))
+    browser.get(f"{leader.dashboard}/jobs/{KEY}")
+    until(browser, "document.querySelector('h1').textContent.includes('canceled')")
+    assert "in all" not in _text(browser)
+
+
+def test_a_login_form_stays_while_somebody_types(
+    new_coordinator: NewCoordinator, browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate_common.http.callers.is_own_user", lambda _client, _server: False)
+    file = tmp_path / "tokens.json"
+    token = issue(file, SECRET.secret, "reader", ("read",), 0)
+    leader = leading(new_coordinator(web=Dashboard, dashboard="127.0.0.1:0", tokens_file=str(file)))
+    command = "window.setInterval = (call) => { window.refresh = call; return 0; }"
+    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": command})
+    browser.get(leader.dashboard)
+
+    def log_in(text: object) -> None:
+        until(browser, "document.getElementById('token')").send_keys(f"{text}{Keys.ENTER}")
+
+    log_in("wrong")
+    until(browser, "document.querySelector('form [role=alert]').textContent.includes('needs a token')")
+    assert browser.execute_script("return document.getElementById('token').value") == "wrong"
+    browser.execute_script("document.getElementById('token').value = ''")
+    log_in(token)
+    until(browser, "document.getElementById('visitor').textContent.includes('reader')")
+    browser.execute_script("window.really = window.fetch; window.fetch = () => Promise.reject(new Error('it is gone'))")
+    browser.execute_script("document.querySelector('#visitor button').click()")
+    until(browser, "document.getElementById('visitor').textContent.includes('it is gone')")
+    browser.execute_script("window.fetch = window.really")
+    remove(file, "reader")
+    browser.execute_script("window.refresh()")
+    until(browser, "document.getElementById('token')").send_keys("half a tok")
+    for _ in range(3):
+        browser.execute_async_script("Promise.resolve(window.refresh()).then(arguments[0])")
+    assert browser.execute_script("return document.getElementById('token').value") == "half a tok"
+    assert not [line for line in browser.get_log("browser") if "Uncaught" in line["message"]]
 
 
 def test_an_open_page_follows_to_another_coordinator_without_a_reload(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_common.http import socket_owner
 from lockgate_common.http.callers import HttpCallers
 from lockgate_common.http.login_cookie import LoginCookie
 from lockgate_common.http.refusal import HttpRefusal
@@ -89,6 +91,15 @@ def test_a_socket_that_is_being_closed_is_nobody_s(end: str) -> None:
         with connection:
             assert owner_uid((host, int(port)), me) is None
             assert not is_own_user((host, int(port)), me)
+
+
+def test_root_is_its_own_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kubectl port-forward` connects as root, whoever asks for it."""
+    ends = (("127.0.0.1", 1), ("127.0.0.1", 2))
+    monkeypatch.setattr(socket_owner, "owner_uid", lambda _peer, _me: 0)
+    for own, expected in ((0, True), (10_001, False)):
+        monkeypatch.setattr(os, "geteuid", lambda own=own: own)
+        assert is_own_user(*ends) is expected
 
 
 def test_sockets_of_both_families_are_found() -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import pytest
 from lockgate_proto import messages as m
-from lockgate_web.live import PAGE, live_json, overview_json, subtasks_json
+from lockgate_web import live
+from lockgate_web.live import PAGE, graph_json, live_json, overview_json, subtasks_json
+
+from lockgate import shapes
 
 
 def _operator(name: str, vertex: str, records_in: int, records_out: int) -> m.OperatorStatus:
@@ -37,11 +42,43 @@ def test_what_sources_read_and_sinks_get_is_counted() -> None:
     assert (found["records_read"], found["records_written"]) == (12, 2)
 
 
-def test_of_an_ended_job_the_first_and_the_last_operator_count() -> None:
-    found = overview_json(m.JobStatus("k", operators=LOOP.operators))
-    assert (found["records_read"], found["records_written"]) == (5, 2)
+def test_what_an_ended_job_has_read_is_not_guessed() -> None:
+    """Its result has counters by operator, and no graph."""
+    operators = tuple(replace(operator, vertex_id="") for operator in LOOP.operators)
+    for found in (
+        overview_json(m.JobStatus("k", operators=operators)),
+        live_json(m.JobStatus("k", operators=operators)),
+    ):
+        assert (found["records_read"], found["records_written"]) == (None, None)
+
+
+def test_a_job_of_one_vertex_has_no_edges() -> None:
+    found = overview_json(m.JobStatus("k", operators=LOOP.operators[:2]))
+    assert (found["records_read"], found["records_written"]) == (5, 5)
     nothing = overview_json(m.JobStatus("k"))
     assert (nothing["records_read"], nothing["records_written"]) == (0, 0)
+
+
+def test_a_loop_does_not_turn_the_drawing_round() -> None:
+    places = {vertex["id"]: vertex["x"] for vertex in graph_json(LOOP)["vertices"]}
+    assert places["a"] == places["b"] < places["c"] < places["d"]
+
+
+def test_only_what_is_sent_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[m.SubtaskStatusView] = []
+    make = shapes.subtask_json
+
+    def noting(subtask: m.SubtaskStatusView) -> shapes.Json:
+        built.append(subtask)
+        return make(subtask)
+
+    monkeypatch.setattr(shapes, "subtask_json", noting)
+    monkeypatch.setattr(live, "subtask_json", noting)
+    large = replace(LOOP, subtasks=tuple(m.SubtaskStatusView("a", number) for number in range(1_000)))
+    assert live_json(large)["vertices"][0]["parallelism"] == 1_000
+    assert built == []
+    subtasks_json(large, "", 300)
+    assert built == list(large.subtasks[300 : 300 + PAGE])
 
 
 def test_a_page_of_ten_thousand_subtasks_is_small() -> None:

@@ -8,7 +8,7 @@ const ROWS = 50;
 const POINTS = 60;
 
 export function checkpointsPart(place, model) {
-  const seen = new Map(); // by id: retained ones, and those that this page saw
+  const seen = new Map(); // by id: retained ones, and the last of those that this page saw
   const plots = h("div", { class: "tiles" });
   const list = h("section", { class: "card" }, h("p", { class: "dim" }, "waiting for the first answer"));
   let asked = 0;
@@ -21,6 +21,7 @@ export function checkpointsPart(place, model) {
       const found = await model.connection.get(`${model.path}/checkpoints`);
       retained = new Set(found.map((each) => each.id));
       for (const each of found) seen.set(each.id, each);
+      for (const id of [...seen.keys()].sort((left, right) => left - right).slice(0, -POINTS)) if (!retained.has(id)) seen.delete(id);
       draw();
     } catch (error) {
       show(list, h("p", { class: "notice" }, error.message));

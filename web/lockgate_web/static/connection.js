@@ -68,7 +68,8 @@ export class Connection {
       } catch (error) {
         if (signal.aborted) return;
         if (error instanceof Refusal && error.status !== 503) {
-          on.refused?.(this.judged(error));
+          this.judged(error);
+          if (!signal.aborted) on.refused?.(error); // a login took its place
           return;
         }
       }

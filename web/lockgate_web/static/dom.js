@@ -41,6 +41,19 @@ export function show(place, ...children) {
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 }
 
+export function tile(label, value, ...notes) {
+  return h("div", { class: "tile" }, h("div", { class: "label" }, label), h("div", { class: "value" }, value),
+    notes.map((note) => h("div", { class: "note" }, note)));
+}
+
+// Null where one page is enough. texts: of the buttons; turn(offset): shows another page.
+export function pager(texts, offset, step, total, turn) {
+  const button = (id, text, isOff, to) => h("button", { class: "plain", id, disabled: isOff, onclick: () => turn(to) }, text);
+  return total > step ? h("div", { class: "pager" }, button("before", texts[0], !offset, Math.max(0, offset - step)),
+    h("span", {}, `${offset + 1} to ${Math.min(offset + step, total)} of ${total}`),
+    button("after", texts[1], offset + step >= total, offset + step)) : null;
+}
+
 export function table(caption, columns, rows, empty) {
   if (!rows.length) return h("p", { class: "dim" }, empty);
   const head = columns.map(([name, kind]) => h("th", { scope: "col", class: kind }, name));

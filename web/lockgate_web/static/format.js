@@ -1,5 +1,5 @@
 // Numbers, times and states as text.
-export const count = (value) => (value ?? 0).toLocaleString("en");
+export const count = (value) => value?.toLocaleString("en") ?? "-";
 
 export function rate(value) {
   if (value === null || value === undefined) return "-";

@@ -1,6 +1,8 @@
 // The execution graph, and the subtasks of the vertex that was chosen.
-import { h, s, show, table } from "./dom.js";
+import { h, pager, s, show, table } from "./dom.js";
 import { count, rate, words } from "./format.js";
+
+const PAGE = 100; // of the server
 
 export function graphPart(place, model) {
   const drawing = h("div", { class: "card" }, h("p", { class: "dim" }, "drawing"));
@@ -38,14 +40,10 @@ export function graphPart(place, model) {
 
   function subtaskTable(found) {
     const rows = found.subtasks.map((each) => [each.vertex, String(each.subtask), each.task_manager || "-", each.state || "-"]);
-    const turn = (to) => () => { offset = to; list(); };
-    const size = found.subtasks.length;
+    const turn = (to) => { offset = to; list(); };
     return [h("h2", {}, chosen ? `Subtasks of ${chosen}` : "Subtasks"),
       table("Subtasks", [["Vertex", ""], ["Subtask", "right"], ["Task manager", ""], ["State", ""]], rows, "It has none now."),
-      found.total > size ? h("div", { class: "pager" },
-        h("button", { class: "plain", id: "less", disabled: !offset, onclick: turn(Math.max(0, offset - 100)) }, "Before"),
-        h("span", {}, `${offset + 1} to ${offset + size} of ${found.total}`),
-        h("button", { class: "plain", id: "more", disabled: offset + size >= found.total, onclick: turn(offset + 100) }, "Next")) : null];
+      pager(["Before", "Next"], offset, PAGE, found.total, turn)];
   }
 
   function choose(id) {
@@ -105,7 +103,8 @@ function box(model, vertex, place, wide, high, isChosen, choose) {
   const running = vertex.states.RUNNING ?? 0;
   const look = !vertex.parallelism ? "" : states.some(([state]) => state === "FAILED") ? "bad" : running === vertex.parallelism ? "good" : "wait";
   const name = vertex.operators.join(", ") || vertex.id;
-  const flow = vertex.records_in ? `${rate(model.rates.now(`in ${vertex.id}`))} in` : `${rate(model.rates.now(`out ${vertex.id}`))} out`;
+  const way = vertex.records_in ? "in" : "out";
+  const flow = `${rate(vertex.parallelism ? model.rates.now(`${way} ${vertex.id}`) : null)} ${way}`;
   const said = states.map(([state, n]) => `${n} ${words(state)}`).join(", ") || "not running";
   const press = (event) => {
     if (event.type === "click" || event.key === "Enter" || event.key === " ") {

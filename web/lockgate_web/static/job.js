@@ -2,14 +2,14 @@
 import { actionsPart } from "./actions.js";
 import { Rates, sparkline } from "./charts.js";
 import { checkpointsPart } from "./checkpoints.js";
-import { h, show } from "./dom.js";
+import { h, show, tile } from "./dom.js";
 import { failoversPart } from "./failovers.js";
-import { ago, count, look, millis, moment, rate, size, words } from "./format.js";
+import { ENDED, ago, count, look, millis, moment, rate, size, words } from "./format.js";
 import { graphPart } from "./graph.js";
 
 const PARTS = { graph: ["Graph", graphPart], checkpoints: ["Checkpoints", checkpointsPart],
   failovers: ["Failovers", failoversPart], actions: ["Actions", actionsPart] };
-const MOST_EVENTS = 500;
+const MOST_EVENTS = 1000; // a coordinator keeps as many, and sends them again after the stream was lost
 
 // What the parts of the page share. on: called with each status, event and change of part.
 export class JobModel {
@@ -19,21 +19,27 @@ export class JobModel {
     this.path = `/api/v1/jobs/${encodeURIComponent(key)}`;
     this.status = null;
     this.events = [];
+    this.heard = new Set(); // what is in events, as text
     this.rates = new Rates();
   }
 
   take(status) {
     this.status = status;
-    this.rates.add("", status.records_read);
+    this.rates.add("", status.records_read ?? 0);
     for (const vertex of status.vertices) {
       this.rates.add(`in ${vertex.id}`, vertex.records_in);
       this.rates.add(`out ${vertex.id}`, vertex.records_out);
     }
   }
 
+  // True for one that is new.
   hear(event) {
+    const text = JSON.stringify(event);
+    if (this.heard.has(text)) return false;
+    this.heard.add(text);
     this.events.push(event);
-    if (this.events.length > MOST_EVENTS) this.events.shift();
+    if (this.events.length > MOST_EVENTS) this.heard.delete(JSON.stringify(this.events.shift()));
+    return true;
   }
 }
 
@@ -61,8 +67,7 @@ export function jobPage(place, connection, key, signal) {
       part.status?.();
     },
     event: (event) => {
-      model.hear(event);
-      part.event?.(event);
+      if (model.hear(event)) part.event?.(event);
     },
     end: () => show(head, headOf(model)),
     failure: (value) => show(head, h("h1", {}, key), h("p", { class: "notice" }, value.error)),
@@ -74,13 +79,11 @@ export function jobPage(place, connection, key, signal) {
 function headOf(model) {
   const { status, rates, key } = model;
   const last = status.last_checkpoint;
-  const tile = (label, value, ...notes) => h("div", { class: "tile" }, h("div", { class: "label" }, label),
-    h("div", { class: "value" }, value), notes.map((note) => h("div", { class: "note" }, note)));
   return [
     h("h1", {}, key, " ", h("span", { class: `state ${look(status.state)}` }, words(status.state)), " ",
       status.name && status.name !== key ? h("span", { class: "dim small" }, status.name) : null),
     h("div", { class: "tiles" },
-      tile("Records read", rate(rates.now("")), sparkline(rates.all(""), "records read in the last minute", 150), `${count(status.records_read)} in all`),
+      tile("Records read", rate(ENDED.includes(status.state) ? null : rates.now("")), sparkline(rates.all(""), "records read in the last minute", 150), status.records_read === null ? null : `${count(status.records_read)} in all`),
       tile("Attempt", String(status.attempt), `${status.restarts} ${status.restarts === 1 ? "restart" : "restarts"}`),
       tile("Last checkpoint", last ? `${last.id}` : "none yet",
         last ? `${size(last.size_bytes)} in ${millis(last.duration_ms)}, ${ago(last.triggered_unix_ms)}` : words(status.checkpoints.mode),

@@ -38,15 +38,22 @@ function open() {
 function visitor(session) {
   const box = document.getElementById("visitor");
   if (session.owner) return show(box, h("span", {}, "owner"));
+  const said = h("span", { class: "bad", role: "alert" });
   const leave = async () => {
-    await connection.post("/api/v1/logout");
-    connection.token = "";
-    login();
+    try {
+      await connection.post("/api/v1/logout");
+      login();
+    } catch (error) {
+      said.textContent = ` ${error.message}`;
+    }
   };
-  show(box, h("span", {}, `${session.name} (${session.roles.join(", ")}) `), h("button", { class: "plain", onclick: leave }, "Log out"));
+  show(box, h("span", {}, `${session.name} (${session.roles.join(", ")}) `), h("button", { class: "plain", onclick: leave }, "Log out"), said);
 }
 
 function login() {
+  connection.session = null;
+  connection.token = "";
+  if (document.getElementById("token")) return; // somebody types in it
   page?.abort();
   show(document.getElementById("visitor"));
   light.className = "";

@@ -1,6 +1,6 @@
 // The cluster and its jobs at a glance.
 import { Rates, sparkline } from "./charts.js";
-import { h, show, table } from "./dom.js";
+import { h, pager, show, table, tile } from "./dom.js";
 import { ENDED, ago, count, look, millis, rate, size, words } from "./format.js";
 
 const SHOWN = 100;
@@ -10,26 +10,22 @@ export function overviewPage(place, connection, signal) {
   show(place, h("p", { class: "dim" }, "waiting for the first answer"));
   let offset = 0;
   let last = null;
-  const draw = () => last && show(place, content(last, offset, (to) => { offset = to; draw(); }));
+  const turn = (to) => { offset = to; draw(); };
+  const draw = () => last && show(place, content(last, offset, turn));
   connection.stream("/api/v1/events", {
     overview: (value) => {
-      for (const job of value.jobs) rates.add(job.key, job.records_read);
+      for (const job of value.jobs) rates.add(job.key, job.records_read ?? 0);
       document.getElementById("cluster").textContent = `cluster ${value.cluster.name}`;
       last = value;
       draw();
     },
-    failure: (value) => show(place, h("p", { class: "notice" }, value.error), last ? content(last, offset, draw) : null),
+    failure: (value) => show(place, h("p", { class: "notice" }, value.error), last ? content(last, offset, turn) : null),
     refused: (error) => show(place, h("p", { class: "notice error" }, error.message)),
   }, signal);
 }
 
 function content({ cluster, jobs }, offset, turn) {
   return [h("h1", {}, "Overview"), tiles(cluster, jobs), warnings(cluster), jobsCard(jobs, offset, turn), processes(cluster)];
-}
-
-function tile(label, value, ...notes) {
-  return h("div", { class: "tile" }, h("div", { class: "label" }, label), h("div", { class: "value" }, value),
-    notes.map((note) => h("div", { class: "note" }, note)));
 }
 
 function tiles(cluster, jobs) {
@@ -69,12 +65,9 @@ function jobsCard(jobs, offset, turn) {
   ]);
   const columns = [["Job", ""], ["State", ""], ["Records/s", "right"], ["", "hide"], ["Read", "right hide"],
     ["Last checkpoint", "hide nowrap"], ["Restarts", "right"], ["", "small dim hide"]];
-  const pages = jobs.length > SHOWN ? h("div", { class: "pager" },
-    h("button", { class: "plain", id: "before", disabled: !offset, onclick: () => turn(Math.max(0, offset - SHOWN)) }, "Newer"),
-    h("span", {}, `${offset + 1} to ${Math.min(offset + SHOWN, jobs.length)} of ${jobs.length}`),
-    h("button", { class: "plain", id: "after", disabled: offset + SHOWN >= jobs.length, onclick: () => turn(offset + SHOWN) }, "Older")) : null;
   return h("section", { class: "card" }, h("h2", {}, "Jobs"),
-    table("Jobs", columns, rows, "No jobs. Submit one with: lockgate submit FILE.py"), pages);
+    table("Jobs", columns, rows, "No jobs. Submit one with: lockgate submit FILE.py"),
+    pager(["Newer", "Older"], offset, SHOWN, jobs.length, turn));
 }
 
 function processes(cluster) {
