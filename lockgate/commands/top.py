@@ -107,14 +107,15 @@ class View:
         from lockgate.commands.views import first_line, size
 
         totals, last = overview_json(job), job.last_checkpoint
-        rate = self._rates.add(job.job_key, totals["records_read"], now_s)
+        read, written = totals["records_read"], totals["records_written"]  # None where they are not known any more
+        rate = "-" if read is None else f"{self._rates.add(job.job_key, read, now_s):,.0f}"
         return (
             job.job_key,
             job.state.name,
             str(job.restarts),
-            "-" if job.state in TERMINAL else f"{rate:,.0f}",
-            f"{totals['records_read']:,}",
-            f"{totals['records_written']:,}",
+            "-" if job.state in TERMINAL else rate,
+            "-" if read is None else f"{read:,}",
+            "-" if written is None else f"{written:,}",
             "-" if last is None else str(last.checkpoint_id),
             "-" if last is None else f"{last.duration_ms} ms",
             "-" if last is None else size(last.size_bytes),

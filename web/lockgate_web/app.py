@@ -150,8 +150,8 @@ class WebApp:
 
     async def _measured(self, request: Request) -> Response:
         visitor = await self._entrance.visitor(request.scope)
-        if not visitor.principal.may(Role.READ):
-            raise HttpRefusal(403, f"this needs the role read, which {visitor.principal.name} does not have")
+        if refusal := visitor.principal.refusal(Role.READ):
+            raise HttpRefusal(403, refusal)
         content_type, text = await asyncio.get_running_loop().run_in_executor(self._own_calls, self._metrics)
         return Response(text, 200, {"Content-Type": content_type})
 

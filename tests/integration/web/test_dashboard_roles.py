@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
-from argon2 import PasswordHasher
-from lockgate_common import token_book
 from lockgate_common.roles import Principal, Role
 from lockgate_common.security import Credentials, TlsFiles
 from lockgate_common.serving import wrong_tries
@@ -28,6 +25,7 @@ from tests.http_client import ask
 from tests.integration.coordinator.conftest import SECRET, NewCaller, NewCoordinator, graph, leading
 from tests.integration.web.conftest import KEY, Events, Site, address_of
 from tests.jwts import TestingIssuer, ec_key
+from tests.quick_credentials import hash_quickly
 
 pytestmark = pytest.mark.integration
 
@@ -57,9 +55,7 @@ def _allowed(endpoint: Endpoint, role: str) -> bool:
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.0)
-    monkeypatch.setattr(
-        token_book, "PasswordHasher", partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
-    )
+    hash_quickly(monkeypatch)
 
 
 @pytest.fixture
