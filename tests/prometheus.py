@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests import debian
 
 REQUIRED = "LOCKGATE_TEST_PROMETHEUS"
 """Set to `required` where a skip is to count as a failure."""
@@ -16,14 +15,8 @@ Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
 def program(name: str) -> str:
-    """The path of promtool or prometheus; skips with the reason without it, or fails where it is required."""
-    found = shutil.which(name)
-    if found is None:
-        reason = f"{name} is not installed; Debian's package is `prometheus`"
-        if os.environ.get(REQUIRED) == "required":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
+    """The path of promtool or prometheus, see `debian.program`."""
+    return debian.program(name, "prometheus", REQUIRED)
 
 
 def complaints(page: bytes) -> str:

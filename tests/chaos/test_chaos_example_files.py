@@ -20,23 +20,35 @@ from lockgate_proto.messages import JobState
 
 from examples.frame.example import json_rows
 from tests.chaos.testing_cluster import TestingCluster
+from tests.debian import program
 from tests.drained import drain, generated, path_of, rows_read
 
 pytestmark = pytest.mark.chaos
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TIMEOUT_S = 240  # a bound, not an expectation
+RUBY = "LOCKGATE_TEST_RUBY"
+"""Set to `required` where a skip is to count as a failure."""
 
 
-def run(testing: TestingCluster, folder: Path, *command: str) -> str:
-    """A command as a user with the cluster's secret types it in `folder`. Returns what it prints."""
-    environment = {
+def environment(testing: TestingCluster) -> dict[str, str]:
+    """Of a user with the cluster's secret."""
+    return {
         **os.environ,
         "LOCKGATE_CLUSTER": str(testing.cluster.directory),
         "LOCKGATE_SECRET_FILE": str(testing.cluster.secret_file),
     }
+
+
+def run(testing: TestingCluster, folder: Path, *command: str) -> str:
+    """A command as that user types it in `folder`. Returns what it prints."""
     done = subprocess.run(
-        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+        [sys.executable, *command],
+        cwd=folder,
+        env=environment(testing),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -95,6 +107,37 @@ def test_a_graph_is_submitted_with_nothing_but_grpc(testing: TestingCluster, tmp
     assert f"{standby} is a standby" in told
     assert "FINISHED" in told
     assert Counter(dict(table(tmp_path / "wordcount.db", "SELECT word, n FROM counts"))) == words(text)
+
+
+def test_a_client_in_ruby_follows_its_job_to_the_next_leader(testing: TestingCluster, tmp_path: Path) -> None:
+    """It has the .proto files, and nothing else of Lockgate."""
+    stubs, proto, output = tmp_path / "stubs", EXAMPLES.parent / "proto", tmp_path / "output"
+    stubs.mkdir()
+    protoc = [program("grpc_tools_ruby_protoc", "ruby-grpc-tools", RUBY), f"--ruby_out={stubs}", f"--grpc_out={stubs}"]
+    subprocess.run([*protoc, "-I", proto, *proto.glob("lockgate_proto/v1/*.proto")], check=True, timeout=TIMEOUT_S)
+    ruby = [program("ruby", "ruby-grpc", RUBY), "-I", str(stubs), str(EXAMPLES / "ruby" / "submit.rb")]
+    client = subprocess.Popen(
+        [*ruby, ",".join(testing.cluster.coordinators), str(output), "6000"],
+        env=environment(testing),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert client.stdout is not None
+        key, _, told = client.stdout.readline().partition(" ")
+        assert told == "is submitted\n", client.communicate()
+        testing.wait_until(lambda: testing.client.job(key).checkpoints_completed > 0, "a checkpoint")
+        testing.kill_leader()
+        told, _ = client.communicate(timeout=TIMEOUT_S)
+    finally:
+        client.kill()
+        client.wait()
+    assert client.returncode == 0, told
+    assert "; looking for the leader\n" in told
+    assert "\n1200 rows, 1200 of them different, " in told
+    found = [(row["partition"], row["sequence"]) for row in json_rows(output.glob("part-*"))]
+    assert sorted(found) == [(partition, sequence) for partition in range(2) for sequence in range(0, 6_000, 10)]
 
 
 def test_the_ledger_when_its_leader_dies(testing: TestingCluster, tmp_path: Path) -> None:
