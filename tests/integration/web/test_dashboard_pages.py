@@ -1,8 +1,7 @@
-"""The pages in a real browser, without and with a death of their coordinator. Skipped where there is no Chromium."""
+"""The pages in a real browser, without and with a death of their coordinator."""
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,20 +13,17 @@ from lockgate_proto import messages as m
 from lockgate_web import streams
 from lockgate_web.dashboard import Dashboard
 
+from tests.debian import program
 from tests.integration.coordinator.conftest import SECRET, NewCoordinator, NewTaskManager, graph, leading, poll
 from tests.integration.coordinator.test_coordinator_failover import crash
 from tests.integration.web.conftest import KEY, Site
 
 webdriver = pytest.importorskip("selenium.webdriver")
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(
-        not (shutil.which("chromium") and shutil.which("chromedriver")),
-        reason="needs Debian's packages chromium and chromium-driver",
-    ),
-]
+pytestmark = pytest.mark.integration
 
+REQUIRED = "LOCKGATE_TEST_CHROMIUM"
+"""Set to `required` where a skip is to count as a failure."""
 _PATIENCE_S = 60.0
 _OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,1000")
 _NAME = "<img src=x onerror='document.title=1'>"
@@ -36,11 +32,11 @@ _NAME = "<img src=x onerror='document.title=1'>"
 @pytest.fixture
 def browser() -> Iterator[Any]:
     options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
+    options.binary_location = program("chromium", "chromium", REQUIRED)
     for option in _OPTIONS:
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.chrome.service.Service(shutil.which("chromedriver"))
+    service = webdriver.chrome.service.Service(program("chromedriver", "chromium-driver", REQUIRED))
     opened = webdriver.Chrome(options=options, service=service)
     yield opened
     opened.quit()
