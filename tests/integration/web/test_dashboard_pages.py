@@ -20,12 +20,15 @@ from tests.integration.web.conftest import KEY, Site
 
 webdriver = pytest.importorskip("selenium.webdriver")
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+Axe = pytest.importorskip("axe_core_python.selenium").Axe
 pytestmark = pytest.mark.integration
 
 REQUIRED = "LOCKGATE_TEST_CHROMIUM"
 """Set to `required` where a skip is to count as a failure."""
 _PATIENCE_S = 60.0
 _OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,1000")
+PARTS = {"checkpoints": "Checkpoints and savepoints", "failovers": "Events", "actions": "Rescale"}
+"""Of a job's page, besides its graph: a text on each."""
 _NAME = "<img src=x onerror='document.title=1'>"
 
 
@@ -78,7 +81,7 @@ def test_every_page_shows_the_job_and_loads_nothing_from_elsewhere(shown: Site, 
     assert 10_000 < size < 300_000
     browser.get(f"{url}/jobs/{KEY}")
     until(browser, "document.getElementById('vertex-count')")
-    for part, sign in (("checkpoints", "Checkpoints and savepoints"), ("failovers", "Events"), ("actions", "Rescale")):
+    for part, sign in PARTS.items():
         browser.execute_script(f"location.hash = '{part}'")
         until(browser, f"document.getElementById('main').textContent.includes('{sign}')")
     assert _NAME in _text(browser)
@@ -86,6 +89,34 @@ def test_every_page_shows_the_job_and_loads_nothing_from_elsewhere(shown: Site, 
     names = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
     assert all(name.startswith(f"{url}/") for name in names)
     assert not [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_keeps_the_rules_of_accessibility(shown: Site, browser: Any, scheme: str) -> None:
+    """axe's rules: contrast, names and roles of elements, order of headings."""
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+    assert browser.execute_script(f"return matchMedia('(prefers-color-scheme: {scheme})').matches")
+    found = {}
+    for path, expression in (
+        ("", f"document.getElementById('job-{KEY}')"),
+        (f"/jobs/{KEY}", "document.getElementById('vertex-count')"),
+        *(
+            (f"/jobs/{KEY}#{part}", f"document.getElementById('main').textContent.includes('{PARTS[part]}')")
+            for part in PARTS
+        ),
+    ):
+        browser.get("about:blank")  # else another part is no new page
+        browser.get(f"{shown.leader.dashboard}{path}")
+        until(browser, expression)
+        result = Axe().run(browser)
+        assert len(result["passes"]) > 10
+        found |= {
+            f"{path or '/'} {rule['id']}": [node["html"][:300] for node in rule["nodes"]]
+            for rule in result["violations"]
+        }
+    assert found == {}
 
 
 def test_the_keyboard_reaches_a_vertex_and_an_action(shown: Site, browser: Any) -> None:
