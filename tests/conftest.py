@@ -80,10 +80,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _patient_clients() -> None:
-    """A user hears soon that nobody answers; a busy machine may need longer for its first connection."""
+    """A user hears soon that no coordinator answers; a busy machine may need longer for its first connection."""
     from lockgate.client import directory
 
-    directory.FIRST_ANSWER_MS = 60_000
+    directory.FIRST_ANSWER_MS = 20_000
 
 
 @pytest.fixture(scope="session")

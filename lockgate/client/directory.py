@@ -22,8 +22,8 @@ from lockgate.client.errors import ClusterUnreachable, classify_rpc_error, coord
 if TYPE_CHECKING:
     _GetLeader: TypeAlias = grpc.UnaryUnaryMultiCallable[GetLeaderRequest, LeaderRecord]
 
-# How long a client waits for a first answer if no coordinator has ever answered.
-FIRST_ANSWER_MS = 1_500
+# How long a client waits for a first answer if no coordinator has ever answered: a connection has 3 s to come about.
+FIRST_ANSWER_MS = 5_000
 ASK_TIMEOUT_S = 1.0
 ROUND_PAUSE_S = 0.1
 # After the first coordinator has named a leader, the others have this long to name one with a higher token.

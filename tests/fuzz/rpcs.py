@@ -42,12 +42,14 @@ from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.exchange.server import ExchangeServer
+from lockgate_web.dashboard import Dashboard
 
 from lockgate import Job, count
 from tests.fuzz.granted import Ask, Granted
 from tests.fuzz.ports import port_target
 from tests.fuzz.random_messages import RandomMessages
 from tests.fuzz.target import CASE_S, Target
+from tests.fuzz.web import web_target
 from tests.integration.coordinator.fake_task_manager import FakeFleet, FakeTaskManager
 from tests.quick_credentials import QUICK_HASHER
 
@@ -75,7 +77,7 @@ class RpcRefused(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """One of the two.
+    """One of the two. web: address of its dashboard, "" for none.
 
     tasks: calls that it has in hand; roles: holders of a token, by role; before, after: of a case, around the call;
     settle: ends the calls that are not of a case.
@@ -90,16 +92,17 @@ class Server:
     before: Callable[[], None] = lambda: None
     after: Callable[[], None] = lambda: None
     settle: Callable[[], None] = lambda: None
+    web: str = ""
 
 
 @contextmanager
 def open_rpcs(folder: Path) -> Iterator[list[Target]]:
-    """A target for each method of each server, and for its port. At the end nothing may be left of all the calls."""
+    """A target for each method of each server, for each port, and for the dashboard. Nothing may be left at the end."""
     threads = set(threading.enumerate())
     with ExitStack() as stack:
         servers = [stack.enter_context(_coordinator(folder)), stack.enter_context(_exchange())]
         ports = [port_target(server.name, server.peer.address, "/grpc.health.v1.Health/Check") for server in servers]
-        yield [*_targets(servers), *ports]
+        yield [*_targets(servers), *ports, web_target(servers[0].web)]
         for server in servers:
             server.settle()
             _until(lambda: server.tasks() == 0, f"{server.name} still has {server.tasks()} calls")  # noqa: B023
@@ -330,13 +333,14 @@ def _coordinator(folder: Path) -> Iterator[Server]:
         coordinator_id="c1",
         heartbeat_timeout_ms=int(CASE_S * 1000),
         tokens_file=str(tokens),
+        dashboard="127.0.0.1:0",
     )
     with (
         mock.patch.object(wrong_tries, "_FIRST_S", 0.0),  # thousands of callers are wrong here
         mock.patch.object(token_book, "PasswordHasher", QUICK_HASHER),
         ExitStack() as stack,
     ):
-        coordinator = Coordinator(settings, EmbeddedZooKeeper().connector())
+        coordinator = Coordinator(settings, EmbeddedZooKeeper().connector(), Dashboard)
         stack.callback(coordinator.stop)
         coordinator.start()
         coordinator.dispatcher.wait_leading(CASE_S).results_known.result(CASE_S)
@@ -353,7 +357,8 @@ def _coordinator(folder: Path) -> Iterator[Server]:
         ask("Submit", m.SubmitRequest("job", job_graph()))
         roles = {role: Credentials(token=issue(tokens, SECRET.secret, role, (role,), 0)) for role in _ROLES}
         in_hand = lambda: len(coordinator._server.thread._tasks)  # noqa: E731
-        yield Server("coordinator", peer, channel, in_hand, _granted(ask), roles, settle=fake.die)
+        web = coordinator.dashboard.partition("//")[2]
+        yield Server("coordinator", peer, channel, in_hand, _granted(ask), roles, settle=fake.die, web=web)
 
 
 def _granted(ask: Ask | None = None) -> Granted:

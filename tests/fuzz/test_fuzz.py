@@ -43,6 +43,8 @@ def test_every_reader_and_every_rpc_takes_or_refuses_what_it_is_given(
     for name, said in counts.items():
         if name.startswith("rpc "):
             assert said["granted"] or IMPLEMENTED_NOWHERE in name, f"{name} was never granted: {said}"
+        elif name.startswith("web "):
+            assert said["HTTP 200"], said
         elif not name.startswith(("port ", "takeover")):
             assert said["taken"], f"{name} takes nothing"
             assert said["refused"] or name.startswith("zookeeper"), f"{name} refuses nothing"

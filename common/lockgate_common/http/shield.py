@@ -163,11 +163,13 @@ class _Answer:
         """An error as JSON. Once an answer has begun, only the end of the connection can say it."""
         if self._started:
             return
+        body = error_body(sentence)
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        headers.append((b"content-length", str(len(body)).encode()))
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": error_body(sentence)})
+        await self.send({"type": "http.response.body", "body": body})
 
     async def preflight(self) -> None:
         """Whether another site may send headers of its own with a request that reads."""

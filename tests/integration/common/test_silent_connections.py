@@ -48,7 +48,7 @@ def test_a_silent_stranger_is_cut_off_and_an_idle_client_is_not(with_tls: bool, 
     with served(credentials) as address, credentials.channel(address) as channel, contextlib.ExitStack() as stack:
         states: list[grpc.ChannelConnectivity] = []
         stub, request = health_pb2_grpc.HealthStub(channel), health_pb2.HealthCheckRequest()
-        stub.Check(request, timeout=LIMIT_S)
+        stub.Check(request, timeout=LIMIT_S, wait_for_ready=True)
         channel.subscribe(states.append)
         host, _, port = address.rpartition(":")
         started_s = time.monotonic()

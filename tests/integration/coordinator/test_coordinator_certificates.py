@@ -28,7 +28,7 @@ from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
 
 from lockgate.cli import run
-from lockgate.client import Client, ClientError, NotAllowed
+from lockgate.client import Client, ClientError, NotAllowed, directory
 from lockgate.client.channels import Channels
 from tests.certificates import ended_certificate, make_certificates
 from tests.integration.coordinator.conftest import (
@@ -106,8 +106,11 @@ def test_every_rpc_with_every_certificate(cluster: MutualCluster) -> None:
     }
 
 
-def test_no_rpc_once_the_certificate_of_the_connection_has_ended(cluster: MutualCluster) -> None:
+def test_no_rpc_once_the_certificate_of_the_connection_has_ended(
+    cluster: MutualCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The handshake was before that."""
+    monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.0)
     with (
         Credentials(tls=cluster.clients["admin"]).channel(cluster.leader.address) as channel,
         Credentials(tls=cluster.clients["admin"]).channel(cluster.leader.address) as other,
@@ -143,6 +146,7 @@ def test_a_client_reads_which_setting_to_set(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(directory, "FIRST_ANSWER_MS", 3_000)  # it is not let in
     with cluster.client(name, SECRET.secret) as client:
         poll(lambda: re.match(f"{cluster.leader.address} .*{sentence}", _error(client)))
     files = cluster.clients[name]
@@ -278,7 +282,9 @@ def test_renewed_certificates_are_shown_without_a_restart(
     assert "is not whole" in said[1]
 
 
-def test_another_authority_takes_over_while_all_run(cluster: MutualCluster, tmp_path: Path) -> None:
+def test_another_authority_takes_over_while_all_run(
+    cluster: MutualCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every file is replaced under a client that is connected; one that keeps its old ones cannot connect again."""
     kept = TlsFiles(*(shutil.copy(path, tmp_path) for path in _paths(cluster.clients["admin"])))
     mine = cluster.clients["admin"]
@@ -292,6 +298,7 @@ def test_another_authority_takes_over_while_all_run(cluster: MutualCluster, tmp_
         assert client.jobs() == ()
         assert open_before("List", m.ListRequest()).jobs == ()  # over the connection that was there
         open_before.close()
+    monkeypatch.setattr(directory, "FIRST_ANSWER_MS", 3_000)
     with Client([cluster.leader.address], credentials=Credentials(tls=kept), patience_ms=WAIT_MS) as late:
         poll(lambda: "not of the authority" in _error(late))
 
