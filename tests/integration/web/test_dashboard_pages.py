@@ -46,9 +46,9 @@ def browser() -> Iterator[Any]:
 
 
 def until(browser: Any, expression: str) -> Any:
-    """The value of a JavaScript expression once it is true."""
+    """The value of a JavaScript expression once it is true. What it names may not be there yet."""
     deadline = time.monotonic() + _PATIENCE_S
-    while not (value := browser.execute_script(f"return {expression}")):
+    while not (value := browser.execute_script(f"try {{ return {expression} }} catch (error) {{ return false }}")):
         said = browser.execute_script("return document.body.textContent")
         assert time.monotonic() < deadline, f"{expression} is still false: {said[:1000]}"
     return value
