@@ -17,7 +17,7 @@ _MAPPED = "::ffff:"
 def is_own_user(peer: tuple[str, int], me: tuple[str, int]) -> bool:
     """True when the peer's socket is of this process's user.
 
-    Root is nobody to another user's process: `kubectl port-forward` and the like connect as root for anyone.
+    Root counts as a stranger to another user's process: `kubectl port-forward` and the like connect as root for anyone.
     peer, me: both ends of a connection within this machine. Not for connections that others may have forwarded.
     """
     own = os.geteuid()
