@@ -35,7 +35,8 @@ _PATIENCE_MS = 2_000  # the view says so when no leader answers for so long
 def top(every_s: float, **target: str | None) -> None:  # fmt: skip
     """Watch the cluster in the terminal: leader, task managers with their slots, jobs with their rates.
 
-    Ctrl-C ends it. It follows a new leader by itself. Where the output is not a terminal, it prints one view.
+    Ctrl-C ends it. It follows a new leader by itself. Where the output is not a terminal, it prints one view, with the
+    rates of the first seconds (--every).
 
     \b
     Examples:
@@ -51,7 +52,8 @@ def top(every_s: float, **target: str | None) -> None:  # fmt: skip
         if sys.stdout.isatty():
             _redraw(client, view, first, every_s)
         else:
-            click.echo(first)
+            time.sleep(every_s)
+            click.echo(view.text(client.cluster(), client.jobs(), time.monotonic()))
 
 
 def _redraw(client: Client, view: View, text: str, every_s: float) -> None:
