@@ -39,6 +39,7 @@ def test_it_is_ready_once_a_leader_has_taken_it_and_stays_so_through_failovers(
     first, second = new_coordinator(token=1), new_coordinator(token=2)
     manager = new_task_manager("tm-0")
     with credentials.channel(manager.exchange_address) as channel:
+        grpc.channel_ready_future(channel).result(WAIT_S)
         stub = health_pb2_grpc.HealthStub(channel)
 
         def says(service: str) -> int:
