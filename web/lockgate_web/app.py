@@ -39,7 +39,7 @@ from lockgate_web.status_codes import refusal_of
 from lockgate_web.streams import job_events, overview_events
 
 _CALLS = 16  # at once, of the cluster: without a leader each takes its time
-_OWN_CALLS = 8  # at once, of this process alone
+_LOOK_UPS = 8  # of callers, at once
 _STREAMS = 32
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -60,10 +60,11 @@ class WebApp:
         self._others, self._metrics, self._passes = others, metrics, passes
         self._clients = Clients(address)
         self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="dashboard-call")
-        self._own_calls = ThreadPoolExecutor(_OWN_CALLS, thread_name_prefix="dashboard-own")
+        self._look_ups = ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="dashboard-own")
+        self._measuring = ThreadPoolExecutor(1, thread_name_prefix="dashboard-metrics")  # waits for other threads
         self._threads = ThreadPoolExecutor(_STREAMS, thread_name_prefix="dashboard-stream")
         self._streams = 0
-        self._entrance = WebEntrance(HttpCallers(settings.credentials, is_local=is_local), callers, self._own_calls)
+        self._entrance = WebEntrance(HttpCallers(settings.credentials, is_local=is_local), callers, self._look_ups)
         self._reads = Reads(settings.cluster, settings.zookeeper)
         self.table = endpoints(self._reads)
         own: dict[str, Handler] = {
@@ -88,7 +89,7 @@ class WebApp:
     def close(self) -> None:
         """Ends what is under way."""
         self._clients.close()
-        for pool in (self._calls, self._own_calls, self._threads):
+        for pool in (self._calls, self._look_ups, self._measuring, self._threads):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _handler(self, endpoint: Endpoint) -> Handler:
@@ -152,7 +153,7 @@ class WebApp:
         visitor = await self._entrance.visitor(request.scope)
         if refusal := visitor.principal.refusal(Role.READ):
             raise HttpRefusal(403, refusal)
-        content_type, text = await asyncio.get_running_loop().run_in_executor(self._own_calls, self._metrics)
+        content_type, text = await asyncio.get_running_loop().run_in_executor(self._measuring, self._metrics)
         return Response(text, 200, {"Content-Type": content_type})
 
     async def _session(self, request: Request) -> Response:

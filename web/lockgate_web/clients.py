@@ -37,7 +37,7 @@ class HeldClient:
                 self._taken_s = time.monotonic()
             found = self._shared
         if isinstance(found, ClientError):
-            raise found
+            raise found.with_traceback(None)  # else each one that raises it adds its frames
         return found
 
     def _asked(self) -> tuple[ClusterStatus, Sequence[JobStatus]] | ClientError:

@@ -10,7 +10,7 @@ from http.cookies import CookieError, SimpleCookie
 from lockgate_common.addresses import is_loopback, network_of
 from lockgate_common.http.login_cookie import LoginCookie
 from lockgate_common.http.refusal import HttpRefusal
-from lockgate_common.http.shield import Scope, header
+from lockgate_common.http.shield import SOCKET, Scope, header
 from lockgate_common.http.socket_owner import is_own_user
 from lockgate_common.proof import AUTHORIZATION
 from lockgate_common.security import Credentials, SecurityError
@@ -65,7 +65,7 @@ class HttpCallers:
             return self._bearer(authorization.removeprefix(BEARER), peer)
         if text := self.cookie.opened(_cookie(scope, self.cookie.name)):
             return self._bearer(text, peer)
-        if self._is_local and _is_direct(scope) and is_own_user(scope["client"], scope["server"]):
+        if self._is_local and _is_direct(scope) and is_own_user(scope["state"][SOCKET]):
             return HttpCaller(self._credentials, True, peer)
         raise HttpRefusal(401, UNKNOWN)
 

@@ -9,6 +9,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState as ServerState
 
+from lockgate_common.http.shield import SOCKET
+
 MAX_CONNECTIONS = 200
 _HEAD_S = 10.0
 """From the start of a connection, or the end of an answer, until the head of the next request is there."""
@@ -47,6 +49,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """As uvicorn calls it."""
         super().connection_made(transport)
+        self.app_state = {SOCKET: transport.get_extra_info("socket")}
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         self._expect_head()

@@ -18,6 +18,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+SOCKET = "socket"
+"""In the `state` of a scope: the connection over which the request came."""
 INTERNAL = "internal fault; see the log of this process"
 MAX_BODY_BYTES = 64 * 1024
 _BODY_S = 10.0

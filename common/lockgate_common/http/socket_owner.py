@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 import sys
 from pathlib import Path
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _OVERFLOW = Path("/proc/sys/kernel/overflowuid")
 _ESTABLISHED = b"01"
+_TCP_ESTABLISHED = b"\x01"  # the first byte of struct tcp_info
 _STATE, _UID, _INODE = 3, 7, 9  # columns
 _MAPPED = "::ffff:"
 
 
-def is_own_user(peer: tuple[str, int], me: tuple[str, int]) -> bool:
-    """True when the peer's socket is of this process's user.
+def is_own_user(accepted: socket.socket) -> bool:
+    """True when the other end of this connection within the machine is of this process's user.
 
     Root counts as a stranger to another user's process: `kubectl port-forward` and the like connect as root for anyone.
-    peer, me: both ends of a connection within this machine. Not for connections that others may have forwarded.
+    Not for connections that others may have forwarded. The table of the kernel knows ports alone, so the connection
+    must still be there after the look-up: a stranger may have asked, hung up, and left the port to this user's next
+    connection.
     """
     own = os.geteuid()
-    return owner_uid(peer, me) == own != _overflow_uid()
+    try:
+        uid = owner_uid(accepted.getpeername()[:2], accepted.getsockname()[:2])
+        state = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+    except OSError:
+        return False
+    return state == _TCP_ESTABLISHED and uid == own != _overflow_uid()
 
 
 def owner_uid(peer: tuple[str, int], me: tuple[str, int]) -> int | None:

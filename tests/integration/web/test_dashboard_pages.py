@@ -194,7 +194,7 @@ def test_of_a_job_that_ended_under_another_leader_no_total_is_guessed(
 def test_a_login_form_stays_while_somebody_types(
     new_coordinator: NewCoordinator, browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lockgate_common.http.callers.is_own_user", lambda _client, _server: False)
+    monkeypatch.setattr("lockgate_common.http.callers.is_own_user", lambda _accepted: False)
     file = tmp_path / "tokens.json"
     token = issue(file, SECRET.secret, "reader", ("read",), 0)
     leader = leading(new_coordinator(web=Dashboard, dashboard="127.0.0.1:0", tokens_file=str(file)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from lockgate_common.http import socket_owner
 from lockgate_common.http.callers import HttpCallers
 from lockgate_common.http.login_cookie import LoginCookie
 from lockgate_common.http.refusal import HttpRefusal
+from lockgate_common.http.shield import SOCKET
 from lockgate_common.http.socket_owner import is_own_user, owner_uid
 from lockgate_common.security import Credentials
 from lockgate_common.token_book import issue
@@ -90,16 +93,41 @@ def test_a_socket_that_is_being_closed_is_nobody_s(end: str) -> None:
         connection, _ = server.accept()
         with connection:
             assert owner_uid((host, int(port)), me) is None
-            assert not is_own_user((host, int(port)), me)
+            assert not is_own_user(connection)
 
 
 def test_root_is_its_own_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """`kubectl port-forward` connects as root, whoever asks for it."""
-    ends = (("127.0.0.1", 1), ("127.0.0.1", 2))
     monkeypatch.setattr(socket_owner, "owner_uid", lambda _peer, _me: 0)
-    for own, expected in ((0, True), (10_001, False)):
-        monkeypatch.setattr(os, "geteuid", lambda own=own: own)
-        assert is_own_user(*ends) is expected
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0] as accepted,
+    ):
+        for own, expected in ((0, True), (10_001, False)):
+            monkeypatch.setattr(os, "geteuid", lambda own=own: own)
+            assert is_own_user(accepted) is expected
+
+
+def test_the_port_of_a_stranger_who_has_hung_up_may_be_the_user_s_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's table then names the user, who is not the author of the request."""
+    found: list[int | None] = []
+    with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as stack:
+        me = server.getsockname()
+        stranger = stack.enter_context(socket.create_connection(me))
+        accepted, peer = server.accept()
+        stack.enter_context(accepted)
+
+        def late(*ends: tuple[str, int]) -> int | None:
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            stranger.close()  # with a reset, which frees the port
+            stack.enter_context(socket.create_connection(me, source_address=peer))
+            found.append(owner_uid(*ends))
+            return found[-1]
+
+        monkeypatch.setattr(socket_owner, "owner_uid", late)
+        assert not is_own_user(accepted)
+        assert found == [os.geteuid()]
 
 
 def test_sockets_of_both_families_are_found() -> None:
@@ -108,8 +136,8 @@ def test_sockets_of_both_families_are_found() -> None:
             server = socket.create_server((host, 0), family=family)
         except OSError:
             pytest.skip(f"no {host} here")
-        with server, socket.create_connection(server.getsockname()[:2]) as client:
-            assert is_own_user(client.getsockname()[:2], server.getsockname()[:2])
+        with server, socket.create_connection(server.getsockname()[:2]), server.accept()[0] as accepted:
+            assert is_own_user(accepted)
             assert owner_uid((host, 1), server.getsockname()[:2]) is None
 
 
@@ -119,7 +147,8 @@ def test_a_socket_of_ipv6_that_calls_ipv4_is_found() -> None:
             client.connect(("::ffff:127.0.0.1", server.getsockname()[1]))
         except OSError:
             pytest.skip("no IPv6 here")
-        assert is_own_user(("127.0.0.1", client.getsockname()[1]), server.getsockname())
+        with server.accept()[0] as accepted:
+            assert is_own_user(accepted)
 
 
 def test_a_cookie_carries_a_token_for_half_a_day(tmp_path: Path) -> None:
@@ -157,8 +186,13 @@ def test_a_cookie_lets_in_and_the_secret_never_becomes_one(served: Served, tmp_p
 
 def test_off_loopback_no_user_is_the_owner() -> None:
     callers = HttpCallers(Credentials(SECRET), is_local=False)
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
-        scope = {"client": client.getsockname(), "server": server.getsockname(), "headers": []}
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0] as accepted,
+    ):
+        ends = {"client": client.getsockname(), "server": server.getsockname()}
+        scope = {**ends, "headers": [], "state": {SOCKET: accepted}}
         assert HttpCallers(Credentials(SECRET), is_local=True).caller(scope).is_owner
         with pytest.raises(HttpRefusal, match="this needs a token"):
             callers.caller(scope)

@@ -38,7 +38,7 @@ def server(tokens: Path) -> Iterator[MetricsServer]:
 @pytest.fixture
 def stranger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of this process count as another user's."""
-    monkeypatch.setattr("lockgate_common.http.callers.is_own_user", lambda _client, _server: False)
+    monkeypatch.setattr("lockgate_common.http.callers.is_own_user", lambda _accepted: False)
 
 
 def _bearer(text: object) -> dict[str, str]:
