@@ -193,7 +193,8 @@ def _report(error: Exception) -> int:
 
 def _fail(message: str, code: int) -> int:
     from lockgate_common.masking import masked
+    from lockgate_common.printable import printable
 
     sys.stdout.flush()
-    click.echo(f"error: {masked(message)}", err=True)
+    click.echo(f"error: {printable(masked(message))}", err=True)
     return code

@@ -9,12 +9,14 @@ from typing import Any
 from lockgate_proto.messages import (
     ClusterStatus,
     CompletedCheckpoint,
+    EdgeView,
     FailurePlace,
     JobEvent,
     JobFailure,
     JobStatus,
     JobStory,
     LeaderRecord,
+    Partitioning,
     StorageTrouble,
     SubtaskStatusView,
 )
@@ -97,6 +99,27 @@ def job_json(status: JobStatus) -> Json:
         "last_checkpoint": checkpoint_json(status.last_checkpoint),
         "storage_trouble": _trouble_json(status.storage_trouble),
     }
+
+
+def totals_json(status: JobStatus) -> Json:
+    """What the first operators of vertices without inputs read, and the last ones of those without outputs got.
+
+    None for a job that ended under another leader: its result does not say which operator was where.
+    """
+    if any(not operator.vertex_id for operator in status.operators):
+        return {"records_read": None, "records_written": None}
+    entered, left = ({getattr(edge, end) for edge in forward_edges(status)} for end in ("target", "source"))
+    firsts = {operator.vertex_id: operator for operator in reversed(status.operators)}
+    lasts = {operator.vertex_id: operator for operator in status.operators}
+    return {
+        "records_read": sum(operator.records_out for vertex, operator in firsts.items() if vertex not in entered),
+        "records_written": sum(operator.records_in for vertex, operator in lasts.items() if vertex not in left),
+    }
+
+
+def forward_edges(status: JobStatus) -> list[EdgeView]:
+    """Without the edges that close loops, a job's graph has no circle."""
+    return [edge for edge in status.edges if edge.partitioning is not Partitioning.FEEDBACK]
 
 
 def subtask_json(subtask: SubtaskStatusView) -> Json:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from lockgate_common.masking import masked
+from lockgate_common.printable import printable
 from lockgate_common.settings import SettingsError
 
 FIELDS = ("job", "attempt", "subtask", "checkpoint", "token", "cause")
@@ -30,8 +30,6 @@ AUDIT = "lockgate.audit"
 _TEXT = "%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s"
 _NOISY = ("kazoo", "py4j", "uvicorn")
 _INDENT = "    "
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""What ends a line somewhere, moves the cursor of a terminal or turns the direction of a text."""
 _subject: ContextVar[Mapping[str, object]] = ContextVar("log_subject", default=MappingProxyType({}))
 
 
@@ -73,12 +71,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record's text."""
-        return _escaped(masked(super().format(record))).replace("\n", f"\n{_INDENT}")
-
-
-def _escaped(text: str) -> str:
-    """The text with control characters as JSON writes them, but for tabs and ends of lines."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        return printable(masked(super().format(record))).replace("\n", f"\n{_INDENT}")
 
 
 class JsonFormatter(logging.Formatter):
@@ -102,4 +95,4 @@ class JsonFormatter(logging.Formatter):
             written["exception"] = masked(self.formatException(record.exc_info))
         if record.stack_info:
             written["stack"] = masked(record.stack_info)
-        return _escaped(json.dumps(written, ensure_ascii=False, default=str))
+        return printable(json.dumps(written, ensure_ascii=False, default=str))

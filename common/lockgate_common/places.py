@@ -96,8 +96,8 @@ def _is_private(real: str, place: str) -> bool:
     folder, name = posixpath.split(place)
     if posixpath.dirname(real) != folder or os.path.isdir(place):
         return False
-    mine = posixpath.basename(real)
-    return mine.endswith(_KEYS) or mine.lstrip(".").startswith(name.partition(".")[0] + ".")
+    mine, name = posixpath.basename(real), name.lstrip(".")
+    return mine.endswith(_KEYS) or mine.lstrip(".").startswith((f"{name}.", f"{name}~"))
 
 
 def _is_own_by_name(real: str) -> bool:

@@ -94,7 +94,7 @@ class Cluster
   def try_again(error)
     @failing_since ||= Time.now
     raise error if Time.now - @failing_since > PATIENCE_S
-    puts "#{@leader || "cluster"}: #{error.details}; looking for the leader" if @leader
+    puts "#{@leader}: #{error.details}; looking for the leader" if @leader
     @leader = nil
     sleep 0.1
   end

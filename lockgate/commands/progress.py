@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
+from lockgate_common.printable import printable
 from lockgate_proto.messages import JobEvent, JobEventKind, JobState, JobStatus
 
 from lockgate import shapes
@@ -86,7 +87,8 @@ def follow(client: Client, key: str, progress: Progress) -> JobStatus:
 def exit_code(status: JobStatus) -> int:
     """The exit code of a command that waited for a job; writes to stderr why the job failed."""
     if status.state is JobState.FAILED:
-        click.echo(f"error: job {status.job_key} failed: {status.error or 'no reason given'}", err=True)
+        error = printable(status.error or "no reason given")
+        click.echo(f"error: job {status.job_key} failed: {error}", err=True)
         return 1
     return 0
 
@@ -138,7 +140,7 @@ class PlainProgress(Silent):
 
     def lost(self, reason: str) -> None:
         """Prints it."""
-        click.echo(f"leader lost ({reason}); looking for the next one", err=True)
+        click.echo(printable(f"leader lost ({reason}); looking for the next one"), err=True)
 
 
 class JsonProgress(Silent):
@@ -191,7 +193,7 @@ class LiveProgress(Silent):
 
     def lost(self, reason: str) -> None:
         """Adds a line below."""
-        self._events = [*self._events, f"leader lost ({reason}); looking for the next one"][-KEPT_EVENTS:]
+        self._events = [*self._events, printable(f"leader lost ({reason}); looking for the next one")][-KEPT_EVENTS:]
         self._draw()
 
     def _draw(self) -> None:
@@ -212,10 +214,12 @@ class LiveProgress(Silent):
         rows = Table("operator", "in", "out", box=None, pad_edge=False)
         for operator in status.operators:
             rows.add_row(
-                f"{operator.name} ({operator.operator_id})", f"{operator.records_in:,}", f"{operator.records_out:,}"
+                printable(f"{operator.name} ({operator.operator_id})"),
+                f"{operator.records_in:,}",
+                f"{operator.records_out:,}",
             )
         rate = "" if status.state in TERMINAL else f"{self._rate:,.0f} records/s read; "
         lines = [Text(rate + views.checkpoint_line(status)), *(Text(event, style="dim") for event in self._events)]
         if status.message:
-            lines.insert(0, Text(status.message, style="yellow"))
+            lines.insert(0, Text(printable(status.message), style="yellow"))
         self._live.update(Group(head, rows, *lines))

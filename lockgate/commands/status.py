@@ -43,24 +43,30 @@ def status_text(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> str:
         )
         for coordinator in cluster.coordinators
     ]
-    task_managers = [
-        (
-            task_manager.task_manager_id,
-            task_manager.address,
-            str(task_manager.pid),
-            str(task_manager.slots),
-            str(task_manager.free_slots),
-        )
-        for task_manager in cluster.task_managers
-    ]
-    states = sorted(Counter(job.state.name for job in jobs).items())
     parts = [
         table(("COORDINATOR", "ADDRESS", "PID", "ROLE"), coordinators, right=(2,)),
-        table(("TASK MANAGER", "ADDRESS", "PID", "SLOTS", "FREE"), task_managers, right=(2, 3, 4)),
-        "jobs: " + (", ".join(f"{count} {state}" for state, count in states) or "none"),
+        task_manager_table(cluster),
+        jobs_line(jobs),
     ]
     if len(coordinators) == 1:
         parts.append("There is no standby: when the leader dies, jobs wait until it is started again.")
-    if not task_managers:
+    if not cluster.task_managers:
         parts.append("There is no task manager: jobs wait for slots.")
     return "\n\n".join(parts)
+
+
+def task_manager_table(cluster: ClusterStatus) -> str:
+    """The task managers and their slots."""
+    from lockgate.commands.views import table
+
+    rows = [
+        (found.task_manager_id, found.address, str(found.pid), str(found.slots), str(found.free_slots))
+        for found in cluster.task_managers
+    ]
+    return table(("TASK MANAGER", "ADDRESS", "PID", "SLOTS", "FREE"), rows, right=(2, 3, 4))
+
+
+def jobs_line(jobs: Sequence[JobStatus]) -> str:
+    """How many jobs are in each state."""
+    states = sorted(Counter(job.state.name for job in jobs).items())
+    return "jobs: " + (", ".join(f"{count} {state}" for state, count in states) or "none")

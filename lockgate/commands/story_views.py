@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 
+from lockgate_common.printable import printable
 from lockgate_proto.messages import JobStory, StoryLine
 
 
@@ -11,7 +12,7 @@ def story_text(story: JobStory) -> str:
     """One line for each event, its effects below it; what is missing comes last, where it is read."""
     width = max((len(line.id) for line in story.lines), default=0)
     lines = [text for line in story.lines for text in _lines(line, width)]
-    return "\n".join([*lines, *([""] if lines and story.remarks else []), *story.remarks])
+    return printable("\n".join([*lines, *([""] if lines and story.remarks else []), *story.remarks]))
 
 
 def _lines(line: StoryLine, width: int) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from lockgate_proto.messages import ClusterStatus, JobStatus
 
 from lockgate.commands.options import find, target_options
 from lockgate.commands.rates import Rates
+from lockgate.commands.status import jobs_line, task_manager_table
 
 if TYPE_CHECKING:
     from lockgate.client import Client
@@ -32,7 +32,7 @@ _PATIENCE_MS = 2_000  # the view says so when no leader answers for so long
     help="How often the view is renewed.",
 )
 @target_options
-def top(every_s: float, **target: str | None) -> None:  # fmt: skip
+def top(every_s: float, **target: str | None) -> None:
     """Watch the cluster in the terminal: leader, task managers with their slots, jobs with their rates.
 
     Ctrl-C ends it. It follows a new leader by itself. Where the output is not a terminal, it prints one view, with the
@@ -63,16 +63,18 @@ def _redraw(client: Client, view: View, text: str, every_s: float) -> None:
 
     from lockgate.client import ClusterUnreachable
 
+    def drawn(shown: str) -> Text:
+        return Text(shown, no_wrap=True, overflow="ellipsis")
+
     pause = threading.Event()
-    with Live(Text(text, no_wrap=True, overflow="ellipsis"), screen=True, auto_refresh=False) as live:
+    with Live(drawn(text), screen=True, auto_refresh=False) as live:
         try:
             while not pause.wait(every_s):
                 try:
                     text = view.text(client.cluster(), client.jobs(), time.monotonic())
-                    shown = text
+                    live.update(drawn(text), refresh=True)
                 except ClusterUnreachable as error:
-                    shown = f"{error}\n\nAs last seen:\n\n{text}"
-                live.update(Text(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
+                    live.update(drawn(f"{error}\n\nAs last seen:\n\n{text}"), refresh=True)
         except KeyboardInterrupt:
             pass
 
@@ -89,13 +91,7 @@ class View:
         from lockgate.commands.views import table
 
         ordered = sorted(jobs, key=lambda job: (job.state in TERMINAL, -job.submitted_unix_ms))
-        task_managers = [
-            (found.task_manager_id, found.address, str(found.slots), str(found.free_slots))
-            for found in cluster.task_managers
-        ]
-        parts = [_head(cluster, jobs)]
-        if task_managers:
-            parts.append(table(("TASK MANAGER", "ADDRESS", "SLOTS", "FREE"), task_managers, right=(2, 3)))
+        parts = [_head(cluster, jobs), task_manager_table(cluster)]
         if ordered:
             header = ("KEY", "STATE", "RESTARTS", "READ/S", "READ", "WRITTEN", "CHECKPOINT", "TOOK", "SIZE", "")
             rows = [self._job(job, now_s) for job in ordered]
@@ -103,12 +99,11 @@ class View:
         return "\n\n".join(parts)
 
     def _job(self, job: JobStatus, now_s: float) -> tuple[str, ...]:
-        from lockgate_web.live import overview_json
-
         from lockgate.client import TERMINAL
         from lockgate.commands.views import first_line, size
+        from lockgate.shapes import totals_json
 
-        totals, last = overview_json(job), job.last_checkpoint
+        totals, last = totals_json(job), job.last_checkpoint
         read, written = totals["records_read"], totals["records_written"]  # None where they are not known any more
         rate = "-" if read is None else f"{self._rates.add(job.job_key, read, now_s):,.0f}"
         return (
@@ -129,12 +124,11 @@ def _head(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> str:
     leader, standbys = cluster.leader, sum(not found.leader for found in cluster.coordinators)
     slots = sum(found.slots for found in cluster.task_managers)
     free = sum(found.free_slots for found in cluster.task_managers)
-    states = sorted(Counter(job.state.name for job in jobs).items())
     leads = f"{leader.address} (pid {leader.pid}, token {leader.token})" if leader is not None else "none"
     return "\n".join(
         (
             f"leader: {leads}, standbys: {standbys}",
             f"task managers: {len(cluster.task_managers)}, slots: {slots}, free: {free}",
-            "jobs: " + (", ".join(f"{count} {state}" for state, count in states) or "none"),
+            jobs_line(jobs),
         )
     )

@@ -1,10 +1,11 @@
-"""Listings as plain text for people."""
+"""Listings as plain text for people. Texts of jobs are made printable."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
 
+from lockgate_common.printable import printable
 from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus
 
 from lockgate.shapes import mode_name, state_kind
@@ -12,6 +13,7 @@ from lockgate.shapes import mode_name, state_kind
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """Columns padded to their widest cell; those numbered in `right` are right-aligned."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = []
     for row in [header, *rows]:
@@ -90,7 +92,7 @@ def job_text(status: JobStatus) -> str:
         if operator.records_failed
     ]
     lines += ["", checkpoint_line(status)]
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 def checkpoint_line(status: JobStatus) -> str:
@@ -133,7 +135,8 @@ def event_text(event: JobEvent) -> str:
     """One event in one line."""
     moment = datetime.datetime.fromtimestamp(event.unix_us / 1e6).strftime("%H:%M:%S.%f")[:-3]
     number = f" {event.checkpoint_id}" if event.checkpoint_id else ""
-    return f"{moment}  {event.kind.name.lower().replace('_', ' ')}{number}{f': {event.text}' if event.text else ''}"
+    text = f": {printable(event.text)}" if event.text else ""
+    return f"{moment}  {event.kind.name.lower().replace('_', ' ')}{number}{text}"
 
 
 def progress_text(status: JobStatus) -> str:
@@ -150,7 +153,7 @@ def progress_text(status: JobStatus) -> str:
         parts.append(f"{status.restarts} restarts")
     if status.message:
         parts.append(status.message)
-    return ", ".join(parts)
+    return printable(", ".join(parts))
 
 
 def size(count: int) -> str:

@@ -59,8 +59,7 @@ def zookeeper(
     """Run ZooKeeper from PySpark's own jars: all servers on this machine, or one server of an ensemble.
 
     Without a command it runs until Ctrl-C. With zookeeper.tls in the settings it speaks TLS only, to clients and among
-    its servers. If there is a secret file, only clusters with that secret make nodes;
-    one that is named and missing is an error.
+    its servers. If there is a secret file, only clusters with that secret make nodes. It must exist if it is named.
 
     \b
     Examples:

@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing, contextmanager
 from http import HTTPStatus
-from types import SimpleNamespace
 from typing import Any
 
 from lockgate_common.http.callers import HttpCallers
@@ -60,7 +59,7 @@ class WebApp:
         self._others, self._metrics, self._passes = others, metrics, passes
         self._clients = Clients(address)
         self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="dashboard-call")
-        self._look_ups = ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="dashboard-own")
+        self._look_ups = ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="dashboard-look-up")
         self._measuring = ThreadPoolExecutor(1, thread_name_prefix="dashboard-metrics")  # waits for other threads
         self._threads = ThreadPoolExecutor(_STREAMS, thread_name_prefix="dashboard-stream")
         self._streams = 0
@@ -100,7 +99,7 @@ class WebApp:
         body = read_body(endpoint.body, await request.body()) if endpoint.body is not None else None
         method = f"/lockgate.v1.JobService/{endpoint.rpc}"
         audited = AuditedCall(method, visitor.principal, f"http:{visitor.caller.peer}")
-        audited.begin(SimpleNamespace(job_key=request.path_params.get("key", "")))
+        audited.begin(request.path_params.get("key", ""))
         outcome = HTTPStatus.INTERNAL_SERVER_ERROR.name
         try:
             loop = asyncio.get_running_loop()

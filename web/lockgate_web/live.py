@@ -9,9 +9,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lockgate_proto.messages import ClusterStatus, EdgeView, JobStatus, LeaderRecord, OperatorStatus, Partitioning
+from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus
 
-from lockgate.shapes import Json, checkpoint_json, job_json, leader_json, status_json, subtask_json, summary_json
+from lockgate.shapes import (
+    Json,
+    checkpoint_json,
+    forward_edges,
+    job_json,
+    leader_json,
+    status_json,
+    subtask_json,
+    summary_json,
+    totals_json,
+)
 from lockgate_web.layout import HEIGHT, WIDTH, layout
 
 PAGE = 100
@@ -39,7 +49,7 @@ def overview_json(status: JobStatus) -> Json:
     """A job in one line."""
     return {
         **summary_json(status),
-        **_totals(status),
+        **totals_json(status),
         "subtasks": len(status.subtasks),
         "checkpoints_completed": status.checkpoints_completed,
         "checkpoints_aborted": status.checkpoints_aborted,
@@ -51,13 +61,13 @@ def live_json(status: JobStatus) -> Json:
     """A job as its page shows it: everything of `lockgate job KEY --json`, its subtasks by vertex."""
     shown = job_json(replace(status, subtasks=()))
     del shown["subtasks"]
-    return {**shown, **_totals(status), "vertices": _vertices(status)}
+    return {**shown, **totals_json(status), "vertices": _vertices(status)}
 
 
 def graph_json(status: JobStatus) -> Json:
     """The graph of a job, and where its vertices are drawn. Of an ended job no edges are known."""
     ids = [vertex["id"] for vertex in _vertices(status)]
-    drawn = layout(ids, [(edge.source, edge.target) for edge in _forward(status)])
+    drawn = layout(ids, [(edge.source, edge.target) for edge in forward_edges(status)])
     return {
         "width": drawn.width,
         "height": drawn.height,
@@ -102,24 +112,3 @@ def _vertices(status: JobStatus) -> list[Json]:
         }
         for vertex, chain in operators.items()
     ]
-
-
-def _totals(status: JobStatus) -> Json:
-    """What the first operators of vertices without inputs read, and the last ones of those without outputs got.
-
-    None for a job that ended under another leader: its result does not say which operator was where.
-    """
-    if any(not operator.vertex_id for operator in status.operators):
-        return {"records_read": None, "records_written": None}
-    entered, left = ({getattr(edge, end) for edge in _forward(status)} for end in ("target", "source"))
-    firsts = {operator.vertex_id: operator for operator in reversed(status.operators)}
-    lasts = {operator.vertex_id: operator for operator in status.operators}
-    return {
-        "records_read": sum(operator.records_out for vertex, operator in firsts.items() if vertex not in entered),
-        "records_written": sum(operator.records_in for vertex, operator in lasts.items() if vertex not in left),
-    }
-
-
-def _forward(status: JobStatus) -> list[EdgeView]:
-    """Without the edges that close loops, a job's graph has no circle."""
-    return [edge for edge in status.edges if edge.partitioning is not Partitioning.FEEDBACK]

@@ -59,7 +59,7 @@ def clashes(wanted: Iterable[Destination], others: Mapping[str, Iterable[Destina
 
 
 def sqlite_path(url: str) -> str:
-    """The file of an SQLite database by its SQLAlchemy URL; "" for one in memory, and for another database."""
+    """The file in the SQLAlchemy URL of an SQLite database; "" if it is in memory or not SQLite."""
     scheme, _, rest = url.partition("://")
     path = rest.partition("?")[0].removeprefix("/")
     return "" if scheme.partition("+")[0].lower() != _SQLITE or path == ":memory:" else path

@@ -6,7 +6,6 @@ The first one is there for a process that dies in between. A call that was refus
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from lockgate_common.logs import AUDIT
 from lockgate_common.roles import Principal
@@ -23,12 +22,11 @@ class AuditedCall:
         self._changes = changes(method)
         self._method, self._caller, self._peer = method, caller.name, peer
         self._job_key = ""
-        self._trusted = ""  # the snapshot that a job may start from without the cluster's seal
+        self._trusted = ""
 
-    def begin(self, request: Any) -> None:
-        """Logs what is asked for, before anything is done."""
-        self._job_key = getattr(request, "job_key", "")
-        self._trusted = request.restore_from if getattr(request, "trust_snapshot", False) else ""
+    def begin(self, job_key: str, trusted: str = "") -> None:
+        """Logs what is asked for, before anything is done. trusted: a snapshot that needs no seal of the cluster."""
+        self._job_key, self._trusted = job_key, trusted
         self._line("asked")
 
     def end(self, outcome: str) -> None:

@@ -160,8 +160,7 @@ class JobRunner:
         if isinstance(error, NeedsOperator):
             self.hold_back(str(error))
         elif isinstance(error, StorageError) and error.retryable:
-            now_ms = monotonic_ms()
-            pause_ms = self._backoff.failed(now_ms)
+            pause_ms = self._backoff.failed(now_ms := monotonic_ms())
             self.trouble = f"its job graph cannot be read, next try after {pause_ms} ms: {error}"
             self._services.trouble.warning(log, f"graph of {self.key}", "job %s: %s", self.key, self.trouble)
             self._publisher.changed(at_once=True)
@@ -175,9 +174,8 @@ class JobRunner:
             self._publisher.changed(at_once=True)
             return
         log.error("job %s is quarantined; its files are kept, and a new leader retries it: %s", self.key, reason)
-        self.stage, self._error = Stage.BROKEN, reason
+        self.stage, self._error, self.is_read = Stage.BROKEN, reason, True  # read as far as possible
         self._deletions.close()
-        self.is_read = True  # as far as possible
         self._requests.fail_all(Refused(StatusCode.ABORTED, f"the job failed: {reason}"))
         self._stop_tasks()
         self.hub.event(JobEvent(JobEventKind.STATE_CHANGED, unix_us=unix_us(), token=self._token, text="FAILED"))
@@ -187,6 +185,7 @@ class JobRunner:
 
     def _stop_tasks(self) -> None:
         """Cancels the attempts that this leader has deployed, and those that task managers still run from before."""
+        self._rest()
         for name in self._placed_on:
             self._services.send(name, CancelAttempt(self.attempt, "the job failed"))
         for early in self._take_early():
@@ -271,8 +270,7 @@ class JobRunner:
         self._work.close()
         self._deletions.close()
         self._requests.fail_all(Stopped("this coordinator no longer leads; ask the new leader"))
-        if self._wake is not None:
-            self._wake.cancel()
+        self._rest()
         self._publisher.close(end)
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -341,8 +339,7 @@ class JobRunner:
                 self._publisher.event(effect, event_id)
                 self._note_event(event)
             case do.WakeAt(at_ms):
-                if self._wake is not None:
-                    self._wake.cancel()
+                self._rest()
                 self._wake = services.actor.at(at_ms, lambda: self.handle(ev.Tick()))
             case do.RequestSlots(request, count, preferred, grace_ms, avoided):
                 services.context.slots(SlotsRequested(key, request, count, preferred, grace_ms, avoided))
@@ -390,9 +387,12 @@ class JobRunner:
     def _end(self) -> None:
         self._ended(**({"state": Outcome(self.result.outcome).state} if self.result is not None else {}))
         self._requests.fail_all(Refused(StatusCode.FAILED_PRECONDITION, "the job has ended"))
+        self._rest()
+        self._services.context.ended_job(self.key)
+
+    def _rest(self) -> None:
         if self._wake is not None:
             self._wake.cancel()
-        self._services.context.ended_job(self.key)
 
     def _write_failed(self, error: BaseException) -> None:
         if isinstance(error, CorruptRecord):

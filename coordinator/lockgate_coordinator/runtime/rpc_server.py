@@ -224,7 +224,8 @@ class RpcServer:
             def begin() -> Any:
                 request = decode(method.request, data, _MOST_ELEMENTS)
                 check_request(request)
-                known.audited.begin(request)
+                trusted = request.restore_from if getattr(request, "trust_snapshot", False) else ""
+                known.audited.begin(getattr(request, "job_key", ""), trusted)
                 return _encoded(handle(request, known))
 
             found = await self._done(begin, pool)

@@ -144,7 +144,7 @@ def test_unknown_job_and_taken_key(client: Client) -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That nobody answers is known soon."""
+    """Without any answer a client gives up soon."""
     monkeypatch.setattr("lockgate.client.directory.FIRST_ANSWER_MS", 100)
 
 

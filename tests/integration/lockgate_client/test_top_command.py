@@ -80,7 +80,7 @@ def test_one_view_where_there_is_no_terminal(cluster: Cluster, capsys: pytest.Ca
         "jobs: 1 FAILED, 1 RUNNING",
         "",
     ]
-    assert [line.split()[:4] for line in lines[5:6]] == [["tm-0", "h:1", "4", "1"]]
+    assert lines[5].split() == ["tm-0", "h:1", "7", "4", "1"]
     running, failed = (line.split() for line in lines[8:])
     assert (running[0], running[1], running[3:6]) == ("words", "RUNNING", ["0", "1,234", "1,234"])
     assert (failed[0], failed[1], failed[3], failed[-2:]) == ("old", "FAILED", "-", ["disk", "full"])

@@ -154,4 +154,4 @@ def test_the_user_of_a_socket_is_looked_up_off_the_loop(site: Site, monkeypatch:
 
     monkeypatch.setattr(callers, "is_own_user", noting)
     assert site.get(f"{API}/session").json["owner"]
-    assert [name.partition("_")[0] for name in threads] == ["dashboard-own"]
+    assert [name.partition("_")[0] for name in threads] == ["dashboard-look-up"]

@@ -86,11 +86,18 @@ def test_a_private_place_may_itself_be_a_link(folder: Path) -> None:
         assert Places((str(folder / named),)).problem(str(folder / asked)) == OWN
 
 
-@pytest.mark.parametrize("name", ["secret.12.tmp", "secret.bak", "host.key", "ca.pem"])
+@pytest.mark.parametrize("name", ["secret.12.tmp", "secret.bak", ".secret.swp", "secret~", "host.key", "ca.pem"])
 def test_copies_and_keys_beside_a_private_file(folder: Path, name: str) -> None:
     places = Places((str(folder / "own" / "secret"),))
     assert places.problem(str(folder / "own" / name)) == OWN
-    assert places.problem(str(folder / "own" / "orders.csv")) == places.problem(str(folder / "own" / "x" / name)) == ""
+    assert places.problem(str(folder / "own" / "x" / name)) != OWN
+    assert places.problem(str(folder / "own" / "orders.csv")) == ""
+
+
+def test_data_may_have_the_name_of_the_settings(folder: Path) -> None:
+    places = Places((str(folder / "own" / "prod.toml"),))
+    assert places.problem(str(folder / "own" / "prod.toml.bak")) == OWN
+    assert places.problem(str(folder / "own" / "prod.csv")) == ""
 
 
 @pytest.mark.parametrize("path", ["/proc/self/environ", "/sys/kernel", "/dev/mem", "/etc/shadow", "/run/secrets/x"])

@@ -12,6 +12,8 @@ from rich.console import Console
 from lockgate import shapes
 from lockgate.commands import views
 from lockgate.commands.progress import LiveProgress, PlainProgress, exit_code
+from lockgate.commands.story_views import story_text
+from lockgate.commands.top import View
 
 STATUS = m.JobStatus(
     "k",
@@ -50,6 +52,32 @@ def test_a_job_without_anything_yet_can_be_shown() -> None:
     assert "waiting for slots" in views.progress_text(empty)
     assert "checkpoints: none yet" in views.job_text(empty)
     assert shapes.job_json(empty)["last_checkpoint"] is None
+
+
+def test_a_job_moves_no_cursor_and_writes_to_no_clipboard(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b]52;c;ZXZpbA==\x07\x1b[2Jdone"
+    operators = tuple(replace(operator, name=evil) for operator in STATUS.operators)
+    bad = replace(STATUS, message=evil, error=evil, straggler=evil, operators=operators, state=m.JobState.FAILED)
+    leader, line = m.LeaderRecord(1, "h:1"), m.StoryLine(event=evil, effects=(evil,), place=evil)
+    console, live = Console(width=200, file=io.StringIO()), LiveProgress()
+    for progress in (live, PlainProgress(every_event=True)):
+        progress.status(bad)
+        progress.event(replace(EVENT, text=evil))
+        progress.lost(evil)
+    console.print(live._live.get_renderable())
+    exit_code(bad)
+    shown = [
+        views.jobs_text((bad,)),
+        views.job_text(bad),
+        View().text(m.ClusterStatus(leader), (bad,), 0.0),
+        story_text(m.JobStory(lines=(line,), remarks=(evil,))),
+        console.file.getvalue(),  # type: ignore[attr-defined]
+        *capsys.readouterr(),
+    ]
+    for text in shown:
+        assert "\x1b" not in text
+        assert "\x07" not in text
+        assert "\\u001b[2Jdone" in text
 
 
 def test_records_far_ahead_of_the_clock_are_reported_if_there_are_any() -> None:
