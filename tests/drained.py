@@ -54,10 +54,10 @@ def drain(client: Client, key: str) -> CompletedCheckpoint:
         except ClientError as error:
             last = str(error)
         never.wait(_LOOK_EVERY_S)
-    raise AssertionError(f"{key} cannot be stopped: {last}\n{_told(client, key)}")
+    raise AssertionError(f"{key} cannot be stopped: {last}\n{_known_of(client, key)}")
 
 
-def _told(client: Client, key: str) -> str:
+def _known_of(client: Client, key: str) -> str:
     """What the cluster knows of the job: for the reader of a failed test."""
     try:
         return f"{client.job(key)}\n{story_text(client.story(key))}"

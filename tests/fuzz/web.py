@@ -38,7 +38,7 @@ def web_target(address: str) -> Target:
 
     known = endpoints(Reads("fuzzed", "embedded"))
     samples = [_request(each.method, each.path.replace("{key}", "none").replace("{id}", "7")) for each in known]
-    others = [_request("GET", path) for path in ("/", "/metrics", "/healthz", "/jobs/none", "/static/app.css")]
+    others = [_request("GET", path) for path in ("/", "/metrics", "/healthz", "/jobs/none", "/static/style.css")]
     return Target("web of the coordinator", feed, [*samples, *others], (), is_lenient=True, cost=_COST)
 
 
