@@ -50,7 +50,7 @@ class Terminal:
         while not fits(self._seen):
             ready, _, _ = select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, self._seen
-            self._seen += _CONTROL.sub("", os.read(self._fd, 65_536).decode())
+            self._seen += _CONTROL.sub("", os.read(self._fd, 65_536).decode(errors="replace"))
 
     def interrupt(self) -> int:
         """Ctrl-C; returns the exit code."""
