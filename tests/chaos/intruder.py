@@ -1,12 +1,14 @@
 """`python -m tests.chaos.intruder`: tries what a user of the machine without the secret can try at a cluster.
 
-Reads JSON {"zookeeper", "coordinator", "exchanges": [...], "authority", "spark": [ports], "pids": [...]} and prints
-what came of each attempt: the name of the status or the exception, "let in" where nothing stopped it, or what was read.
+Reads JSON {"zookeeper", "coordinator", "exchanges": [...], "dashboard", "metrics": [...], "authority", "spark":
+[ports], "pids": [...]} and prints what came of each attempt: the name or number of the status, the name of the
+exception, "let in" where nothing stopped it, or what was read.
 """
 
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +20,21 @@ from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from lockgate_common.security import Credentials, TlsFiles
 from lockgate_proto.rpc import SERVICES
+from lockgate_web.endpoints import endpoints
+from lockgate_web.reads import Reads
 
 from tests import spark_ports
+from tests.http_client import ask
 
 LET_IN = "let in"
 CLUSTER = "/lockgate/default"
 _WAIT_S = 60.0
 _CREDENTIALS = {"nobody": (), "a wrong secret": Credentials("a secret of somebody else").metadata()}
+_HEADERS = {
+    "nobody": {},
+    "a wrong token": {"Authorization": f"Bearer lockgate.{'0' * 12}.{'0' * 64}.{'0' * 64}"},
+    "a name of this machine": {"X-Forwarded-For": "127.0.0.1", "X-Real-IP": "127.0.0.1"},
+}
 
 
 def main() -> None:
@@ -40,6 +50,7 @@ def main() -> None:
     cluster = Credentials(tls=TlsFiles(authority=told["authority"]))
     with ThreadPoolExecutor(len(calls)) as pool:  # together: each wrong one is answered later than the one before
         tried |= pool.map(lambda call: (call[0], _call(cluster, *call[1:])), calls)
+        tried |= pool.map(lambda page: (f"web {' '.join(page)}", _page(told["authority"], *page)), _pages(told))
     for port in told["spark"]:
         tried |= {f"spark {port} {what}": answer for what, answer in _spark(port)}
     tried |= {
@@ -104,14 +115,31 @@ def _call(cluster: Credentials, address: str, path: str, who: str) -> str:
     return LET_IN
 
 
+def _pages(told: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Address, method, path and caller of every request for which the server asks who it is."""
+    guarded = [(each.method, each.path) for each in endpoints(Reads("", "")) if each.role is not None]
+    for who in _HEADERS:
+        for method, path in guarded:
+            yield told["dashboard"], method, path.replace("{key}", "ledger-1").replace("{id}", "1"), who
+        for address in (told["dashboard"], *told["metrics"]):
+            yield address, "GET", "/metrics", who
+
+
+def _page(authority: str, address: str, method: str, path: str, who: str) -> str:
+    """The status of the answer."""
+    headers = {"Content-Type": "application/json", **_HEADERS[who]}
+    trusted = ssl.create_default_context(cafile=authority)
+    return str(ask(address, path, method, headers, b"{}" if method == "POST" else None, trusted).status)
+
+
 def _spark(port: int) -> Iterator[tuple[str, str]]:
     """Whatever listens there, it is asked in each of Spark's protocols."""
-    for ask in (spark_ports.spark_question, spark_ports.spark_block, spark_ports.py4j_call):
+    for question in (spark_ports.spark_question, spark_ports.spark_block, spark_ports.py4j_call):
         try:
-            answer = ask(port).decode(errors="replace")
+            answer = question(port).decode(errors="replace")
         except Exception as error:  # another protocol is spoken there
             answer = type(error).__name__
-        yield ask.__name__, answer
+        yield question.__name__, answer
 
 
 if __name__ == "__main__":

@@ -169,6 +169,8 @@ def intrude(testing: TestingCluster, tls: TlsFiles) -> dict[str, dict[str, str]]
     told = {
         "zookeeper": testing.cluster.zookeeper,
         "coordinator": testing.cluster.coordinators[0],
+        "dashboard": testing.cluster.dashboard.partition("//")[2],
+        "metrics": list(testing.cluster.metrics.values()),
         "authority": tls.authority,
         "exchanges": [manager.address for manager in managers],
         "spark": [port for pid in testing.pids("taskmanager") for port in spark_ports.listening(pid)],
@@ -196,7 +198,7 @@ def test_another_user_of_the_machine_can_read_nothing_of_a_cluster(remains: Rema
 @nobody.needs_root
 def test_another_user_of_the_machine_is_let_in_nowhere(remains: Remains) -> None:
     tried = remains.intrusion["tried"]
-    expected = {"zookeeper": {"NoAuthError"}, "environ": {"PermissionError"}}
+    expected = {"zookeeper": {"NoAuthError"}, "environ": {"PermissionError"}, "web": {"401"}}
     for kind, allowed in expected.items():
         results = {name: result for name, result in tried.items() if name.startswith(kind)}
         assert len(results) >= 3, f"nothing of {kind} was tried"

@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +49,7 @@ from tests.fuzz.granted import Ask, Granted
 from tests.fuzz.ports import port_target
 from tests.fuzz.random_messages import RandomMessages
 from tests.fuzz.target import CASE_S, Target
-from tests.fuzz.web import web_target
+from tests.fuzz.web import web_targets
 from tests.integration.coordinator.fake_task_manager import FakeFleet, FakeTaskManager
 from tests.quick_credentials import QUICK_HASHER
 
@@ -77,7 +77,7 @@ class RpcRefused(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """One of the two. web: address of its dashboard, "" for none.
+    """One of the two. web: what is asked by HTTP.
 
     tasks: calls that it has in hand; roles: holders of a token, by role; before, after: of a case, around the call;
     settle: ends the calls that are not of a case.
@@ -92,17 +92,17 @@ class Server:
     before: Callable[[], None] = lambda: None
     after: Callable[[], None] = lambda: None
     settle: Callable[[], None] = lambda: None
-    web: str = ""
+    web: Sequence[Target] = ()
 
 
 @contextmanager
 def open_rpcs(folder: Path) -> Iterator[list[Target]]:
-    """A target for each method of each server, for each port, and for the dashboard. Nothing may be left at the end."""
+    """A target for each method of each server, for each port, and those of HTTP. Nothing may be left at the end."""
     threads = set(threading.enumerate())
     with ExitStack() as stack:
         servers = [stack.enter_context(_coordinator(folder)), stack.enter_context(_exchange())]
         ports = [port_target(server.name, server.peer.address, "/grpc.health.v1.Health/Check") for server in servers]
-        yield [*_targets(servers), *ports, web_target(servers[0].web)]
+        yield [*_targets(servers), *ports, *servers[0].web]
         for server in servers:
             server.settle()
             _until(lambda: server.tasks() == 0, f"{server.name} still has {server.tasks()} calls")  # noqa: B023
@@ -334,6 +334,7 @@ def _coordinator(folder: Path) -> Iterator[Server]:
         heartbeat_timeout_ms=int(CASE_S * 1000),
         tokens_file=str(tokens),
         dashboard="127.0.0.1:0",
+        metrics="127.0.0.1:0",
     )
     with (
         mock.patch.object(wrong_tries, "_FIRST_S", 0.0),  # thousands of callers are wrong here
@@ -357,7 +358,9 @@ def _coordinator(folder: Path) -> Iterator[Server]:
         ask("Submit", m.SubmitRequest("job", job_graph()))
         roles = {role: Credentials(token=issue(tokens, SECRET.secret, role, (role,), 0)) for role in _ROLES}
         in_hand = lambda: len(coordinator._server.thread._tasks)  # noqa: E731
-        web = coordinator.dashboard.partition("//")[2]
+        dashboard, metrics = coordinator.dashboard.partition("//")[2], coordinator.metrics
+        assert metrics is not None
+        web = tuple(web_targets(dashboard, metrics.address, SECRET.secret, str(roles["read"].token)))
         yield Server("coordinator", peer, channel, in_hand, _granted(ask), roles, settle=fake.die, web=web)
 
 

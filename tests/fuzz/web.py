@@ -1,10 +1,17 @@
-"""Requests to the dashboard of a coordinator as they are on the wire: each path of its JSON API, by the owner."""
+"""HTTP requests as they are on the wire: each path of the dashboard and its JSON API, and a page of metrics.
+
+Each is tried by the owner, by a stranger, and by somebody with a token that may read, in a header and in a cookie.
+"""
 
 from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
 
+from lockgate_common.http.login_cookie import LoginCookie
 from lockgate_common.json_input import parse_json
 from lockgate_web.endpoints import endpoints
 from lockgate_web.reads import Reads
@@ -12,19 +19,55 @@ from lockgate_web.reads import Reads
 from tests.fuzz.target import CASE_S, Target, check_sentence
 
 _QUIET_S = 0.05  # without a byte of the answer, until the connection is closed to the server
-_COST = 2
+_COST = 6
 _BODY = b'{"token": "x", "request_id": "r", "drain": true, "timeout_ms": 1, "parallelism": {"count": 2}}'
+_PASSED_ON = b"X-Forwarded-For: 192.0.2.1\r\n"
+"""Whose socket it is does not count for a request with this."""
 
 
-def web_target(address: str) -> Target:
-    """What is counted is the answer's status."""
+@dataclass(frozen=True)
+class _Visitor:
+    """shows: header lines; is_owner: of the process; may_read: with what it shows, if that is not damaged."""
+
+    name: str
+    shows: bytes
+    is_owner: bool
+    may_read: bool
+
+    def check(self, data: bytes, answer: bytes) -> str:
+        """The status of the first answer, which may not give the visitor more than is due."""
+        status = _status(answer)
+        method, _, rest = data.lstrip(b"\r\n").partition(b" ")
+        path = unquote_to_bytes(rest.split(b"\n")[0].split(b" ")[0].split(b"?")[0])
+        if self.is_owner or not status.startswith("HTTP 2") or not _is_guarded(path):
+            return status
+        is_due = self.may_read and method in (b"GET", b"HEAD")
+        assert is_due, f"{self.name} is let in: {data!r}"
+        return status
+
+
+def web_targets(dashboard: str, metrics: str, secret: str, token: str) -> Iterator[Target]:
+    """token: may read. Counted is the status of the answer."""
+    cookie = LoginCookie(secret, is_secure=False).header(token).partition(";")[0]
+    visitors = (
+        _Visitor("the owner", b"", is_owner=True, may_read=True),
+        _Visitor("a stranger", b"", is_owner=False, may_read=False),
+        _Visitor("a reader", f"Authorization: Bearer {token}\r\n".encode(), is_owner=False, may_read=True),
+        _Visitor("a browser", f"Cookie: {cookie}\r\n".encode(), is_owner=False, may_read=True),
+    )
+    for visitor in visitors:
+        yield _target("dashboard", dashboard, visitor, _dashboard_requests(visitor))
+        yield _target("metrics", metrics, visitor, [_request("GET", "/metrics", visitor.shows)])
+
+
+def _target(name: str, address: str, visitor: _Visitor, samples: list[bytes]) -> Target:
     host, _, port = address.rpartition(":")
 
     def feed(data: bytes) -> str:
         with socket.create_connection((host, int(port)), CASE_S) as connection:
             answer = b""
             try:
-                connection.sendall(data)
+                connection.sendall(data if visitor.is_owner else _passed_on(data))
                 answer += _until_quiet(connection)
                 connection.shutdown(socket.SHUT_WR)
                 connection.settimeout(CASE_S)
@@ -33,13 +76,30 @@ def web_target(address: str) -> Target:
             except TimeoutError:
                 raise
             except OSError as error:  # it has not waited for the rest
-                return type(error).__name__ if not answer else _status(answer)
-        return _status(answer) if answer else "closed"
+                return type(error).__name__ if not answer else visitor.check(data, answer)
+        return visitor.check(data, answer) if answer else "closed"
 
+    return Target(f"web {name} for {visitor.name}", feed, samples, (), is_lenient=True, cost=_COST)
+
+
+def _dashboard_requests(visitor: _Visitor) -> list[bytes]:
+    """The job of the owner is none, as its orders would be carried out."""
+    key = "none" if visitor.is_owner else "job"
     known = endpoints(Reads("fuzzed", "embedded"))
-    samples = [_request(each.method, each.path.replace("{key}", "none").replace("{id}", "7")) for each in known]
-    others = [_request("GET", path) for path in ("/", "/metrics", "/healthz", "/jobs/none", "/static/style.css")]
-    return Target("web of the coordinator", feed, [*samples, *others], (), is_lenient=True, cost=_COST)
+    requests = [(each.method, each.path.replace("{key}", key).replace("{id}", "7")) for each in known]
+    others = [("GET", path) for path in ("/", "/metrics", "/healthz", "/jobs/none", "/static/style.css")]
+    return [_request(method, path, visitor.shows) for method, path in (*requests, *others)]
+
+
+def _passed_on(data: bytes) -> bytes:
+    """With the line behind the first one, however that ends, where no damage comes to it."""
+    first, end, rest = data.partition(b"\n")
+    return first + end + _PASSED_ON + rest if end else data
+
+
+def _is_guarded(path: bytes) -> bool:
+    free = (b"/api/v1/openapi.json", b"/api/v1/login", b"/api/v1/logout")
+    return path == b"/metrics" or (b"/api/" in path and path not in free)
 
 
 def _until_quiet(connection: socket.socket) -> bytes:
@@ -65,7 +125,7 @@ def _status(answer: bytes) -> str:
     return f"HTTP {code.decode()}"
 
 
-def _request(method: str, path: str) -> bytes:
+def _request(method: str, path: str, shows: bytes) -> bytes:
     body = _BODY if method == "POST" else b""
-    head = f"{method} {path}?offset=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+    head = f"{method} {path}?offset=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n".encode()
+    return head + shows + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
