@@ -12,7 +12,15 @@ from lockgate_devtools.drill.model import RecordCheck
 from lockgate_devtools.drill.observer import JobObserver
 from lockgate_devtools.drill.oracle import LedgerOracle, check_totals
 from lockgate_devtools.drill.pipeline import DrillPipeline
-from lockgate_proto.messages import CompletedCheckpoint, JobEventKind, JobState, JobStatus, NoRestart, RestartStrategy
+from lockgate_proto.messages import (
+    CompletedCheckpoint,
+    JobEventKind,
+    JobState,
+    JobStatus,
+    LeaderFailover,
+    NoRestart,
+    RestartStrategy,
+)
 
 from lockgate.client import Client, ClientError
 from tests.drained import PATIENCE_S, drain, generated, path_of, patient, rows_read
@@ -50,10 +58,11 @@ class LedgerJob:
         follows: tuple[LedgerJob, str] | None = None,
         restart: RestartStrategy | None = None,
         seconds: float | None = None,
+        failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_UNSPECIFIED,
     ) -> None:
         """Submits it. follows: the job whose work it goes on with, and from where.
 
-        restart: None for the default; seconds: the input ends by itself after so long. Only for a test that does not
+        restart, failover: see JobGraph; seconds: the input ends by itself after so long. Only for a test that does not
         mind when: none that kills something has the job end before.
         """
         self.key = key
@@ -73,7 +82,8 @@ class LedgerJob:
                 checkpoint_interval_ms=interval_ms,
             )
         )
-        self.graph = patient(dataclasses.replace(self._pipeline.graph(), restart=restart))
+        graph = dataclasses.replace(self._pipeline.graph(), restart=restart, leader_failover=failover)
+        self.graph = patient(graph)
         self.submission = field.client.submit(key, self.graph, pointer)
         self.observer = JobObserver(field.client, key)
 

@@ -28,6 +28,8 @@ _NOTABLE = frozenset(
         JobEventKind.LEADER_LOSS_DETECTED,
         JobEventKind.LEADER_GRANTED,
         JobEventKind.JOB_RECOVERED,
+        JobEventKind.ATTEMPT_ADOPTED,
+        JobEventKind.ATTEMPT_NOT_ADOPTED,
         JobEventKind.ATTEMPT_DEPLOYED,
         JobEventKind.FIRST_RECORD,
         JobEventKind.CHECKPOINT_ABORTED,

@@ -17,6 +17,7 @@ from lockgate_proto.messages import (
     FilesystemBackend,
     GeneratorSource,
     JobGraph,
+    LeaderFailover,
     MemoryBackend,
     PythonSource,
     RestartStrategy,
@@ -45,6 +46,10 @@ MODES = {  # defaults are omitted, so that the graph of a job that uses them doe
     "unaligned": CheckpointMode.UNALIGNED,
     "stop_the_world": CheckpointMode.STOP_THE_WORLD,
 }
+FAILOVERS = {
+    "restart": LeaderFailover.LEADER_FAILOVER_UNSPECIFIED,
+    "reattach": LeaderFailover.LEADER_FAILOVER_REATTACH,
+}
 MAX_FULL_EVERY = 1_000
 MAX_CONCURRENT = 100
 
@@ -66,7 +71,9 @@ class Job:
     full_snapshot_every: with 10 every tenth snapshot of keyed state is full, the nine between are incremental;
     binary_diff: increments of a process function's state hold binary differences where these are at most half as large;
     restart: `Restart.exponential()` by default; replace_stragglers: True or `stragglers(...)` moves a subtask that is
-    much slower than its siblings to another task manager. Times in milliseconds. Errors raise PipelineError.
+    much slower than its siblings to another task manager; leader_failover: whether a new leader starts the job again
+    from its newest checkpoint ("restart") or goes on with what runs ("reattach"). Times in milliseconds. Errors raise
+    PipelineError.
     """
 
     def __init__(
@@ -90,6 +97,7 @@ class Job:
         binary_diff: bool = False,
         restart: RestartStrategy | None = None,
         replace_stragglers: bool | StragglerReplacement = False,
+        leader_failover: Literal["restart", "reattach"] = "restart",
     ) -> None:
         self.name = checks.text("Job", "a name", name, "wordcount")
         self.max_parallelism = checks.whole("Job", "max_parallelism", max_parallelism, 1, MAX_KEY_GROUPS)
@@ -113,6 +121,7 @@ class Job:
         self._state = _with_increments(_state_backend(state), full_every, bool(binary_diff))
         self._restart = _restart_strategy(restart)
         self._stragglers = replacement(replace_stragglers)
+        self._failover = checks.one_of("Job", "leader_failover", leader_failover, FAILOVERS)
         self._plan = Plan(self.max_parallelism)
         self._submitted: JobGraph | None = None
 
@@ -233,7 +242,8 @@ class Job:
         """The current job graph. Raises PipelineError when records would go nowhere."""
         check_ends(self._plan.nodes)
         vertices, edges = vertices_and_edges(self._plan.nodes, self.default_parallelism, self.max_parallelism)
-        return JobGraph(self.name, vertices, edges, self._checkpoints, self._restart, self._state, self._stragglers)
+        options = (self._checkpoints, self._restart, self._state, self._stragglers)
+        return JobGraph(self.name, vertices, edges, *options, leader_failover=self._failover)
 
     def submit(
         self,

@@ -47,6 +47,14 @@ class CheckpointKind(IntEnum):
     SAVEPOINT = 2
 
 
+class LeaderFailover(IntEnum):
+    """What becomes of a running attempt when another coordinator takes over."""
+
+    LEADER_FAILOVER_UNSPECIFIED = 0
+    LEADER_FAILOVER_RESTART = 1
+    LEADER_FAILOVER_REATTACH = 2
+
+
 class Partitioning(IntEnum):
     """How the records of an edge are distributed over the subtasks of its target."""
 
@@ -170,6 +178,7 @@ class JobState(IntEnum):
     FAILED = 8
     CANCELED = 9
     HELD_BACK = 20
+    ADOPTING = 21
 
 
 class JobEventKind(IntEnum):
@@ -190,6 +199,8 @@ class JobEventKind(IntEnum):
     SUBTASK_MOVED = 30
     SUBTASK_STAYS = 31
     RECORDS_AHEAD = 50
+    ATTEMPT_ADOPTED = 60
+    ATTEMPT_NOT_ADOPTED = 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,6 +632,7 @@ class JobGraph:
     # Set by the coordinator when the job's author may not run code, whatever the client says: task managers then limit
     # the files and variables that its operators name.
     confined: bool = False
+    leader_failover: LeaderFailover = LeaderFailover(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1182,6 +1194,34 @@ class Register:
     running: tuple[AttemptId, ...] = ()
     # Of the process: random, the same on each of its streams.
     incarnation: str = ""
+    # Of the running attempts, for a leader that may adopt them. Missing where it is too large for a message.
+    progress: tuple[AttemptProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptProgress:
+    """The subtasks of one attempt on one task manager."""
+
+    attempt: AttemptId | None = None
+    subtasks: tuple[SubtaskProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskProgress:
+    """How far one subtask has come in its attempt."""
+
+    vertex_id: str = ""
+    subtask: int = 0
+    # The last one that it has reported; unspecified: it has not started.
+    phase: SubtaskPhase = SubtaskPhase(0)
+    # The newest checkpoint that is committed in its sinks; 0: none in this attempt.
+    committed_id: int = 0
+    # Of a source: it was assigned splits in this attempt, possibly an empty list.
+    has_assigned: bool = False
+    # Of a source: those splits, as they were assigned.
+    assigned: tuple[SplitState, ...] = ()
+    # Of a source: they were the last ones.
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

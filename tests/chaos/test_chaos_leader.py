@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from lockgate_coordinator.runtime import faults
 from lockgate_devtools.drill.model import Target
 from lockgate_devtools.drill.processes import ProcessArena
+from lockgate_proto.messages import JobEventKind, LeaderFailover
 
 from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import PATIENCE_S
@@ -28,6 +30,24 @@ def test_a_leader_killed_at_random_moments_changes_no_result(testing: TestingClu
             number = testing.kill_leader()
             job.wait_attempt(attempt)
             testing.cluster.wait_ready("coordinator", number, PATIENCE_S)
+        job.check_exact()
+    history.check()
+
+
+def test_a_leader_that_dies_restarts_nothing_of_a_job_that_is_adopted(testing: TestingCluster) -> None:
+    """A machine that is too busy for its task managers to register in time makes another attempt, and says so."""
+    choice = random.Random(7)
+    with testing.history() as history, testing.ledger(failover=LeaderFailover.LEADER_FAILOVER_REATTACH) as job:
+        job.wait_checkpoints(1)
+        for _ in range(3):
+            job.pause(choice.uniform(0, 1.0))
+            number = testing.kill_leader()
+            job.wait_checkpoints(2)  # the first one may be of the dead leader
+            testing.cluster.wait_ready("coordinator", number, PATIENCE_S)
+        kinds = Counter(event.kind for event in job.observer.events)
+        assert kinds[JobEventKind.ATTEMPT_ADOPTED] + kinds[JobEventKind.ATTEMPT_NOT_ADOPTED] == 3
+        assert kinds[JobEventKind.ATTEMPT_ADOPTED] >= 1
+        assert job.status.attempt == 1 + kinds[JobEventKind.ATTEMPT_NOT_ADOPTED] == 1 + job.status.restarts
         job.check_exact()
     history.check()
 

@@ -13,7 +13,7 @@ from typing import Any
 from lockgate_common.fault_points import VARIABLE, folder_variable, plant
 from lockgate_devtools.cluster import LocalCluster
 from lockgate_ha.protection import Protection
-from lockgate_proto.messages import RestartStrategy
+from lockgate_proto.messages import LeaderFailover, RestartStrategy
 
 from lockgate.client import TERMINAL, Client, ClientError
 from tests.chaos.history import LOOK_EVERY_S, History
@@ -165,10 +165,11 @@ class TestingCluster:
         follows: tuple[LedgerJob, str] | None = None,
         restart: RestartStrategy | None = None,
         seconds: float | None = None,
+        failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_UNSPECIFIED,
     ) -> LedgerJob:
         """Submits a job; see LedgerJob for when it ends. follows: a job that it goes on with, from a pointer."""
         self._jobs += 1
-        return LedgerJob(self, f"ledger-{self._jobs}", interval_ms, follows, restart, seconds)
+        return LedgerJob(self, f"ledger-{self._jobs}", interval_ms, follows, restart, seconds, failover)
 
     def make_folder(self, key: str) -> Path:
         folder = self.directory / key

@@ -32,6 +32,7 @@ _STREAMS = "tests/unit/coordinator/runtime/test_task_managers.py"
 _PROCESSES = "tests/integration/coordinator/test_coordinator_process.py"
 _SEALS = "tests/unit/coordinator/runtime/test_snapshot_seal.py"
 _DAMAGED = "tests/unit/taskmanager/state/test_damaged_state.py"
+_ADOPTION = "tests/unit/coordinator/job/test_adoption.py"
 _DEPLOYMENTS = "tests/unit/taskmanager/runtime/test_deployments.py"
 
 
@@ -634,5 +635,29 @@ MUTANTS = (
             f"{_DAMAGED}::test_records_in_flight_splits_at_rest_and_rows_of_sinks",
             f"{_DAMAGED}::test_a_file_of_which_no_checksum_is_known_is_not_read",
         ),
+    ),
+    Mutant(
+        "adopted_splits_forgotten",
+        "that an adopted source keeps the splits of a dead leader",
+        (f"{_ADOPTION}::test_splits_that_a_dead_leader_has_assigned_are_not_assigned_again",),
+    ),
+    Mutant(
+        "adoption_aborts_nothing",
+        "aborting the checkpoints that a dead leader has begun",
+        (f"{_ADOPTION}::test_the_newest_checkpoint_is_announced_again_and_later_ones_are_aborted_everywhere",),
+    ),
+    Mutant(
+        "adoption_is_deaf",
+        "noting what subtasks report before they are adopted",
+        (
+            f"{_ADOPTION}::test_reports_between_registration_and_adoption_count_in_any_order",
+            f"{_ADOPTION}::test_an_attempt_that_has_ended_somewhere_is_not_adopted",
+            f"{_SIMULATION}::test_a_standby_adopts_what_runs_after_a_crash_at_every_step",
+        ),
+    ),
+    Mutant(
+        "late_listing_believed",
+        "telling the answers to a dead leader's requests for splits apart",
+        (f"{_ADOPTION}::test_splits_that_a_dead_leader_has_assigned_are_not_assigned_again",),
     ),
 )

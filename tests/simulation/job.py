@@ -20,6 +20,7 @@ from lockgate_proto.messages import (
     GeneratorSource,
     JobGraph,
     KeyedAggregate,
+    LeaderFailover,
     Operator,
     Partitioning,
     RestartStrategy,
@@ -49,6 +50,7 @@ class SimulatedJob:
     aligned_timeout_ms: int = 0
     at_a_time: int = 1
     stragglers: StragglerReplacement | None = None
+    failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_RESTART
 
     @property
     def is_exact(self) -> bool:
@@ -90,6 +92,7 @@ class SimulatedJob:
             ),
             restart=RestartStrategy(ExponentialRestart(50, 500, 2.0, 0.2, 5_000)),
             straggler_replacement=self.stragglers,
+            leader_failover=self.failover,
         )
 
     @cached_property

@@ -59,7 +59,7 @@ def fresh_scenario(seed: int) -> Scenario:
         changed = _frozen(changed, choice.randint(1, 200), usurped=choice.random() < 0.5)
     if choice.random() < 0.4:
         changed = replace(changed, task_manager_crash_at=choice.randint(1, 600))
-    return changed
+    return replace(changed, reattach=choice.random() < 0.5)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=list(MODES), help="of the jobs' checkpoints")
     parser.add_argument("--at-a-time", type=int, metavar="N", help="checkpoints in flight")
     parser.add_argument("--loop", action="store_true", help="the job has one")
+    parser.add_argument("--reattach", action="store_true", help="new leaders adopt what runs")
     parser.add_argument("--crash-at", type=int, metavar="POINT", help="a coordinator dies there")
     parser.add_argument("--task-manager-crash-at", type=int, metavar="POINT", help="a task manager dies there")
     parser.add_argument("--freeze-at", type=int, metavar="POINT", help="a coordinator freezes there")
@@ -84,6 +85,8 @@ def chosen(options: argparse.Namespace, seed: int) -> Scenario:
         found = replace(found, at_a_time=options.at_a_time)
     if options.loop:
         found = replace(found, job=looping_job("job"))
+    if options.reattach:
+        found = replace(found, reattach=True)
     if options.crash_at:
         found = replace(found, crash_at=options.crash_at)
     if options.task_manager_crash_at:
@@ -107,6 +110,8 @@ def again(scenario: Scenario, kind: str) -> str:
         words.append(f"--at-a-time {scenario.at_a_time}")
     if scenario.job is not None and plain.job is None:
         words.append("--loop")
+    if scenario.reattach and not plain.reattach:
+        words.append("--reattach")
     if scenario.crash_at != plain.crash_at:
         words.append(f"--crash-at {scenario.crash_at}")
     if scenario.task_manager_crash_at != plain.task_manager_crash_at:

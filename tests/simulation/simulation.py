@@ -15,6 +15,7 @@ from lockgate_proto.messages import (
     CoordinatorMessage,
     Deploy,
     JobRecord,
+    LeaderFailover,
     LeaderRecord,
     StragglerReplacement,
     SubmitResponse,
@@ -51,7 +52,8 @@ class Scenario:
     wants of every job, by time; job: what they compute, None for a random one by the seed; patience_ms: how long
     UNALIGNED stays aligned, None: by the seed; metadata_in_files: a leader needs the storage to recover a job; rival:
     a second client submits another graph under the key of each job; sick: what is wrong with the last job alone, "data"
-    that it refuses, or a "defect" of the coordinator; tolerable: failed checkpoints in a row.
+    that it refuses, or a "defect" of the coordinator; tolerable: failed checkpoints in a row; reattach: running
+    attempts are adopted by new leaders.
     """
 
     seed: int
@@ -74,6 +76,7 @@ class Scenario:
     rival: bool = False
     sick: str = ""
     tolerable: int = 3
+    reattach: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,9 @@ class Run:
             self.jobs = {name: replace(job, **changes) for name, job in self.jobs.items()}
         if scenario.plan.slow:
             self.jobs = {name: replace(job, stragglers=STRAGGLERS) for name, job in self.jobs.items()}
+        if scenario.reattach:
+            failover = LeaderFailover.LEADER_FAILOVER_REATTACH
+            self.jobs = {name: replace(job, failover=failover) for name, job in self.jobs.items()}
         self.oracle = Oracle(world, self.server, self.storage, self.outputs, self.jobs)
         self.exchange = Exchange(world)
         world.defective = names[-1] if scenario.sick == "defect" else ""

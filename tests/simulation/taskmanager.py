@@ -195,7 +195,8 @@ class SimulatedTaskManager(Process):
             self._pause_ms = min(self._pause_ms * 2, 500)
             return
         self._heard = self.world.now
-        self._send(Register(self.address, SLOTS, self.pid, self.deployments.running(), self.address))
+        running, progress = self.deployments.running(), self.deployments.progress()
+        self._send(Register(self.address, SLOTS, self.pid, running, self.address, progress))
         for sequence, body in self._session.unacknowledged():
             self._send(body, sequence)
 

@@ -177,6 +177,35 @@ def test_a_job_that_cannot_read_its_snapshot_ends_and_keeps_it() -> None:
     assert ended["FINISHED"] > SEEDS // 60
 
 
+def test_a_dead_leader_restarts_nothing_of_a_job_that_can_be_adopted() -> None:
+    """It may die before everything runs, or when an answer to the last checkpoint is all that is left to come."""
+    outcomes = [
+        _hold(replace(quiet_scenario(seed), faults=((350 + 5 * seed, "kill_leader"),), reattach=True), "quiet")
+        for seed in range(20)
+    ]
+    assert sum(outcome.attempts == 1 and outcome.grants > 1 for outcome in outcomes) >= 15
+    assert all(outcome.attempts <= 2 for outcome in outcomes)
+
+
+@pytest.mark.parametrize("mode", [CheckpointMode.EXACTLY_ONCE, *OTHER_MODES, CheckpointMode.STOP_THE_WORLD])
+def test_random_schedules_of_jobs_that_are_adopted(mode: CheckpointMode) -> None:
+    for seed in range(SEEDS // 3):
+        _hold(replace(random_scenario(seed), mode=mode, reattach=True))
+    for seed in range(SEEDS // 8 if mode in LOOP_MODES else 0):
+        _hold(replace(random_scenario(seed), mode=mode, job=looping_job("job"), reattach=True))
+
+
+@pytest.mark.parametrize("mode", [CheckpointMode.EXACTLY_ONCE, *OTHER_MODES])
+def test_a_standby_adopts_what_runs_after_a_crash_at_every_step(mode: CheckpointMode) -> None:
+    for scenario in at_points(BASE_SEED, "crash", stride=SHARE, mode=mode):
+        _hold(replace(scenario, reattach=True, at_a_time=1 + 2 * (scenario.crash_at % 2)), "quiet")
+
+
+def test_orders_of_jobs_that_are_adopted_among_random_faults() -> None:
+    for seed in range(SEEDS // 2):
+        _hold(replace(ordered_scenario(seed), reattach=True), "ordered")
+
+
 def test_a_problem_of_one_job_restarts_no_other() -> None:
     for seed in range(SEEDS // 15):
         _hold(sick_scenario(seed), "sick", attempts=1)

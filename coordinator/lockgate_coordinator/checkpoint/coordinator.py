@@ -109,6 +109,12 @@ class CheckpointCoordinator:
         return self._next_id - 1
 
     @property
+    def in_doubt(self) -> int:
+        """How many checkpoints may have begun since the restore point, under any leader."""
+        restored = self.completed.restore_point
+        return self.newest_begun_id - (restored.checkpoint_id if restored is not None else 0)
+
+    @property
     def storage_trouble(self) -> StorageTrouble | None:
         """Since when and why nothing was made durable, if the storage is the cause."""
         trouble = self._failures.trouble

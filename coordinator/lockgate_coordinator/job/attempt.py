@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -17,9 +17,12 @@ from lockgate_proto.messages import (
     JobEvent,
     JobEventKind,
     JobGraph,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
     SplitsDiscovered,
     SubtaskId,
     SubtaskPhase,
+    SubtaskProgress,
     SubtaskReport,
 )
 
@@ -43,6 +46,9 @@ from lockgate_coordinator.job.splits import DISCOVERY_TIMEOUT_MS, Assign, SplitA
 
 _PHASES = {SubtaskPhase.SUBTASK_RUNNING: Phase.RUNNING, SubtaskPhase.SUBTASK_EXHAUSTED: Phase.EXHAUSTED}
 
+
+_TOKENS, _ROUNDS = 1 << 31, 1 << 31
+"""Leaders of one attempt number their requests for splits apart: a late answer to one is none to the next."""
 
 DEPLOY_TIMEOUT_MS = 300_000
 """An attempt whose subtasks have not all started by then has failed."""
@@ -87,6 +93,7 @@ class Attempt:
         self._graph = graph
         self._token = token
         self._first_record_seen = False
+        self._adopted: dict[SubtaskKey, SubtaskProgress] | None = None
         self._assigners: dict[str, SplitAssigner] = {}
         self._committed: dict[SubtaskKey, int] = {}
         self._commit_deadline_ms: int | None = None
@@ -133,6 +140,47 @@ class Attempt:
         for assigner in self._assigners.values():
             sends += self._split_sends(assigner, assigner.deployed(now_ms))
         return sends
+
+    def adopt(self, progress: Mapping[SubtaskKey, SubtaskProgress], now_ms: int) -> None:
+        """The attempt was deployed by an earlier leader: how far its subtasks are. Before its record is rewritten."""
+        self._adopted, self._first_record_seen = dict(progress), True
+        for key, known in progress.items():
+            self.execution.advance(SubtaskId(self.id, *key), _PHASES[known.phase], now_ms)
+            self._committed[key] = known.committed_id
+
+    def take_over(self, metadata: CheckpointMetadata | None, newest_begun_id: int, now_ms: int) -> list[Send]:
+        """The messages to send once the record of the adopted attempt is rewritten.
+
+        metadata: the newest completed snapshot, whose completion may not be known everywhere. Those begun after it are
+        over: an earlier leader would have had to complete them. Raises SourceStateUnreadable, TooManyPartitions.
+        """
+        assert self._adopted is not None
+        completed_id = metadata.checkpoint_id if metadata is not None else 0
+        sends: list[Send] = []
+        if metadata is not None and self.took(metadata):
+            sends += self.to_all(NotifyCheckpointComplete(self.id, completed_id))
+        else:
+            self.restored_id = completed_id
+        for number in range(completed_id + 1, newest_begun_id + 1):
+            sends += self.to_all(NotifyCheckpointAborted(self.id, number, "its leader is gone"))
+        restore = redistribute(self._graph, metadata)
+        for vertex in source_vertices(self._graph):
+            own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}
+            first_round = (self._token % _TOKENS) * _ROUNDS + 1
+            self._assigners[vertex.id] = assigner = SplitAssigner(vertex, self.id, own, first_round)
+            for key, known in self._adopted.items():
+                if key[0] == vertex.id:
+                    assigner.adopt(known)
+            sends += self._split_sends(assigner, assigner.deployed(now_ms))
+            for index in range(vertex.parallelism):
+                sends += self._split_sends(assigner, assigner.running(index))
+        self.deployed_ms = now_ms
+        return sends
+
+    @property
+    def is_adopted(self) -> bool:
+        """True for one that an earlier leader has deployed."""
+        return self._adopted is not None
 
     def next_wake_ms(self) -> int | None:
         """When a Tick is wanted."""

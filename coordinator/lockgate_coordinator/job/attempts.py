@@ -1,6 +1,8 @@
 """The attempts of one job: the next one and its slots, the current one, and those of earlier leaders.
 
 none --request, begin--> current, not deployed --deploy--> current --tear_down--> none
+
+`begin` makes the next attempt, or adopts the one that still runs: see adoption.py.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ from lockgate_proto.messages import (
     JobEventKind,
     JobGraph,
     JobRecord,
+    JobState,
     OperatorStatus,
     RecurringFailure,
 )
 
 from lockgate_coordinator.checkpoint.events import AttemptRunning
 from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
+from lockgate_coordinator.job.adoption import Adoption, Doubts, is_wanted
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptEvent, AttemptFailed
 from lockgate_coordinator.job.counters import AtWork, JobCounters
 from lockgate_coordinator.job.deploy_size import DeployTooLarge
@@ -53,6 +57,9 @@ from lockgate_coordinator.job.stragglers import MoveRejected, Relocation, Stragg
 
 TaskManagerEvent = AttemptEvent | CountersReported | StillRunning
 
+_RESTART_GRACE_MS, _REATTACH_GRACE_MS = 500, 2_000
+"""How long a new leader waits for the task managers of the last attempt to register; longer if it may go on there."""
+
 
 class Attempts:
     """The attempts of one job under one leader."""
@@ -71,6 +78,7 @@ class Attempts:
         self.places: tuple[str, ...] = ()  # task manager of slot i in the newest
         self.committed_id = 0  # the newest checkpoint known to be committed by every sink of an earlier attempt
         self.counters = JobCounters(graph)
+        self._not_adopted = ""  # why the attempt that runs already was not adopted, "" for nothing
         self.stragglers = Stragglers(graph.straggler_replacement)
         self.is_ending = False  # the job ends: no attempt follows, and failures of the current one do not matter
         self._record = record
@@ -78,12 +86,14 @@ class Attempts:
         self._at_work = AtWork()
         self._stale = AttemptId(record.job_key, record.run_id, 0)  # the last attempt of earlier leaders
         self._stale_places: set[str] = set()  # where it may still run
+        self._adoption: Adoption | None = None  # until the first attempt of this leader begins
 
     def recovered(self, last: AttemptRecord, now_ms: int) -> None:
         """Sets the last attempt of earlier leaders."""
         self.number, self.restarts, self.places = last.attempt, last.restarts, last.task_manager_ids
         self._stale = AttemptId(self._record.job_key, self._record.run_id, last.attempt)
         self._stale_places = set(last.task_manager_ids) - {""}
+        self._adoption = Adoption(self.graph, self._stale, self.places) if is_wanted(self.graph) else None
         self.stragglers.recovered(last.moves, now_ms)
 
     def record(self, failures: tuple[RecurringFailure, ...]) -> AttemptRecord:
@@ -103,23 +113,44 @@ class Attempts:
         avoided = self.stragglers.avoided(now_ms)
         return RequestSlots(self._request, slots_needed(self.graph), self.places, grace_ms, avoided)
 
+    @property
+    def recovery_grace_ms(self) -> int:
+        """How long the first request of this leader waits for the places of the last attempt."""
+        return _REATTACH_GRACE_MS if self._adoption is not None else _RESTART_GRACE_MS
+
     def awaits(self, answer: SlotsOffered | SlotsMissing) -> bool:
         """True for an answer to the newest request."""
         return answer.request == self._request
 
-    def begin(self, offer: SlotsOffered) -> bool:
-        """Begins the next attempt on the granted slots. False when the offer is stale, or too small."""
+    def begin(self, offer: SlotsOffered, doubts: Doubts, now_ms: int) -> JobState | None:
+        """Begins the next attempt on the granted slots, or adopts the last one of earlier leaders, which still runs.
+
+        Returns the state of the job that follows; None when the offer is stale, or too small.
+        """
         if not self.awaits(offer) or len(offer.slots) < slots_needed(self.graph):
-            return False
-        if self.number and self.is_counted:
-            self.restarts += 1
+            return None
+        adoption, self._adoption = self._adoption, None
+        self._not_adopted = "" if adoption is None else adoption.problem(self.graph, offer.slots, doubts)
+        is_adopted = adoption is not None and not self._not_adopted
+        if not is_adopted:
+            self.restarts += bool(self.number and self.is_counted)
+            self.number += 1
         self.is_counted = True
-        self.number += 1
         self.places = tuple(slot.task_manager_id for slot in offer.slots)
         attempt = AttemptId(self._record.job_key, self._record.run_id, self.number)
         self.current = Attempt(self.graph, attempt, offer.slots, self.token)
         self._at_work.clear()
-        return True
+        if adoption is not None and is_adopted:
+            self.current.adopt(adoption.subtasks(), now_ms)
+            return JobState.ADOPTING
+        return JobState.DEPLOYING
+
+    def adoption_event(self) -> list[Emit]:
+        """Says that the attempt that has just begun was adopted, or why not; nothing where that was not wanted."""
+        if self.current is not None and self.current.is_adopted:
+            return [self.event(JobEventKind.ATTEMPT_ADOPTED, f"attempt {self.number} goes on: nothing is restarted")]
+        text = f"another attempt begins: {self._not_adopted}"
+        return [self.event(JobEventKind.ATTEMPT_NOT_ADOPTED, text)] if self._not_adopted else []
 
     # the current attempt
 
@@ -128,10 +159,18 @@ class Attempts:
         attempt = self.current
         return attempt is not None and attempt.deployed_ms is None and event.attempt == attempt.id.attempt
 
-    def deploy(self, metadata: CheckpointMetadata | None, directory: str, now_ms: int) -> list[Send | AttemptFailed]:
-        """Deploys it from this snapshot; cancels an attempt of an earlier leader where no Deploy replaces it."""
+    def deploy(
+        self, metadata: CheckpointMetadata | None, newest_begun_id: int, directory: str, now_ms: int
+    ) -> list[Send | AttemptFailed]:
+        """Deploys it from this snapshot; cancels an attempt of an earlier leader where no Deploy replaces it.
+
+        An adopted one runs already, and is told what it may have missed. newest_begun_id: of all checkpoints.
+        """
         assert self.current is not None
         try:
+            if self.current.is_adopted:
+                self._stale_places.clear()
+                return [*self.current.take_over(metadata, newest_begun_id, now_ms)]
             sends = self.current.deploy(metadata, directory, now_ms)
         except (SourceStateUnreadable, InFlightMisfit, DeployTooLarge, TooManyPartitions) as error:  # snapshots stay
             return [AttemptFailed(FailureCause.STATE_UNREADABLE, str(error))]
@@ -158,6 +197,8 @@ class Attempts:
             case Committed() | Reported() | FirstRecordSeen() | SplitsFound() | Gone() | Tick():
                 pass
             case TaskManagerLost(name):  # another process under the same id is another place
+                if self._adoption is not None:
+                    self._adoption.lost(name)
                 self.places = tuple("" if place == name else place for place in self.places)
                 self.stragglers.lost(name)
             case StillRunning():
@@ -169,6 +210,8 @@ class Attempts:
     def accepted(self, report: TaskManagerReport) -> Report | None:
         """The valid part of a report: that of the task manager that runs the subtask; later, only the end is valid."""
         if self.current is None:
+            if self._adoption is not None:
+                self._adoption.reported(report.task_manager_id, report.report)
             return report.report if isinstance(report.report, Gone) else None
         return accepted(report.report, report.task_manager_id, self.current.execution)
 
@@ -226,6 +269,8 @@ class Attempts:
     def _still_running(self, event: StillRunning) -> list[Send]:
         """Cancels what a task manager still runs, unless it is the current attempt or the next Deploy replaces it."""
         attempt, name = self.current, event.task_manager_id
+        if self._adoption is not None:
+            self._adoption.found(name, event.progress)
         if attempt is not None and event.attempt == attempt.id:
             return []
         is_used = attempt is not None and name in attempt.execution.task_managers()

@@ -11,6 +11,7 @@ from enum import Enum
 from lockgate_proto.messages import (
     AttemptGone,
     AttemptId,
+    AttemptProgress,
     AttemptRecord,
     CheckpointCommitted,
     CheckpointMetadata,
@@ -174,11 +175,13 @@ class TaskManagerLost:
 class StillRunning:
     """A task manager has registered and still runs an attempt of this job (Register.running).
 
-    The JobMaster cancels it there unless it is the current attempt, or is about to be replaced by a Deploy.
+    The JobMaster cancels it there unless it is the current attempt, may be adopted, or is about to be replaced by a
+    Deploy. progress: of its subtasks, None where it was not reported.
     """
 
     task_manager_id: str
     attempt: AttemptId
+    progress: AttemptProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)

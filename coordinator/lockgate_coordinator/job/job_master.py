@@ -27,6 +27,7 @@ from lockgate_coordinator.checkpoint.final import FinalCheckpoint, Purpose
 from lockgate_coordinator.graph.normalize import normalize
 from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
 from lockgate_coordinator.job import effects, events
+from lockgate_coordinator.job.adoption import Doubts
 from lockgate_coordinator.job.announce import announce
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptFailed
 from lockgate_coordinator.job.attempts import Attempts, TaskManagerEvent
@@ -49,9 +50,6 @@ from lockgate_coordinator.job.restart import GiveUp, Restarts
 from lockgate_coordinator.job.restore import recovery_problem, taken_over
 from lockgate_coordinator.job.stragglers import Relocation
 from lockgate_coordinator.job.view import job_status
-
-RECOVERY_GRACE_MS = 500
-"""How long a new leader waits for the task managers of the last attempt to register."""
 
 Wanted = AttemptEffect | Relocation | OrderEffect | CheckpointEffect | TearDown | WriteResult
 """The answers of the parts of a job, for the JobMaster itself or for the runtime."""
@@ -220,7 +218,7 @@ class JobMaster:
             self._end(Ending(Outcome.FAILED, problem, keep_all=True), now_ms)
         else:
             self._attempts.count_from(completed.restore_point)
-            self._request_slots(now_ms, RECOVERY_GRACE_MS)
+            self._request_slots(now_ms, self._attempts.recovery_grace_ms)
 
     def _on_recovery_failed(self, event: events.RecoveryFailed, now_ms: int) -> None:
         if self._snapshots is not None:
@@ -261,9 +259,12 @@ class JobMaster:
             self._life.note(self._life.message, now_ms)
 
     def _on_slots(self, event: events.SlotsOffered, now_ms: int) -> None:
-        is_waiting = self._life.state is m.JobState.WAITING_FOR_SLOTS and self._ending is None
-        if is_waiting and self._attempts.begin(event):
-            self._move(m.JobState.DEPLOYING, now_ms)
+        if self._snapshots is None or self._ending is not None or self._life.state is not m.JobState.WAITING_FOR_SLOTS:
+            return
+        doubts = Doubts(has_orders=not self._orders.is_idle, in_doubt=self._snapshots.in_doubt)
+        if (state := self._attempts.begin(event, doubts, now_ms)) is not None:
+            self._move(state, now_ms)
+            self._out += self._attempts.adoption_event()
             self._life.message = "its attempt record is being written"
             record = self._attempts.record(self._restarts.stored())
             self._writer.want(effects.PersistAttempt(record), now_ms)
@@ -271,8 +272,8 @@ class JobMaster:
     def _on_attempt_persisted(self, event: events.AttemptPersisted, now_ms: int) -> None:
         if self._snapshots is not None and self._attempts.awaits_record(event):
             self._writer.drop(now_ms)
-            restored = self._snapshots.completed.restore_point
-            self._carry_out(self._attempts.deploy(restored, self._setting.directory, now_ms), now_ms)
+            restored, begun = self._snapshots.completed.restore_point, self._snapshots.newest_begun_id
+            self._carry_out(self._attempts.deploy(restored, begun, self._setting.directory, now_ms), now_ms)
 
     def _on_persist_failed(self, event: events.PersistFailed, now_ms: int) -> None:
         if event.attempt in (0, self._attempts.number):
@@ -387,7 +388,7 @@ class JobMaster:
         return self._life.state is m.JobState.RESTARTING and not snapshots.settling and not self._orders.reshapes
 
     def _proceed_attempt(self, attempt: Attempt, snapshots: CheckpointCoordinator, now_ms: int) -> None:
-        starting = self._life.state is m.JobState.DEPLOYING and attempt.deployed_ms is not None
+        starting = self._life.is_starting and attempt.deployed_ms is not None
         if starting and attempt.execution.all_started:
             self._restarts.storage.over()
             self._move(m.JobState.RUNNING, now_ms)

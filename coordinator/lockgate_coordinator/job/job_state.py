@@ -1,9 +1,10 @@
 """The states of a job under one leader.
 
     WAITING_FOR_SLOTS --slots--> DEPLOYING --all run--> RUNNING --all exhausted--> FINISHING --committed--> FINISHED
-        ^                            |                     |                           |
-        |                            | fault               | fault                     | fault
-        |                            v                     v                           v
+        ^     |                      |                  ^  |                           |
+        |     +--its attempt--------------> ADOPTING ---+  |                           |
+        |        still runs          | fault   | fault     | fault                     | fault
+        |                            v         v           v                           v
         +------delay over------- RESTARTING <--------------+---------------------------+
 
     any of these --CancelRequested--> CANCELING --> CANCELED
@@ -22,7 +23,8 @@ from lockgate_proto.messages import JobState
 _STOPS = frozenset({JobState.CANCELING, JobState.FAILED})
 
 ALLOWED: Mapping[JobState, frozenset[JobState]] = {
-    JobState.WAITING_FOR_SLOTS: _STOPS | {JobState.DEPLOYING},
+    JobState.WAITING_FOR_SLOTS: _STOPS | {JobState.DEPLOYING, JobState.ADOPTING},
+    JobState.ADOPTING: _STOPS | {JobState.RUNNING, JobState.RESTARTING},
     JobState.DEPLOYING: _STOPS | {JobState.RUNNING, JobState.RESTARTING},
     JobState.RUNNING: _STOPS | {JobState.FINISHING, JobState.RESTARTING},
     JobState.FINISHING: _STOPS | {JobState.FINISHED, JobState.RESTARTING},

@@ -25,6 +25,11 @@ class JobLife:
         """True when it is FINISHED, FAILED or CANCELED."""
         return self.ended_ms is not None
 
+    @property
+    def is_starting(self) -> bool:
+        """True while the subtasks of the attempt are not known to run."""
+        return self.state in (JobState.DEPLOYING, JobState.ADOPTING)
+
     def move(self, state: JobState, now_ms: int) -> None:
         """Moves to `state`. Raises IllegalTransition."""
         self.state = self._story.move(ALLOWED, self.state, state, now_ms)

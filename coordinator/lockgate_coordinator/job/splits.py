@@ -27,6 +27,7 @@ from lockgate_proto.messages import (
     StateHandle,
     StateKind,
     SubtaskId,
+    SubtaskProgress,
     SubtaskState,
     Vertex,
 )
@@ -82,10 +83,12 @@ class TooManyPartitions(Exception):
 class SplitAssigner:
     """The splits of one source vertex in one attempt."""
 
-    def __init__(self, vertex: Vertex, attempt: AttemptId, restored: Mapping[int, SubtaskState]) -> None:
+    def __init__(
+        self, vertex: Vertex, attempt: AttemptId, restored: Mapping[int, SubtaskState], first_round: int = 1
+    ) -> None:
         """vertex: its first operator is the source. restored: subtask index to its part of the snapshot.
 
-        Raises SourceStateUnreadable.
+        first_round: number of the first request; no other leader uses it or a higher one. Raises SourceStateUnreadable.
         """
         self.vertex_id = vertex.id
         self._vertex = vertex
@@ -93,7 +96,8 @@ class SplitAssigner:
         self._phase = SplitPhase.FRESH
         self._poll_at_ms: int | None = None
         self._answer_by_ms = 0  # while DISCOVERING
-        self._round = 0  # of the last request
+        self._first_round = first_round
+        self._round = first_round - 1  # of the last request
         self._running: set[int] = set()
         self._outbox: dict[int, list[AssignSplits]] = {index: [] for index in range(vertex.parallelism)}
         self._known: set[str] = set()
@@ -117,8 +121,20 @@ class SplitAssigner:
         if state.complete:
             self._closed.add(index)
 
+    def adopt(self, progress: SubtaskProgress) -> None:
+        """A subtask has had splits from an earlier leader, beyond those of the snapshot."""
+        index = progress.subtask
+        new = [split for split in progress.assigned if split.split not in self._known]
+        self._known.update(split.split for split in new)
+        self._load[index] += sum(remaining(split) for split in new)
+        self._count[index] += len(new)
+        if progress.has_assigned:
+            self._informed.add(index)
+        if progress.complete:
+            self._closed.add(index)
+
     def deployed(self, now_ms: int) -> list[SplitEffect]:
-        """The attempt is deployed: discovers splits, unless every subtask's list of splits is complete.
+        """The attempt is deployed, or adopted: discovers splits, unless every subtask's list of splits is complete.
 
         Raises TooManyPartitions.
         """
@@ -171,8 +187,9 @@ class SplitAssigner:
         self._move(SplitPhase.DISCOVERING, now_ms)
         self._answer_by_ms = now_ms + DISCOVERY_TIMEOUT_MS
         self._round += 1
-        known = tuple(sorted(self._known)) if self._round == 1 else ()  # the task manager has found the others itself
-        files = tuple(self._files) if self._round == 1 else ()
+        is_first = self._round == self._first_round  # later, the task manager has found the others itself
+        known = tuple(sorted(self._known)) if is_first else ()
+        files = tuple(self._files) if is_first else ()
         return [Discover(DiscoverSplits(self._attempt, self.vertex_id, known, self._round, files))]
 
     def _generate(self, source: GeneratorSource) -> list[SplitEffect]:

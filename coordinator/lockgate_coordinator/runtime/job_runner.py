@@ -26,7 +26,6 @@ from lockgate_proto.messages import (
     AttemptId,
     CancelAttempt,
     CompletedCheckpoint,
-    Deploy,
     JobEvent,
     JobEventKind,
     JobGraph,
@@ -331,8 +330,6 @@ class JobRunner:
         services, key = self._services, self.key
         match effect:
             case do.Send(task_manager_id, body):
-                if isinstance(body, Deploy):
-                    self._note_deploy(task_manager_id, body)
                 if not services.send(task_manager_id, caused(body, event_id)):
                     self.tell(ev.TaskManagerLost(task_manager_id, "it is not connected", planned=True), event_id)
             case do.Emit(event):
@@ -352,16 +349,13 @@ class JobRunner:
             case _:
                 self._persist(effect, event_id)
 
-    def _note_deploy(self, task_manager_id: str, deploy: Deploy) -> None:
-        if deploy.attempt != self.attempt:
-            self.attempt, self._placed_on = deploy.attempt, set()
-        self._placed_on.add(task_manager_id)
-
     def _persist(self, effect: do.Durable, event_id: str) -> None:
         """Carries out effects on ZooKeeper and files on the job's worker, in order; deletions of files on another."""
         key, store, answered = self.key, self._services.persistence, partial(self.handle, cause_id=event_id)
         match effect:
             case do.PersistAttempt(record):
+                self.attempt = AttemptId(key, self.record.run_id, record.attempt)
+                self._placed_on = set(record.task_manager_ids)
                 self._work.do(lambda: store.write_attempt(key, record), answered)
             case do.PersistOrders(orders):
                 self._work.do(lambda: store.write_orders(key, orders), answered)

@@ -34,6 +34,8 @@ def register_problem(task_manager_id: str, register: Register) -> str:
     if len(register.running) > MAX_RUNNING:
         count = len(register.running)
         return f"task manager {task_manager_id} says that it runs {count} attempts: the limit is {MAX_RUNNING}"
+    if len(register.progress) > len(register.running):
+        return f"task manager {task_manager_id} reports the progress of more attempts than it runs"
     for attempt in register.running:
         if not _is_attempt(attempt):
             return f"task manager {task_manager_id} says that it runs an attempt that cannot be: {quoted(str(attempt))}"

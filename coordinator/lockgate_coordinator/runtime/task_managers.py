@@ -23,10 +23,12 @@ from lockgate_common.session import Session
 from lockgate_proto.messages import (
     AttemptGone,
     AttemptId,
+    AttemptProgress,
     CoordinatorMessage,
     Deploy,
     Goodbye,
     Heartbeat,
+    Register,
     Registered,
     StoryRequest,
     TaskManagerMessage,
@@ -46,7 +48,7 @@ PROBE_AGAIN_MS = 50
 
 @dataclass(slots=True, eq=False)
 class TaskManager:
-    """One registered process. running: attempts that it reported or was ordered to run."""
+    """One registered process. running: attempts that it reported or was ordered to run, with what it reported."""
 
     task_manager_id: str
     exchange_address: str
@@ -56,7 +58,7 @@ class TaskManager:
     link: TaskManagerLink
     session: Session[ControlBody | StoryRequest]
     last_seen_ms: int
-    running: set[AttemptId] = field(default_factory=set)
+    running: dict[AttemptId, AttemptProgress | None] = field(default_factory=dict)
     away: bool = False
     grace: Timer | None = None
 
@@ -187,7 +189,7 @@ class TaskManagers:
             registration.link,
             Session(registration.acknowledged),
             monotonic_ms(),
-            set(register.running),
+            _running(register),
         )
         self._members[fresh.task_manager_id] = fresh
         self._greet(fresh)
@@ -207,6 +209,7 @@ class TaskManagers:
         known.session.receive(0, registration.acknowledged)
         known.link, known.away = registration.link, False
         known.slots = registration.register.slots
+        known.running |= _running(registration.register)
         known.last_seen_ms = monotonic_ms()
         if known.grace is not None:
             known.grace.cancel()
@@ -239,7 +242,7 @@ class TaskManagers:
             return
         body = message.body
         if isinstance(body, AttemptGone) and body.attempt is not None:
-            member.running.discard(body.attempt)
+            member.running.pop(body.attempt, None)
         self._listener.task_manager_reported(member, message)
 
     def _let_go(self, task_manager: TaskManager | None, link: TaskManagerLink) -> None:
@@ -308,7 +311,7 @@ class TaskManagers:
         if member is None:
             return False
         if isinstance(body, Deploy) and body.attempt is not None:
-            member.running.add(body.attempt)
+            member.running[body.attempt] = None
         number = member.session.send(body) if member.incarnation else 0  # "": its version acknowledges nothing
         member.link.send(self._message(member, body, number))
         return True
@@ -332,6 +335,11 @@ class TaskManagers:
             else:
                 task_manager.link.send(self._message(task_manager, Heartbeat(self._sequence)))
         self._beat_timer = self._actor.at(now + self._settings.heartbeat_ms, self._beat)
+
+
+def _running(register: Register) -> dict[AttemptId, AttemptProgress | None]:
+    progress = {item.attempt: item for item in register.progress}
+    return {attempt: progress.get(attempt) for attempt in register.running}
 
 
 def _answer(probe: Future[ProbeAnswer]) -> ProbeAnswer:

@@ -284,10 +284,10 @@ class LeaderTerm:
 
     def _settle_running(self, task_manager: TaskManager) -> None:
         """Passes running attempts to their JobMasters; cancels those of jobs that have ended."""
-        for attempt in list(task_manager.running):
+        for attempt, progress in list(task_manager.running.items()):
             runner = self.jobs.get(attempt.job_key)
             if runner is not None and (not runner.is_read or runner.record.run_id == attempt.run_id):
-                still = ev.StillRunning(task_manager.task_manager_id, attempt)
+                still = ev.StillRunning(task_manager.task_manager_id, attempt, progress)
                 self.services.actor.tell(partial(runner.handle_of, attempt.run_id, still))
             elif not self.recovering:  # before that, the job may not be listed yet
                 self.task_managers.send(task_manager.task_manager_id, CancelAttempt(attempt, "the job has ended"))

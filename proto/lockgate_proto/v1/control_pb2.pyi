@@ -138,18 +138,46 @@ class CoordinatorMessage(_message.Message):
     def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ..., story_request: _Optional[_Union[StoryRequest, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("exchange_address", "slots", "pid", "running", "incarnation")
+    __slots__ = ("exchange_address", "slots", "pid", "running", "incarnation", "progress")
     EXCHANGE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     exchange_address: str
     slots: int
     pid: int
     running: _containers.RepeatedCompositeFieldContainer[AttemptId]
     incarnation: str
-    def __init__(self, exchange_address: _Optional[str] = ..., slots: _Optional[int] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[AttemptId, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    progress: _containers.RepeatedCompositeFieldContainer[AttemptProgress]
+    def __init__(self, exchange_address: _Optional[str] = ..., slots: _Optional[int] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[AttemptId, _Mapping]]] = ..., incarnation: _Optional[str] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ...) -> None: ...
+
+class AttemptProgress(_message.Message):
+    __slots__ = ("attempt", "subtasks")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SUBTASKS_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    subtasks: _containers.RepeatedCompositeFieldContainer[SubtaskProgress]
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskProgress, _Mapping]]] = ...) -> None: ...
+
+class SubtaskProgress(_message.Message):
+    __slots__ = ("vertex_id", "subtask", "phase", "committed_id", "has_assigned", "assigned", "complete")
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_ID_FIELD_NUMBER: _ClassVar[int]
+    HAS_ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    vertex_id: str
+    subtask: int
+    phase: SubtaskPhase
+    committed_id: int
+    has_assigned: bool
+    assigned: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SplitState]
+    complete: bool
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., phase: _Optional[_Union[SubtaskPhase, str]] = ..., committed_id: _Optional[int] = ..., has_assigned: _Optional[bool] = ..., assigned: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ()

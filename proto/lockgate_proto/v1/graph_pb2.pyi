@@ -7,6 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class LeaderFailover(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LEADER_FAILOVER_UNSPECIFIED: _ClassVar[LeaderFailover]
+    LEADER_FAILOVER_RESTART: _ClassVar[LeaderFailover]
+    LEADER_FAILOVER_REATTACH: _ClassVar[LeaderFailover]
+
 class Partitioning(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     PARTITIONING_UNSPECIFIED: _ClassVar[Partitioning]
@@ -78,6 +84,9 @@ class CheckpointMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     AT_LEAST_ONCE: _ClassVar[CheckpointMode]
     UNALIGNED: _ClassVar[CheckpointMode]
     STOP_THE_WORLD: _ClassVar[CheckpointMode]
+LEADER_FAILOVER_UNSPECIFIED: LeaderFailover
+LEADER_FAILOVER_RESTART: LeaderFailover
+LEADER_FAILOVER_REATTACH: LeaderFailover
 PARTITIONING_UNSPECIFIED: Partitioning
 FORWARD: Partitioning
 HASH: Partitioning
@@ -122,7 +131,7 @@ UNALIGNED: CheckpointMode
 STOP_THE_WORLD: CheckpointMode
 
 class JobGraph(_message.Message):
-    __slots__ = ("name", "vertices", "edges", "checkpoints", "restart", "state_backend", "straggler_replacement", "confined")
+    __slots__ = ("name", "vertices", "edges", "checkpoints", "restart", "state_backend", "straggler_replacement", "confined", "leader_failover")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERTICES_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +140,7 @@ class JobGraph(_message.Message):
     STATE_BACKEND_FIELD_NUMBER: _ClassVar[int]
     STRAGGLER_REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     CONFINED_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FAILOVER_FIELD_NUMBER: _ClassVar[int]
     name: str
     vertices: _containers.RepeatedCompositeFieldContainer[Vertex]
     edges: _containers.RepeatedCompositeFieldContainer[Edge]
@@ -139,7 +149,8 @@ class JobGraph(_message.Message):
     state_backend: StateBackend
     straggler_replacement: StragglerReplacement
     confined: bool
-    def __init__(self, name: _Optional[str] = ..., vertices: _Optional[_Iterable[_Union[Vertex, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ..., checkpoints: _Optional[_Union[CheckpointOptions, _Mapping]] = ..., restart: _Optional[_Union[RestartStrategy, _Mapping]] = ..., state_backend: _Optional[_Union[StateBackend, _Mapping]] = ..., straggler_replacement: _Optional[_Union[StragglerReplacement, _Mapping]] = ..., confined: _Optional[bool] = ...) -> None: ...
+    leader_failover: LeaderFailover
+    def __init__(self, name: _Optional[str] = ..., vertices: _Optional[_Iterable[_Union[Vertex, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ..., checkpoints: _Optional[_Union[CheckpointOptions, _Mapping]] = ..., restart: _Optional[_Union[RestartStrategy, _Mapping]] = ..., state_backend: _Optional[_Union[StateBackend, _Mapping]] = ..., straggler_replacement: _Optional[_Union[StragglerReplacement, _Mapping]] = ..., confined: _Optional[bool] = ..., leader_failover: _Optional[_Union[LeaderFailover, str]] = ...) -> None: ...
 
 class Vertex(_message.Message):
     __slots__ = ("id", "name", "parallelism", "max_parallelism", "operators")

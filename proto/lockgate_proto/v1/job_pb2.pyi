@@ -24,6 +24,7 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FAILED: _ClassVar[JobState]
     CANCELED: _ClassVar[JobState]
     HELD_BACK: _ClassVar[JobState]
+    ADOPTING: _ClassVar[JobState]
 
 class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -42,6 +43,8 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SUBTASK_MOVED: _ClassVar[JobEventKind]
     SUBTASK_STAYS: _ClassVar[JobEventKind]
     RECORDS_AHEAD: _ClassVar[JobEventKind]
+    ATTEMPT_ADOPTED: _ClassVar[JobEventKind]
+    ATTEMPT_NOT_ADOPTED: _ClassVar[JobEventKind]
 JOB_STATE_UNSPECIFIED: JobState
 WAITING_FOR_SLOTS: JobState
 DEPLOYING: JobState
@@ -53,6 +56,7 @@ FINISHED: JobState
 FAILED: JobState
 CANCELED: JobState
 HELD_BACK: JobState
+ADOPTING: JobState
 JOB_EVENT_KIND_UNSPECIFIED: JobEventKind
 LEADER_LOSS_DETECTED: JobEventKind
 LEADER_GRANTED: JobEventKind
@@ -68,6 +72,8 @@ TASK_MANAGER_LEFT: JobEventKind
 SUBTASK_MOVED: JobEventKind
 SUBTASK_STAYS: JobEventKind
 RECORDS_AHEAD: JobEventKind
+ATTEMPT_ADOPTED: JobEventKind
+ATTEMPT_NOT_ADOPTED: JobEventKind
 
 class SubmitRequest(_message.Message):
     __slots__ = ("job_key", "graph", "restore_from", "allow_unmatched_state", "trust_snapshot")

@@ -16,6 +16,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -199,7 +200,11 @@ class ControlClient:
 
     def _send_first_messages(self, connection: LeaderConnection) -> None:
         """Register first, then the messages that this same leader has not acknowledged."""
-        connection.send(self._message(self._register()))
+        register = self._register()
+        if problem := _unsendable(register):
+            log.warning("the leader cannot adopt what runs here: %s", problem)
+            register = replace(register, progress=())
+        connection.send(self._message(register))
         for sequence, body in self._session.unacknowledged():
             connection.send(self._message(body, sequence))
 

@@ -10,8 +10,9 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from lockgate_common.logs import about
@@ -22,6 +23,7 @@ from lockgate_proto.messages import (
     AssignSplits,
     AttemptGone,
     AttemptId,
+    AttemptProgress,
     CancelAttempt,
     Deploy,
     DiscoverSplits,
@@ -46,6 +48,7 @@ from lockgate_taskmanager.runtime import faults
 from lockgate_taskmanager.runtime.background import BackgroundThreads
 from lockgate_taskmanager.runtime.ending import end_in_background
 from lockgate_taskmanager.runtime.failures import cause_of, text_of
+from lockgate_taskmanager.runtime.progress import Progress
 from lockgate_taskmanager.runtime.stories import Stories, SubtaskStory
 from lockgate_taskmanager.runtime.subtask_task import SubtaskTask
 from lockgate_taskmanager.runtime.wiring import Wiring
@@ -66,17 +69,28 @@ class DeployedAttempt:
     """
 
     def __init__(
-        self, attempt: AttemptId, graph: JobGraph, subtask_count: int, interrupt_user_code: Callable[[int], object]
+        self,
+        attempt: AttemptId,
+        graph: JobGraph,
+        subtasks: Sequence[SubtaskId],
+        interrupt_user_code: Callable[[int], object],
     ) -> None:
         """interrupt_user_code: interrupts the author's code running in a thread."""
         self.attempt = attempt
         self.graph = graph
         self.tasks: dict[SubtaskId, SubtaskTask] = {}
         self.live: set[SubtaskId] = set()
-        self.uploads = BackgroundThreads(max(2, subtask_count), "upload", interrupt_user_code)
+        self.uploads = BackgroundThreads(max(2, len(subtasks)), "upload", interrupt_user_code)
         self.discoveries = BackgroundThreads(2, "discover", interrupt_user_code)
-        self.listings: dict[str, tuple[threading.Lock, SplitListing]] = {}  # by vertex
+        self.listings: dict[tuple[str, int], tuple[threading.Lock, SplitListing]] = {}  # by vertex and token
+        self.progress = Progress(attempt, subtasks)
         self._is_canceled = False
+
+    def listing(self, vertex_id: str, token: int) -> tuple[threading.Lock, SplitListing]:
+        """Of the splits that the leader with this token was told of. Those of earlier leaders are dropped."""
+        for known in [known for known in list(self.listings) if known[0] == vertex_id and known[1] < token]:
+            self.listings.pop(known, None)
+        return self.listings.setdefault((vertex_id, token), (threading.Lock(), SplitListing(names_in)))
 
     def release(self) -> None:
         """Releases the background threads; queued work is dropped, and running author code is interrupted."""
@@ -142,9 +156,10 @@ class Deployments:
             case StoryRequest():
                 self._report(self._stories.answer(body))
             case AssignSplits(subtask) if subtask is not None and subtask.attempt is not None:
-                task = self.tasks(subtask.attempt).get(subtask)
-                if task is not None:
-                    task.post(body)
+                deployed = self._deployed(subtask.attempt)
+                if deployed is not None and subtask in deployed.tasks:
+                    deployed.progress.assigned(body)
+                    deployed.tasks[subtask].post(body)
             case (
                 TriggerCheckpoint(attempt)
                 | NotifyCheckpointComplete(attempt)
@@ -158,6 +173,13 @@ class Deployments:
         """Attempts that still have running subtasks here."""
         with self._lock:
             return tuple(self._attempts)
+
+    def progress(self) -> tuple[AttemptProgress, ...]:
+        """How far the subtasks of the running attempts are; without those of which there is too much to say."""
+        with self._lock:
+            attempts = list(self._attempts.values())
+        found = (deployed.progress.message() for deployed in attempts)
+        return tuple(message for message in found if message is not None)
 
     def counters(self) -> tuple[SubtaskCounters, ...]:
         """Records in and out of every live subtask, as it last noted them."""
@@ -193,9 +215,16 @@ class Deployments:
 
     def tasks(self, attempt: AttemptId | None) -> dict[SubtaskId, SubtaskTask]:
         """The subtasks of an attempt here, including ended ones while any is live; empty when it is unknown."""
+        deployed = self._deployed(attempt)
+        return dict(deployed.tasks) if deployed is not None else {}
+
+    def _deployed(self, attempt: AttemptId | None) -> DeployedAttempt | None:
         with self._lock:
-            deployed = self._attempts.get(attempt) if attempt is not None else None
-            return dict(deployed.tasks) if deployed is not None else {}
+            return self._attempts.get(attempt) if attempt is not None else None
+
+    def _report_of(self, deployed: DeployedAttempt, body: Any) -> None:
+        deployed.progress.reported(body)
+        self._report(body)
 
     def _deploy(self, deploy: Deploy) -> None:
         faults.point("on-deploy")
@@ -214,7 +243,7 @@ class Deployments:
         event_id = self._stories.add(attempt, text, deploy.cause_id or Outside.LEADER, start)
         if not self._admit(attempt, event_id):
             return
-        deployed = DeployedAttempt(attempt, wiring.graph, len(wiring.here), self._factory.interrupt_user_code)
+        deployed = DeployedAttempt(attempt, wiring.graph, wiring.here, self._factory.interrupt_user_code)
         try:
             self._wire(deployed, deploy, wiring, event_id)
         except Exception as error:
@@ -269,7 +298,7 @@ class Deployments:
                 wiring.inputs(subtask),
                 self._factory,
                 deployed.uploads,
-                self._report,
+                partial(self._report_of, deployed),
                 lambda task: self._ended(deployed, task),
                 SubtaskStory(log_of_run, subtask, event_id),
                 self._spill_folder,
@@ -331,18 +360,18 @@ class Deployments:
 
     def _discover(self, request: DiscoverSplits) -> None:
         attempt = request.attempt
-        with self._lock:
-            deployed = self._attempts.get(attempt) if attempt is not None else None
+        deployed = self._deployed(attempt)
         if deployed is None or attempt is None:
             return
         try:
-            deployed.discoveries.submit(self._list_splits, deployed, request)
+            deployed.discoveries.submit(self._list_splits, deployed, request, self._fence.highest)
         except RuntimeError:
             log.info("attempt %d of %s ended before its splits were listed", attempt.attempt, attempt.job_key)
 
-    def _list_splits(self, deployed: DeployedAttempt, request: DiscoverSplits) -> None:
+    def _list_splits(self, deployed: DeployedAttempt, request: DiscoverSplits, token: int) -> None:
+        """token: of the leader. What an earlier one was told of, it may not have assigned."""
         try:
-            lock, listing = deployed.listings.setdefault(request.vertex_id, (threading.Lock(), SplitListing(names_in)))
+            lock, listing = deployed.listing(request.vertex_id, token)
             with lock:  # a request may arrive twice
                 found = listing.answer(
                     request, lambda known: self._factory.discover(deployed.graph, request.vertex_id, known)

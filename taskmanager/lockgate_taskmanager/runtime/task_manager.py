@@ -100,8 +100,9 @@ class TaskManager:
             self.deployments.handle(body)
 
     def _register(self) -> Register:
-        running = self.deployments.running()
-        return Register(self.exchange_address, self._settings.slots, os.getpid(), running, self._incarnation)
+        running, progress = self.deployments.running(), self.deployments.progress()
+        slots, pid = self._settings.slots, os.getpid()
+        return Register(self.exchange_address, slots, pid, running, self._incarnation, progress)
 
     def _report(self, body: Any) -> None:
         self._control.send(body)

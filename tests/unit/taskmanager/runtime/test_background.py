@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from lockgate_proto.messages import AttemptId, JobGraph
+from lockgate_proto.messages import AttemptId, JobGraph, SubtaskId
 from lockgate_taskmanager.runtime.background import BackgroundThreads
 from lockgate_taskmanager.runtime.deployments import DeployedAttempt
 from lockgate_taskmanager.spark import user_code
@@ -82,7 +82,8 @@ def test_a_call_that_hangs_does_not_keep_the_process() -> None:
 
 def test_the_authors_code_in_them_is_ended_with_the_attempt() -> None:
     """A sink that never comes back from stage(), and a source that never comes back from splits()."""
-    deployed = DeployedAttempt(AttemptId("job", "run", 1), JobGraph("job"), 1, user_code.end)
+    attempt = AttemptId("job", "run", 1)
+    deployed = DeployedAttempt(attempt, JobGraph("job"), (SubtaskId(attempt, "count", 0),), user_code.end)
     inside = threading.Barrier(3)
 
     def endless() -> None:

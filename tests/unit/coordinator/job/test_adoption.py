@@ -1,0 +1,264 @@
+"""A new leader and an attempt that still runs: when it adopts it, and what it says to the task managers then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from lockgate_coordinator.graph.slots import SlotOffer
+from lockgate_coordinator.job import effects, events
+from lockgate_coordinator.job.adoption import MAX_IN_DOUBT
+from lockgate_proto.messages import (
+    AssignSplits,
+    AttemptGone,
+    AttemptProgress,
+    AttemptRecord,
+    CancelAttempt,
+    CheckpointCommitted,
+    CheckpointMetadata,
+    CompletedCheckpoint,
+    Deploy,
+    DiscoverSplits,
+    JobEventKind,
+    JobGraph,
+    JobOrders,
+    JobState,
+    LeaderFailover,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    SplitsDiscovered,
+    SplitState,
+    SubtaskPhase,
+    SubtaskProgress,
+    SubtaskReport,
+    VertexParallelism,
+)
+
+from tests.unit.coordinator.driver import SLOTS, Driver
+from tests.unit.coordinator.jobs import attempt, source_state, subtask, word_count
+
+NUMBER = 1
+RECORD = AttemptRecord(attempt=NUMBER, task_manager_ids=("tm-a", "tm-b"), restarts=2)
+RUNNING, EXHAUSTED = SubtaskPhase.SUBTASK_RUNNING, SubtaskPhase.SUBTASK_EXHAUSTED
+PLACES = {0: "tm-a", 1: "tm-b"}
+
+
+def graph() -> JobGraph:
+    return replace(word_count(), leader_failover=LeaderFailover.LEADER_FAILOVER_REATTACH)
+
+
+def progress(index: int, phase: SubtaskPhase = RUNNING, **of_source: object) -> AttemptProgress:
+    """Of a task manager that has subtask `index` of both vertices."""
+    given = {"has_assigned": True, "complete": True, **of_source}
+    source = SubtaskProgress("read", index, phase, committed_id=1, **given)  # type: ignore[arg-type]
+    return AttemptProgress(attempt(NUMBER), (source, SubtaskProgress("count", index, phase, committed_id=1)))
+
+
+def snapshot() -> tuple[CompletedCheckpoint, CheckpointMetadata]:
+    """Checkpoint 1, completed in attempt 1: each source subtask has one split, and no more to come."""
+    return Driver(graph()).run().complete()
+
+
+class Successor(Driver):
+    """A new leader that finds attempt 1, checkpoint 1, and ids used up to 3."""
+
+    def __init__(self, next_id: int = 4, orders: JobOrders | None = None, graph_: JobGraph | None = None) -> None:
+        super().__init__(graph_ or graph(), token=8)
+        checkpoint, metadata = snapshot()
+        recovered = events.Recovered(RECORD, (checkpoint,), metadata, next_id)
+        self.give(recovered if orders is None else replace(recovered, orders=orders))
+        self.request = self.one(effects.RequestSlots).request
+
+    def hear(self, found: Iterable[tuple[int, AttemptProgress | None]]) -> None:
+        """Task managers register."""
+        for index, item in found:
+            self.give(events.StillRunning(PLACES[index], attempt(NUMBER), item))
+
+    def begin(self, slots: tuple[SlotOffer, ...] = SLOTS) -> int:
+        """Slots are granted; the number of the attempt that begins."""
+        return self.offer(self.request, slots).record.attempt
+
+    def adopt(self, **of_source: object) -> None:
+        """Everything runs where it was, and the record is rewritten."""
+        self.hear((index, progress(index, **of_source)) for index in (0, 1))  # type: ignore[arg-type]
+        assert self.begin() == NUMBER
+        self.give(events.AttemptPersisted(NUMBER))
+
+    @property
+    def reasons(self) -> list[str]:
+        return self.emitted(JobEventKind.ATTEMPT_NOT_ADOPTED)
+
+
+def test_an_attempt_that_runs_where_it_was_is_adopted_and_nothing_is_restarted() -> None:
+    leader = Successor()
+    leader.hear((index, progress(index)) for index in (0, 1))
+    record = leader.offer(leader.request).record
+    assert (record.attempt, record.restarts, record.token) == (NUMBER, 2, 8)
+    assert leader.state is JobState.ADOPTING
+    assert not leader.of(effects.Send), "the record comes first"
+    leader.give(events.AttemptPersisted(NUMBER))
+    assert leader.state is JobState.RUNNING
+    assert not leader.sent(Deploy)
+    assert not leader.sent(CancelAttempt)
+    assert leader.emitted(JobEventKind.ATTEMPT_ADOPTED) == ["attempt 1 goes on: nothing is restarted"]
+    assert leader.emitted(JobEventKind.ATTEMPT_DEPLOYED) == ["all 4 subtasks run"]
+    leader.tick(1_000)
+    assert leader.one(effects.PersistCheckpointId).checkpoint_id == 4
+
+
+def test_the_newest_checkpoint_is_announced_again_and_later_ones_are_aborted_everywhere() -> None:
+    leader = Successor()
+    leader.adopt()
+    assert leader.sent(NotifyCheckpointComplete) == [
+        (name, NotifyCheckpointComplete(attempt(NUMBER), 1)) for name in ("tm-a", "tm-b")
+    ]
+    aborted = [(name, body.checkpoint_id) for name, body in leader.sent(NotifyCheckpointAborted)]
+    assert aborted == [(name, number) for number in (2, 3) for name in ("tm-a", "tm-b")]
+
+
+def test_splits_that_a_dead_leader_has_assigned_are_not_assigned_again() -> None:
+    leader = Successor()
+    leader.adopt(complete=False, assigned=(SplitState("late", 0, 5),))
+    assert not leader.sent(DiscoverSplits), "the snapshot says that all splits are assigned"
+
+    checkpoint, metadata = snapshot()
+    states = [
+        source_state("read", state.subtask, (SplitState(f"file-{state.subtask}", 3, 9),), complete=False)
+        if state.vertex_id == "read"
+        else state
+        for state in metadata.subtasks
+    ]
+    leader = Driver(graph(), token=8)  # type: ignore[assignment]
+    request = leader.recover(RECORD, (checkpoint,), replace(metadata, subtasks=tuple(states)), 2).request
+    late = progress(0, complete=False, assigned=(SplitState("late", 0, 5),))
+    leader.give(events.StillRunning("tm-a", attempt(NUMBER), late))
+    leader.give(events.StillRunning("tm-b", attempt(NUMBER), progress(1, complete=False)))
+    leader.offer(request)
+    leader.give(events.AttemptPersisted(NUMBER))
+    ((name, discover),) = leader.sent(DiscoverSplits)
+    assert (name, discover.known) == ("tm-a", ("file-0", "file-1", "late"))
+
+    def answer(number: int) -> list[tuple[str, AssignSplits]]:
+        splits = tuple(SplitState(split, 0, 9) for split in ("file-0", "late", "unseen"))
+        found = SplitsDiscovered(attempt(NUMBER), "read", splits, complete=True, round=number)
+        leader.give(events.SplitsFound(found))
+        return leader.sent(AssignSplits)
+
+    assert answer(1) == [], "that is the late answer to the dead leader"
+    assigned = [split.split for _, body in answer(discover.round) for split in body.splits]
+    assert assigned == ["unseen"]
+
+
+def test_reports_between_registration_and_adoption_count_in_any_order() -> None:
+    leader = Successor()
+    for index, name in PLACES.items():
+        for vertex in ("read", "count"):
+            report = events.Reported(SubtaskReport(subtask(vertex, index, NUMBER), EXHAUSTED))
+            committed = events.Committed(CheckpointCommitted(subtask(vertex, index, NUMBER), 3))
+            leader.give(events.TaskManagerReport(name, report))
+            leader.give(events.TaskManagerReport(name, committed))
+        leader.hear([(index, progress(index))])
+    assert leader.begin() == NUMBER
+    leader.give(events.AttemptPersisted(NUMBER))
+    assert leader.state is JobState.FINISHING
+    leader.report(RUNNING, ("read", 0))
+    assert leader.state is JobState.FINISHING, "a late report takes nothing back"
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ([(0, progress(0))], "no task manager has reported how far read-1 is"),
+        ([(0, progress(0)), (1, None)], "no task manager has reported how far read-1 is"),
+        ([(0, progress(0)), (1, progress(0))], "no task manager has reported how far read-1 is"),
+        (
+            [(0, progress(0)), (1, progress(1, SubtaskPhase.SUBTASK_PHASE_UNSPECIFIED))],
+            "read-1 had not started",
+        ),
+        ([(0, progress(0)), (1, progress(1, SubtaskPhase.SUBTASK_FAILED))], "read-1 has failed"),
+        ([(0, progress(0)), (1, replace(progress(1), attempt=attempt(2)))], "no task manager has reported"),
+    ],
+)
+def test_a_gap_leads_to_another_attempt_and_the_reason_is_told(
+    found: list[tuple[int, AttemptProgress | None]], reason: str
+) -> None:
+    leader = Successor()
+    leader.hear(found)
+    assert leader.begin() == NUMBER + 1
+    assert leader.reasons[0].startswith(f"another attempt begins: {reason}")
+    leader.give(events.AttemptPersisted(NUMBER + 1))
+    assert [name for name, _ in leader.sent(Deploy)] == ["tm-a", "tm-b"]
+    assert leader.sent(Deploy)[0][1].restored_checkpoint_id == 1
+
+
+def test_a_lost_task_manager_or_another_place_leads_to_another_attempt() -> None:
+    leader = Successor()
+    leader.hear((index, progress(index)) for index in (0, 1))
+    leader.give(events.TaskManagerLost("tm-b", "its process has ended"))
+    leader.hear([(1, None)])  # its successor, under the same id
+    assert leader.begin() == NUMBER + 1
+    assert leader.reasons == ["another attempt begins: a task manager of the attempt is gone"]
+
+    leader = Successor()
+    leader.hear((index, progress(index)) for index in (0, 1))
+    assert leader.begin((SLOTS[0], SlotOffer("tm-c", "c:1"))) == NUMBER + 1
+    assert leader.reasons == ["another attempt begins: tm-b has no slot for it any more"]
+    leader.give(events.AttemptPersisted(NUMBER + 1))
+    assert [name for name, _ in leader.sent(CancelAttempt)] == ["tm-b"]
+
+
+def test_an_attempt_that_has_ended_somewhere_is_not_adopted() -> None:
+    leader = Successor()
+    leader.hear((index, progress(index)) for index in (0, 1))
+    gone = events.Gone("tm-a", AttemptGone(attempt=attempt(NUMBER)))
+    leader.give(events.TaskManagerReport("tm-a", gone))
+    assert leader.begin() == NUMBER + 1
+
+
+def test_orders_another_parallelism_and_too_many_doubts_lead_to_another_attempt() -> None:
+    wider = JobOrders(parallelism=(VertexParallelism("count", 1),))
+    for leader, reason in (
+        (Successor(orders=wider), "the job has another parallelism now"),
+        (Successor(next_id=MAX_IN_DOUBT + 3), f"{MAX_IN_DOUBT + 1} checkpoints would have to be aborted"),
+    ):
+        leader.hear((index, progress(index)) for index in (0, 1))
+        assert leader.begin() == NUMBER + 1
+        assert leader.reasons == [f"another attempt begins: {reason}"]
+
+
+def test_a_job_that_does_not_want_it_is_restarted_and_nothing_is_said() -> None:
+    leader = Successor(graph_=word_count())
+    leader.hear((index, progress(index)) for index in (0, 1))
+    assert leader.begin() == NUMBER + 1
+    assert leader.reasons == []
+
+
+def test_a_failure_while_the_record_is_rewritten_restarts_the_job_and_cancels_what_ran() -> None:
+    leader = Successor()
+    leader.hear((index, progress(index)) for index in (0, 1))
+    assert leader.begin() == NUMBER
+    leader.give(events.TaskManagerLost("tm-b", "its process has ended"))
+    assert leader.state is JobState.RESTARTING
+    leader.tick(60_000)
+    leader.request = leader.one(effects.RequestSlots).request
+    assert leader.begin((SLOTS[0], SlotOffer("tm-c", "c:1"))) == NUMBER + 1
+    leader.give(events.AttemptPersisted(NUMBER + 1))
+    assert {name for name, _ in leader.sent(Deploy)} == {"tm-a", "tm-c"}
+    assert [name for name, _ in leader.sent(CancelAttempt)] == ["tm-b"]
+
+
+def test_a_cancelled_job_ends_although_its_attempt_is_being_adopted() -> None:
+    leader = Successor()
+    leader.hear((index, progress(index)) for index in (0, 1))
+    leader.begin()
+    leader.give(events.CancelRequested())
+    assert sorted(name for name, _ in leader.sent(CancelAttempt)) == ["tm-a", "tm-b"]
+    assert leader.state is JobState.CANCELING
+
+
+def test_a_registration_that_is_repeated_does_not_cancel_the_adopted_attempt() -> None:
+    leader = Successor()
+    leader.adopt()
+    leader.hear([(0, progress(0))])
+    assert not leader.sent(CancelAttempt)

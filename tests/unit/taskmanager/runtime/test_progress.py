@@ -1,0 +1,68 @@
+"""Progress: what a task manager tells the next leader of a running attempt."""
+
+from __future__ import annotations
+
+from lockgate_proto.messages import (
+    AssignSplits,
+    AttemptGone,
+    AttemptId,
+    CheckpointCommitted,
+    SplitState,
+    SubtaskId,
+    SubtaskPhase,
+    SubtaskProgress,
+    SubtaskReport,
+)
+from lockgate_taskmanager.runtime.progress import MAX_ASSIGNED, Progress
+
+ATTEMPT = AttemptId("job", "run", 3)
+READ, COUNT = SubtaskId(ATTEMPT, "read", 0), SubtaskId(ATTEMPT, "count", 1)
+
+
+def assign(*names: str, complete: bool = False, to: SubtaskId = READ) -> AssignSplits:
+    return AssignSplits(to, tuple(SplitState(name, 0, 9) for name in names), complete)
+
+
+def told(progress: Progress) -> dict[str, SubtaskProgress]:
+    message = progress.message()
+    assert message is not None
+    assert message.attempt == ATTEMPT
+    return {item.vertex_id: item for item in message.subtasks}
+
+
+def test_it_has_the_last_phase_and_commit_and_every_assignment_once() -> None:
+    progress = Progress(ATTEMPT, (READ, COUNT))
+    assert told(progress) == {"read": SubtaskProgress("read", 0), "count": SubtaskProgress("count", 1)}
+    progress.reported(SubtaskReport(READ, SubtaskPhase.SUBTASK_RUNNING))
+    progress.reported(SubtaskReport(COUNT, SubtaskPhase.SUBTASK_RUNNING))
+    progress.reported(SubtaskReport(COUNT, SubtaskPhase.SUBTASK_EXHAUSTED))
+    progress.reported(CheckpointCommitted(COUNT, 7))
+    progress.reported(AttemptGone(ATTEMPT))
+    progress.assigned(assign())
+    assert (told(progress)["read"].has_assigned, told(progress)["read"].assigned) == (True, ())
+    progress.assigned(assign("a", "b"))
+    progress.assigned(assign("a", "b"))
+    progress.assigned(assign("c", complete=True))
+    read, count = told(progress)["read"], told(progress)["count"]
+    assert (read.phase, [split.split for split in read.assigned], read.complete) == (
+        SubtaskPhase.SUBTASK_RUNNING,
+        ["a", "b", "c"],
+        True,
+    )
+    assert (count.phase, count.committed_id, count.has_assigned) == (SubtaskPhase.SUBTASK_EXHAUSTED, 7, False)
+
+
+def test_of_other_subtasks_it_knows_nothing() -> None:
+    progress = Progress(ATTEMPT, (READ,))
+    progress.reported(SubtaskReport(COUNT, SubtaskPhase.SUBTASK_RUNNING))
+    progress.assigned(assign("a", to=COUNT))
+    assert told(progress) == {"read": SubtaskProgress("read", 0)}
+
+
+def test_more_splits_than_fit_into_a_registration_are_not_told() -> None:
+    progress = Progress(ATTEMPT, (READ,))
+    names = [str(number) for number in range(MAX_ASSIGNED)]
+    progress.assigned(assign(*names))
+    assert len(told(progress)["read"].assigned) == MAX_ASSIGNED
+    progress.assigned(assign("one more"))
+    assert progress.message() is None
