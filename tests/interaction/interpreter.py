@@ -20,7 +20,7 @@ from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_ha.election import LeaderElection
 from lockgate_ha.errors import StoreError
 from lockgate_ha.store import Operation
-from lockgate_proto.messages import AttemptId, CheckpointKind, CheckpointMode, JobEvent, SubtaskId
+from lockgate_proto.messages import AttemptId, AttemptProgress, CheckpointKind, CheckpointMode, JobEvent, SubtaskId
 from lockgate_taskmanager.barrier.handler import BarrierHandler
 from lockgate_taskmanager.barrier.tracker import BarrierTracker
 from lockgate_taskmanager.task.machine import SubtaskMachine
@@ -128,6 +128,9 @@ def _fields(message: Any, depth: int = 0) -> Iterator[str]:
         if field.name == "layout":
             found = (f"{vertex}[{index}] on {place}" for (vertex, index), place in places(message).items())
             yield f"layout=[{', '.join(found)}]"
+        elif isinstance(value, AttemptProgress):
+            phases = (f"{item.vertex_id}[{item.subtask}] {item.phase.name}" for item in value.subtasks)
+            yield f"progress=[{', '.join(phases)}]"
         elif is_dataclass(value) and not depth and not isinstance(value, AttemptId | SubtaskId):
             yield from _fields(value, 1)
         elif field.name in ("subtask", "attempt") and not isinstance(value, int):
@@ -320,7 +323,14 @@ class Interpreter:
         vertices = (source("source", 4, 400, int(found["sources"])), count("count", width))
         job = SimulatedJob(JOB, vertices, (hashed("source", "count"),), int(found["interval"]))
         scenario = Scenario(
-            0, 1, int(found["coordinators"]), int(found["task-managers"]), mode=mode, job=job, patience_ms=0
+            0,
+            1,
+            int(found["coordinators"]),
+            int(found["task-managers"]),
+            mode=mode,
+            job=job,
+            patience_ms=0,
+            reattach=found.get("failover") == "reattach",
         )
         self._run = Run(scenario, self._world)
         seen, gone = self._run.storage.on_write, self._run.storage.on_delete
