@@ -1,4 +1,7 @@
-"""`python -m benchmarks.failover`: from SIGKILL to the first new record, for the leader and for a task manager."""
+"""`python -m benchmarks.failover`: from SIGKILL to the first new record, for the leader and for a task manager.
+
+With an adopted attempt (`reattach`) there is no such record, because none was ever missing: to the next checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import Any
 
 from lockgate_devtools.cluster.from_settings import tls_options
 from lockgate_devtools.drill import DrillOptions, Report, Target, drill
+from lockgate_devtools.drill.model import Mode
+from lockgate_proto.messages import LeaderFailover
 
 from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
 
@@ -16,8 +21,10 @@ _STEPS = ("detected_ms", "granted_ms", "deployed_ms", "first_record_ms", "first_
 
 
 def measure(arguments: argparse.Namespace) -> Measurement:
-    """Two drills, one after the other, each on a fresh cluster."""
+    """Up to three drills, one after the other, each on a fresh cluster."""
     leader = _drill(Target.LEADER, arguments.times, arguments)
+    reattach = LeaderFailover.LEADER_FAILOVER_REATTACH
+    adopted = _drill(Target.LEADER, arguments.reattach_times, arguments, reattach)
     task_manager = _drill(Target.TASKMANAGER, arguments.taskmanager_times, arguments)
     rows: list[Row] = []
     values: dict[str, Any] = {"seed": arguments.seed}
@@ -39,7 +46,22 @@ def measure(arguments: argparse.Namespace) -> Measurement:
             for step in _STEPS
             if step != "first_record_ms" and found[step]
         ]
+    if adopted is not None:
+        values["reattach"] = summary(adopted)
+        rows += _adopted_rows(adopted)
     return Measurement(tuple(rows), values)
+
+
+def _adopted_rows(report: Report) -> list[Row]:
+    found, count = summary(report), len(report.kills)
+    adopted = sum(kill.mode is Mode.REATTACH for kill in report.kills)
+    rows = [Row("leader killed, attempt adopted", f"{adopted} of {count}")]
+    for name, step, goal in (("adopted", "deployed_ms", None), ("next checkpoint", "first_checkpoint_ms", 1_000)):
+        median, worst = found[step]["median"], found[step]["worst"]
+        label = f"leader killed, {name}, median"
+        rows.append(Row(label, f"{median:.4g} ms") if goal is None else at_most(label, median, goal, "ms"))
+        rows.append(Row(f"leader killed, {name}, worst of {count}", f"{worst:.4g} ms"))
+    return rows
 
 
 def summary(report: Report) -> dict[str, Any]:
@@ -62,7 +84,12 @@ def exact(report: Report) -> Report:
     return report
 
 
-def _drill(target: Target, times: int, arguments: argparse.Namespace) -> Report | None:
+def _drill(
+    target: Target,
+    times: int,
+    arguments: argparse.Namespace,
+    failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_RESTART,
+) -> Report | None:
     if times == 0:
         return None
     options = DrillOptions(
@@ -70,6 +97,7 @@ def _drill(target: Target, times: int, arguments: argparse.Namespace) -> Report 
         times=times,
         every_s=arguments.every,
         seed=arguments.seed,
+        failover=failover,
         cluster_options={"zookeepers": arguments.zookeepers, **tls_options(arguments.config)},
     )
     return exact(drill(options, say))
@@ -79,6 +107,7 @@ def main() -> int:
     """Command line."""
     options = parser("failover", "Kills the leader, then task managers (with spare slots), while a job runs.")
     options.add_argument("--times", type=int, default=20, help="leader kills")
+    options.add_argument("--reattach-times", type=int, default=10, help="leader kills under a job that is adopted")
     options.add_argument("--taskmanager-times", type=int, default=10, help="task manager kills, 0 for none")
     options.add_argument("--every", type=float, default=2.0, help="seconds between a whole cluster and the next kill")
     options.add_argument("--zookeepers", type=int, choices=(1, 3), default=1, help="ZooKeeper servers")

@@ -26,6 +26,13 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
     show_default=True,
     help="Seconds between recovery and the next kill.",
 )
+@click.option(
+    "--leader-failover",
+    type=click.Choice(("restart", "reattach")),
+    default="restart",
+    show_default=True,
+    help="Whether a new leader restarts the job or goes on with what runs.",
+)
 @click.option("--seed", type=int, metavar="N", help="Repeats a drill: same victims, same moments.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
 @click.option("--cluster", metavar="ADDRESSES|DIR", help="Target a running cluster.  [default: one of its own]")
@@ -39,6 +46,7 @@ def drill(
     kill: str,
     times: int,
     every_s: float,
+    leader_failover: str,
     seed: int | None,
     json_file: str | None,
     cluster: str | None,
@@ -60,6 +68,7 @@ def drill(
       lockgate drill
       lockgate drill --kill taskmanager --times 5 --every 10
       lockgate drill --kill leader --times 20 --seed 7 --json report.json
+      lockgate drill --leader-failover reattach
       lockgate drill --zookeepers 3 --kill zookeeper
       lockgate drill --cluster .lockgate
       lockgate drill --storage 's3://bucket/drill?endpoint_override=s3.example:9000&scheme=http'
@@ -67,6 +76,8 @@ def drill(
     """
     from lockgate_devtools.cluster.from_settings import tls_options
     from lockgate_devtools.drill import Target, run_drill
+
+    from lockgate.pipeline.job import FAILOVERS
 
     own: dict[str, Any] = {"slots": slots} if slots else {}
     own |= {"zookeepers": zookeepers} if zookeepers else {}
@@ -84,6 +95,7 @@ def drill(
         json_file=json_file or "",
         cluster=cluster or "",
         directory=directory or "",
+        failover=FAILOVERS[leader_failover],
         cluster_options=own,
     )
 

@@ -202,6 +202,8 @@ class CheckpointCoordinator:
             self.final.restored(event.stopped_with, now_ms)
         self._failures.started(now_ms)
         self._schedule.started(now_ms)
+        if event.is_adopted:
+            self._schedule.hurry(now_ms)
         return self._discard_subsumed()
 
     def _ended(self, reason: str, now_ms: int) -> list[CheckpointEffect]:

@@ -16,15 +16,23 @@ class Target(Enum):
     ZOOKEEPER = "zookeeper"
 
 
+class Mode(Enum):
+    """How a job goes on after a kill."""
+
+    REATTACH = "reattach"
+    RESTART = "restart"
+
+
 @dataclass(frozen=True, slots=True)
 class Kill:
     """One SIGKILL and its consequences, in ms since it was sent; None: the kill caused no such event, or it never
     happened.
 
     detected_ms: the new leader saw the old one go (leader), the leader saw the task manager go (taskmanager);
-    granted_ms: the new leader was granted leadership; deployed_ms: every subtask of the next attempt ran;
-    first_record_ms: its first records beyond the snapshot reached a sink operator; first_checkpoint_ms: the first
-    snapshot after the kill was completed, and so committed.
+    granted_ms: the new leader was granted leadership; deployed_ms: every subtask of the next attempt ran, or the
+    running one was adopted; first_record_ms: the first records of the next attempt beyond the snapshot reached a sink
+    operator; first_checkpoint_ms: the first snapshot after the kill was completed, and so committed. mode: None where
+    the kill concerned neither leader nor attempt.
     """
 
     target: Target
@@ -34,6 +42,7 @@ class Kill:
     deployed_ms: float | None = None
     first_record_ms: float | None = None
     first_checkpoint_ms: float | None = None
+    mode: Mode | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The form in the report file."""
@@ -45,6 +54,7 @@ class Kill:
             "deployed_ms": self.deployed_ms,
             "first_record_ms": self.first_record_ms,
             "first_checkpoint_ms": self.first_checkpoint_ms,
+            "mode": self.mode.value if self.mode is not None else None,
         }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from lockgate_proto.messages import JobState
+from lockgate_proto.messages import JobState, LeaderFailover
 
 from lockgate.client import ClientError
 from lockgate_devtools.drill.arena import Arena, DrillError
@@ -61,6 +61,7 @@ class Round:
         target: Target,
         every_s: float,
         checkpoint_interval_ms: int,
+        failover: LeaderFailover,
     ) -> None:
         self._key = key
         self._arena = arena
@@ -69,6 +70,7 @@ class Round:
         self._target = target
         self._every_s = every_s
         self._interval_ms = checkpoint_interval_ms
+        self._failover = failover
 
     def run(self, times: int, first: int) -> RoundResult:
         """first: number of the first kill, for the output. Raises DrillError when the job does not start."""
@@ -82,7 +84,7 @@ class Round:
             checkpoint_interval_ms=self._interval_ms,
         )
         account = RoundResult()
-        self._arena.client.submit(self._key, pipeline.graph())
+        self._arena.client.submit(self._key, dataclasses.replace(pipeline.graph(), leader_failover=self._failover))
         observer = JobObserver(self._arena.client, self._key)
         try:
             self._wait_for_start(observer)

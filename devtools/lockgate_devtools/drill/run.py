@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lockgate_proto.messages import LeaderFailover
+
 from lockgate.client import Client
 from lockgate.errors import UserError
 from lockgate_devtools.cluster import LocalCluster
@@ -38,7 +40,8 @@ class DrillOptions:
 
     every_s: seconds between the recovery of the cluster and the next kill; seed: None draws one; cluster: addresses or
     directory of a running cluster, empty for the drill's own in a temporary folder; cluster_options: fields of
-    ClusterOptions for the own one; directory: for cluster, ledger and logs (kept); None for a temporary one.
+    ClusterOptions for the own one; failover: of the job; directory: for cluster, ledger and logs (kept); None for a
+    temporary one.
     """
 
     kill: Target = Target.LEADER
@@ -49,6 +52,7 @@ class DrillOptions:
     cluster: str = ""
     directory: str = ""
     checkpoint_interval_ms: int = 1000
+    failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_UNSPECIFIED
     cluster_options: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -137,6 +141,7 @@ def drill_in(options: DrillOptions, seed: int, arena: Arena, say: Say) -> Report
             options.kill,
             options.every_s,
             options.checkpoint_interval_ms,
+            options.failover,
         )
         accounts.append(round_.run(options.times - done, done + 1))
         done += len(accounts[-1].kills)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from lockgate_devtools.drill.model import Kill, Report
+from lockgate_devtools.drill.model import Kill, Mode, Report
 
 _STEPS = (
     ("detected", "detected_ms"),
@@ -18,6 +18,8 @@ _STEPS = (
 def describe_kill(kill: Kill) -> str:
     """One line: the consequences, in ms since the kill."""
     parts = [f"{name} {value:.0f} ms" for name, field in _STEPS if (value := getattr(kill, field)) is not None]
+    if kill.mode is Mode.REATTACH:
+        parts.append("nothing was restarted")
     return ", ".join(parts) or "nothing followed"
 
 
@@ -27,6 +29,8 @@ def render(report: Report) -> str:
     lines = ["", "milliseconds since each kill:", header]
     for number, kill in enumerate(report.kills, 1):
         lines.append(f"{number:>4}  {kill.target.value:<12}{kill.pid:>8}" + _cells(kill))
+    if adopted := sum(kill.mode is Mode.REATTACH for kill in report.kills):
+        lines.append(f"after {adopted} of {len(report.kills)} kills the new leader adopted what ran: nothing restarted")
     if len(report.kills) > 1:
         lines += [_summary(report, "median", statistics.median), _summary(report, "worst", max)]
     records = report.records

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lockgate_proto.messages import JobEvent, JobEventKind
 
-from lockgate_devtools.drill.model import Kill, Target
+from lockgate_devtools.drill.model import Kill, Mode, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +32,26 @@ def assemble(target: Target, pid: int, before: Before, events: Iterable[JobEvent
 
     if target in (Target.STANDBY, Target.ZOOKEEPER):  # leader and attempt survive
         return Kill(target, pid, first_checkpoint_ms=first(JobEventKind.CHECKPOINT_COMPLETED))
-    attempt = before.attempt + 1
     token = before.token + 1 if target is Target.LEADER else 0
+    adopted = target is Target.LEADER and first(JobEventKind.ATTEMPT_ADOPTED, token=token) is not None
+    attempt = before.attempt + (not adopted)
+    deployed_ms = first(JobEventKind.ATTEMPT_DEPLOYED, token=token, attempt=attempt)
     lost = JobEventKind.LEADER_LOSS_DETECTED if target is Target.LEADER else JobEventKind.TASK_MANAGER_LOST
     return Kill(
         target,
         pid,
         detected_ms=first(lost, token=token),
         granted_ms=first(JobEventKind.LEADER_GRANTED, token=token) if target is Target.LEADER else None,
-        deployed_ms=first(JobEventKind.ATTEMPT_DEPLOYED, token=token, attempt=attempt),
+        deployed_ms=deployed_ms,
         first_record_ms=first(JobEventKind.FIRST_RECORD, token=token, attempt=attempt),
         first_checkpoint_ms=first(JobEventKind.CHECKPOINT_COMPLETED, token=token, attempt=attempt),
+        mode=Mode.REATTACH if adopted else Mode.RESTART if deployed_ms is not None else None,
     )
 
 
 def is_survived(kill: Kill) -> bool:
     """True when the job has recovered from the kill: the target's last event has arrived."""
-    if kill.target in (Target.LEADER, Target.TASKMANAGER):
+    if kill.target in (Target.LEADER, Target.TASKMANAGER) and kill.mode is not Mode.REATTACH:
         return kill.first_record_ms is not None and kill.first_checkpoint_ms is not None
     return kill.first_checkpoint_ms is not None
 

@@ -103,8 +103,7 @@ def test_an_attempt_that_runs_where_it_was_is_adopted_and_nothing_is_restarted()
     assert not leader.sent(CancelAttempt)
     assert leader.emitted(JobEventKind.ATTEMPT_ADOPTED) == ["attempt 1 goes on: nothing is restarted"]
     assert leader.emitted(JobEventKind.ATTEMPT_DEPLOYED) == ["all 4 subtasks run"]
-    leader.tick(1_000)
-    assert leader.one(effects.PersistCheckpointId).checkpoint_id == 4
+    assert leader.one(effects.PersistCheckpointId).checkpoint_id == 4, "at once: one of the dead leader may be overdue"
 
 
 def test_the_newest_checkpoint_is_announced_again_and_later_ones_are_aborted_everywhere() -> None:

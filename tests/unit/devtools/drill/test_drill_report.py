@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from lockgate_devtools.drill.model import Kill, RecordCheck, Report, Target
-from lockgate_devtools.drill.text import render
+from lockgate_devtools.drill.model import Kill, Mode, RecordCheck, Report, Target
+from lockgate_devtools.drill.text import describe_kill, render
 
-KILL = Kill(Target.LEADER, 4711, 2.5, 8.0, 150.0, 290.0, 1290.0)
+KILL = Kill(Target.LEADER, 4711, 2.5, 8.0, 150.0, 290.0, 1290.0, Mode.RESTART)
 PASS = Report(5, (KILL,), RecordCheck(300, 0, 0), 9, 1)
 
 
@@ -24,6 +24,7 @@ def test_json_has_exactly_the_promised_shape() -> None:
                 "deployed_ms": 150.0,
                 "first_record_ms": 290.0,
                 "first_checkpoint_ms": 1290.0,
+                "mode": "restart",
             }
         ],
         "records": {"expected": 300, "lost": 0, "duplicated": 0},
@@ -49,6 +50,14 @@ def test_anything_wrong_fails(report: Report) -> None:
     assert not report.passed
     assert report.to_json()["verdict"] == "fail"
     assert "verdict:     FAIL" in render(report)
+
+
+def test_text_says_after_how_many_kills_nothing_was_restarted() -> None:
+    adopted = Kill(Target.LEADER, 4713, 2.5, 8.0, 33.0, first_checkpoint_ms=700.0, mode=Mode.REATTACH)
+    text = render(Report(5, (KILL, adopted), RecordCheck(300, 0, 0), 9, 1))
+    assert "after 1 of 2 kills the new leader adopted what ran: nothing restarted" in text
+    assert "adopted" not in render(PASS)
+    assert describe_kill(adopted).endswith("first checkpoint 700 ms, nothing was restarted")
 
 
 def test_text_names_times_records_and_problems() -> None:

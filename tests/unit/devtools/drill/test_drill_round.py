@@ -11,7 +11,7 @@ import pytest
 from lockgate_devtools.drill.arena import Victim
 from lockgate_devtools.drill.model import Target
 from lockgate_devtools.drill.round import Round, RoundResult
-from lockgate_proto.messages import JobEvent, JobState, JobStatus
+from lockgate_proto.messages import JobEvent, JobState, JobStatus, LeaderFailover
 
 EVERY_S, INTERVAL_MS = 4.0, 500
 
@@ -57,7 +57,8 @@ class Stage:
 def one_kill(stage: Stage, end: float = math.inf, seed: int = 1) -> RoundResult:
     account = RoundResult()
     anything: Any = stage
-    drill = Round("drill", anything, lambda _: None, random.Random(seed), Target.LEADER, EVERY_S, INTERVAL_MS)
+    failover = LeaderFailover.LEADER_FAILOVER_RESTART
+    drill = Round("drill", anything, lambda _: None, random.Random(seed), Target.LEADER, EVERY_S, INTERVAL_MS, failover)
     drill._one_kill(1, anything, account, end)
     return account
 

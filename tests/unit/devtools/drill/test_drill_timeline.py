@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from lockgate_devtools.drill.model import Kill, Target
+from lockgate_devtools.drill.model import Kill, Mode, Target
 from lockgate_devtools.drill.timeline import Before, assemble, checkpoint_counts, is_survived
 from lockgate_proto.messages import JobEvent, JobEventKind
 
@@ -28,7 +28,7 @@ TAKEOVER = (
 
 def test_a_takeover_gives_every_time() -> None:
     kill = assemble(Target.LEADER, 4711, BEFORE, TAKEOVER)
-    assert kill == Kill(Target.LEADER, 4711, 2.5, 8.0, 150.0, 290.0, 1290.0)
+    assert kill == Kill(Target.LEADER, 4711, 2.5, 8.0, 150.0, 290.0, 1290.0, Mode.RESTART)
     assert is_survived(kill)
 
 
@@ -58,6 +58,22 @@ def test_the_first_of_several_attempts_counts() -> None:
     assert assemble(Target.LEADER, 1, BEFORE, (*second, *TAKEOVER)).first_record_ms == 290.0
 
 
+def test_an_adopted_attempt_has_no_first_record_and_is_survived_by_its_next_checkpoint() -> None:
+    adopted = (
+        *TAKEOVER[:3],
+        _event(JobEventKind.ATTEMPT_ADOPTED, 30.0, attempt=3),
+        _event(JobEventKind.ATTEMPT_DEPLOYED, 33.0, attempt=3),
+        _event(JobEventKind.CHECKPOINT_COMPLETED, 0.2, token=7, attempt=3, checkpoint=11),  # of the dead leader
+    )
+    kill = assemble(Target.LEADER, 1, BEFORE, adopted)
+    assert kill == Kill(Target.LEADER, 1, 2.5, 8.0, 33.0, mode=Mode.REATTACH)
+    assert not is_survived(kill)
+    next_one = _event(JobEventKind.CHECKPOINT_COMPLETED, 700.0, attempt=3, checkpoint=12)
+    kill = assemble(Target.LEADER, 1, BEFORE, (*adopted, next_one))
+    assert (kill.first_checkpoint_ms, kill.first_record_ms) == (700.0, None)
+    assert is_survived(kill)
+
+
 def test_a_task_manager_causes_no_grant() -> None:
     events = (
         _event(JobEventKind.TASK_MANAGER_LOST, 3.0, token=7, attempt=3),
@@ -68,7 +84,7 @@ def test_a_task_manager_causes_no_grant() -> None:
         _event(JobEventKind.CHECKPOINT_COMPLETED, 1400.0, token=7, checkpoint=5),
     )
     kill = assemble(Target.TASKMANAGER, 9, BEFORE, events)
-    assert kill == Kill(Target.TASKMANAGER, 9, 3.0, None, 80.0, 400.0, 1400.0)
+    assert kill == Kill(Target.TASKMANAGER, 9, 3.0, None, 80.0, 400.0, 1400.0, Mode.RESTART)
 
 
 def test_a_standby_or_zookeeper_kill_only_has_a_next_checkpoint() -> None:
