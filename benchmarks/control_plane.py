@@ -97,7 +97,7 @@ def _measure(
 
 @contextmanager
 def _played(cluster: LocalCluster, fleet: int, each: int, processes: int) -> Iterator[None]:
-    """The task managers, dealt to a few processes."""
+    """The task managers, spread over a few processes."""
     names = [f"played-{number:05}" for number in range(fleet)]
     started = []
     try:

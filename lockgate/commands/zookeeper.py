@@ -225,6 +225,6 @@ def user(cluster_name: str | None, secret_file: str | None, config: str | None) 
     _, protection = _protection(config, {"cluster": {"name": cluster_name}, "security": {"secret_file": secret_file}})
     owner = protection.owner
     assert owner is not None  # there is a secret
-    for each in (owner, maker(protection.secret)):
-        click.echo(f"addauth digest {each.user}:{each.password}")
+    for login in (owner, maker(protection.secret)):
+        click.echo(f"addauth digest {login.user}:{login.password}")
     return 0

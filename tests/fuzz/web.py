@@ -37,7 +37,7 @@ def web_target(address: str) -> Target:
         return _status(answer) if answer else "closed"
 
     known = endpoints(Reads("fuzzed", "embedded"))
-    samples = [_request(each.method, each.path.replace("{key}", "none").replace("{id}", "7")) for each in known]
+    samples = [_request(item.method, item.path.replace("{key}", "none").replace("{id}", "7")) for item in known]
     others = [_request("GET", path) for path in ("/", "/metrics", "/healthz", "/jobs/none", "/static/style.css")]
     return Target("web of the coordinator", feed, [*samples, *others], (), is_lenient=True, cost=_COST)
 

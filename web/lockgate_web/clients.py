@@ -71,9 +71,9 @@ class Clients:
     def close(self) -> None:
         """Ends what is under way with an error."""
         with self._lock:
-            held, self._held = list(self._held.values()), OrderedDict()
-        for each in held:
-            each.client.close()
+            clients, self._held = list(self._held.values()), OrderedDict()
+        for held in clients:
+            held.client.close()
 
     def _taken(self, credentials: Credentials) -> HeldClient:
         key = (credentials.secret, credentials.token)

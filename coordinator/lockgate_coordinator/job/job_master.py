@@ -29,9 +29,9 @@ from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
 from lockgate_coordinator.job import effects, events
 from lockgate_coordinator.job.announce import announce
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptFailed
-from lockgate_coordinator.job.attempts import Attempts, TaskManagerEvent
 from lockgate_coordinator.job.deploy_size import deploy_problem
 from lockgate_coordinator.job.ending import Ending, TearDown, WriteResult
+from lockgate_coordinator.job.job_attempts import JobAttempts, TaskManagerEvent
 from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.job.life import JobLife
 from lockgate_coordinator.job.orders import (
@@ -80,7 +80,7 @@ class JobMaster:
         self._restarts = Restarts((graph.restart and graph.restart.strategy) or m.NoRestart())
         self._writer = RecordWriter(record.job_key)
         self._orders = Orders(record.job_key, graph)
-        self._attempts = Attempts(record, graph, token)
+        self._attempts = JobAttempts(record, graph, token)
         self._snapshots: CheckpointCoordinator | None = None  # None until the records are read
         self._ending: Ending | None = None
         self._restart_at_ms = 0
@@ -282,7 +282,7 @@ class JobMaster:
     # reports of task managers
 
     def _on_task_manager_report(self, event: events.TaskManagerReport, now_ms: int) -> None:
-        """Handles the valid part of a report: see `Attempts.accepted`."""
+        """Handles the valid part of a report: see `JobAttempts.accepted`."""
         counts = self._attempts.accepted(event)
         if counts is not None:
             self._on(counts, now_ms)

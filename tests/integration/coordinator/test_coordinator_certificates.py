@@ -115,8 +115,8 @@ def test_no_rpc_once_the_certificate_of_the_connection_has_ended(
         Credentials(tls=cluster.clients["admin"]).channel(cluster.leader.address) as channel,
         Credentials(tls=cluster.clients["admin"]).channel(cluster.leader.address) as other,
     ):
-        for each in (channel, other):
-            grpc.channel_ready_future(each).result(WAIT_S)
+        for connection in (channel, other):
+            grpc.channel_ready_future(connection).result(WAIT_S)
         allowed = {name for name, path in PATHS.items() if code_of(channel, path, ()) not in REFUSED}
         assert {"List", "Cancel"} < allowed
         assert code_of(other, PATHS["List"], SECRET.metadata()) is grpc.StatusCode.OK

@@ -1,4 +1,4 @@
-"""A wake-up the CheckpointCoordinator asks for is one at which it does something: it never asks for one in the past."""
+"""A wake-up the CheckpointCoordinator asks for always finds work to do, and is never in the past."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ BASE: Content = {name: (noise(name), NEVER, NEVER, NEVER) for name in NAMES}
 
 
 class DiffWorld(RowWorld):
-    """See RowWorld: rows whose payloads are worth a difference."""
+    """Rows whose payloads are worth a difference."""
 
     def edit(self, names: list[str | None], at: int, fresh: bytes) -> None:
         """A few bytes of some payloads become others; a key that is not there gets a payload."""

@@ -73,7 +73,7 @@ class Maker:
 
 
 class RowWorld(StoreWorld):
-    """See StoreWorld. now: the wall clock; event: the watermark; both only rise, also over restarts."""
+    """Stores of rows with deadlines. now: the wall clock; event: the watermark; both only rise, also over restarts."""
 
     def __init__(self, choice: StateBackend, retained: int = 1) -> None:
         super().__init__(choice, retained, lambda scratch: Maker(choice, scratch))

@@ -55,7 +55,7 @@ NUMBERS = {LEFT: "a", RIGHT: "b"}
 
 
 class TimeWorld(StoreWorld):
-    """See StoreWorld. The content is a naive model; event time only rises, but for a restart."""
+    """Stores of windows. The content is a naive model; event time only rises, but for a restart."""
 
     def __init__(self, choice: StateBackend, make: Callable[[ScratchFolder], Any], model: Any) -> None:
         super().__init__(choice, 2, make)

@@ -54,7 +54,7 @@ from lockgate_coordinator.job.stragglers import MoveRejected, Relocation, Stragg
 TaskManagerEvent = AttemptEvent | CountersReported | StillRunning
 
 
-class Attempts:
+class JobAttempts:
     """The attempts of one job under one leader."""
 
     def __init__(self, record: JobRecord, graph: JobGraph, token: int) -> None:
