@@ -73,7 +73,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _finite(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")) or number != number:
-        raise JsonError(f"{_shown(text)} is no number of JSON, or too large")
+        raise JsonError(f"{_shown(text)} is not a JSON number, or is too large")
     return number
 
 

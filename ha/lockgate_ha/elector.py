@@ -191,7 +191,7 @@ class Elector:
         try:
             self._contend()
         except Exception:
-            logger.critical("the elector cannot go on", exc_info=True)
+            logger.critical("the elector cannot continue", exc_info=True)
             self._on_broken()
 
     def _contend(self) -> None:

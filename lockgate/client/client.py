@@ -390,7 +390,7 @@ def _directory(
     if coordinators:
         directories.append(CoordinatorList(coordinators, credentials, origin, address_map=address_map))
     if credentials.token is not None and not coordinators:
-        raise ClientError("a token does not open ZooKeeper; name a coordinator with --cluster HOST:PORT")
+        raise ClientError("a token gives no access to ZooKeeper; name a coordinator with --cluster HOST:PORT")
     if zookeeper and credentials.token is None:
         from lockgate_ha.protection import Protection
         from lockgate_ha.zookeeper import connector

@@ -175,7 +175,7 @@ def test_a_variable_is_one_that_the_operator_allows(field: Field) -> None:
     assert not any(secret in repr(field.testing.client.jobs()) for secret in (PASSWORD, LISTED))
 
 
-def test_what_it_was_let_in_for_works(field: Field) -> None:
+def test_allowed_files_can_be_read_and_written(field: Field) -> None:
     out = field.out()
     assert field.tried(field.submit, computing("SELECT upper(value) AS value FROM input")(field, out)) == ""
     assert any("A" in path.read_text() for path in out.rglob("part-*.json*"))

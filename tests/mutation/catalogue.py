@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 _SIMULATION = "tests/simulation/test_simulation.py"
 _CRASH = f"{_SIMULATION}::test_a_standby_takes_over_after_a_crash_at_every_step"
-_USURP = f"{_SIMULATION}::test_a_leader_that_is_replaced_at_any_step_and_goes_on_does_no_harm"
-_FLOWS = "tests/simulation/test_dataflows.py::test_a_dataflow_under_faults_comes_to_what_one_thread_makes_of_its_input"
+_USURP = f"{_SIMULATION}::test_a_leader_that_is_replaced_at_any_step_and_continues_is_harmless"
+_FLOWS = "tests/simulation/test_dataflows.py::test_a_dataflow_under_faults_has_the_result_of_one_thread"
 _LAST_COMMIT = "tests/unit/coordinator/job/test_last_commit.py"
 _ORDERS = "tests/unit/coordinator/job/test_job_master_orders.py"
 _SINKS = "tests/unit/taskmanager/spark/sinks/test_sink_contract.py"
@@ -74,7 +74,7 @@ MUTANTS = (
         "asking ZooKeeper about a token that a peer names",
         (
             "tests/unit/ha/test_leader_election.py"
-            "::test_a_token_that_a_peer_names_is_looked_up_and_changes_nothing_by_itself",
+            "::test_a_token_reported_by_a_peer_is_looked_up_and_has_no_effect_alone",
             "tests/unit/ha/test_leader_election.py"
             "::test_while_zookeeper_is_away_a_later_token_ends_the_grant_and_the_next_one_takes_no_account_of_it",
         ),
@@ -94,9 +94,9 @@ MUTANTS = (
             ""
             "tests/unit/coordinator/job/test_provenance.py::test_a_failure_that_another_task_manager_reports_ends_nothing",
             "tests/unit/coordinator/job/test_provenance.py"
-            "::test_a_checkpoint_is_completed_only_by_those_who_run_its_subtasks",
+            "::test_a_checkpoint_is_completed_only_by_the_task_managers_of_its_subtasks",
             "tests/integration/coordinator/test_coordinator_foreign_reports.py"
-            "::test_a_stranger_to_the_attempt_changes_nothing",
+            "::test_a_subtask_outside_the_attempt_has_no_effect",
         ),
     ),
     Mutant(
@@ -148,7 +148,7 @@ MUTANTS = (
         (
             f"{_SINKS}::test_a_commit_that_was_carried_out_and_then_failed_is_tried_again_and_changes_nothing",
             f"{_SINKS}::test_a_commit_that_was_done_before_the_crash_is_not_done_twice",
-            f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",
+            f"{_SINKS}::test_another_run_does_not_repeat_the_commits_of_the_first_one",
         ),
     ),
     Mutant(
@@ -157,8 +157,8 @@ MUTANTS = (
         (
             f"{_SINKS}::test_a_commit_that_was_carried_out_and_then_failed_is_tried_again_and_changes_nothing",
             f"{_SINKS}::test_a_commit_that_was_done_before_the_crash_is_not_done_twice",
-            f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",
-            f"{_SINKS}::test_a_zombie_cannot_show_what_is_not_in_a_completed_snapshot",
+            f"{_SINKS}::test_another_run_does_not_repeat_the_commits_of_the_first_one",
+            f"{_SINKS}::test_a_zombie_cannot_publish_output_outside_a_completed_snapshot",
         ),
     ),
     Mutant(
@@ -166,8 +166,8 @@ MUTANTS = (
         "the Kafka sink's look into the ledger of commits",
         (
             f"{_SINKS}::test_a_commit_that_was_done_before_the_crash_is_not_done_twice",
-            f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",
-            f"{_SINKS}::test_a_zombie_cannot_show_what_is_not_in_a_completed_snapshot",
+            f"{_SINKS}::test_another_run_does_not_repeat_the_commits_of_the_first_one",
+            f"{_SINKS}::test_a_zombie_cannot_publish_output_outside_a_completed_snapshot",
         ),
     ),
     Mutant(
@@ -205,12 +205,12 @@ MUTANTS = (
     Mutant(
         "ledger_of_own_run",
         "knowing which run has staged what another one restores",
-        (f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",),
+        (f"{_SINKS}::test_another_run_does_not_repeat_the_commits_of_the_first_one",),
     ),
     Mutant(
         "custom_abort_of_younger",
         "a zombie's respect for what its successor has staged",
-        (f"{_CUSTOM}::test_a_new_attempt_aborts_what_older_ones_have_left_and_nothing_else",),
+        (f"{_CUSTOM}::test_a_new_attempt_aborts_only_transactions_of_older_ones",),
     ),
     Mutant(
         "commit_before_persist",
@@ -251,8 +251,8 @@ MUTANTS = (
         "knowing a savepoint by the request that asked for it",
         (
             "tests/unit/coordinator/checkpoint/test_checkpoint_coordinator.py"
-            "::test_a_savepoint_that_is_asked_for_again_is_the_same_while_it_is_taken_and_after",
-            f"{_SIMULATION}::test_a_savepoint_that_is_asked_for_again_is_the_same_under_every_leader",
+            "::test_a_repeated_savepoint_request_gets_the_same_one_during_and_after_it",
+            f"{_SIMULATION}::test_a_repeated_savepoint_request_gets_the_same_one_under_every_leader",
         ),
     ),
     Mutant(
@@ -287,7 +287,7 @@ MUTANTS = (
     Mutant(
         "diff_on_newest",
         "making differences from what the completed checkpoint has",
-        (f"{_DIFFS}::test_a_difference_stands_on_the_completed_checkpoint_and_not_on_a_later_one",),
+        (f"{_DIFFS}::test_a_difference_builds_on_the_completed_checkpoint_and_not_on_a_later_one",),
         raises=("StateUnreadable",),  # the restore that notices it
     ),
     Mutant(
@@ -339,8 +339,8 @@ MUTANTS = (
         "the log of what comes over a loop's back edges",
         (
             ""
-            "tests/unit/taskmanager/runtime/test_loop_snapshots.py::test_the_snapshot_of_a_head_holds_what_was_on_its_way_back",
-            f"{_SIMULATION}::test_a_crash_at_every_step_loses_nothing_of_what_circles",
+            "tests/unit/taskmanager/runtime/test_loop_snapshots.py::test_the_snapshot_of_a_head_holds_the_returning_records",
+            f"{_SIMULATION}::test_a_crash_at_every_step_loses_no_circulating_record",
             f"{_FLOWS}[unaligned]",
         ),
     ),
@@ -348,7 +348,7 @@ MUTANTS = (
         "back_edge_replay",
         "putting the log of a loop's back edges back",
         (
-            f"{_SIMULATION}::test_a_crash_at_every_step_loses_nothing_of_what_circles",
+            f"{_SIMULATION}::test_a_crash_at_every_step_loses_no_circulating_record",
             f"{_FLOWS}[unaligned]",
         ),
     ),
@@ -358,7 +358,7 @@ MUTANTS = (
         "giving every subtask of a rescaled vertex all of its key groups",
         (
             "tests/property/coordinator/test_redistribute_property.py"
-            "::test_every_key_group_finds_its_state_and_nobody_loads_what_it_cannot_use",
+            "::test_every_key_group_finds_its_state_and_no_subtask_loads_foreign_groups",
             f"{_FLOWS}[aligned]",
         ),
     ),
@@ -403,7 +403,7 @@ MUTANTS = (
         "that an attempt leaves what its successor has staged",
         (
             "tests/unit/durability/test_staged_files_of_others.py"
-            "::test_an_attempt_that_starts_late_leaves_what_its_successors_have_staged",
+            "::test_an_attempt_that_starts_late_keeps_its_successors_output",
         ),
     ),
     Mutant(
@@ -469,7 +469,7 @@ MUTANTS = (
         "deleting files apart from what a job waits for",
         (
             ""
-            "tests/unit/coordinator/runtime/test_deletions.py::test_files_go_on_a_worker_of_their_own_when_the_record_is_gone",
+            "tests/unit/coordinator/runtime/test_deletions.py::test_files_are_deleted_on_a_separate_worker_after_the_record",
         ),
     ),
     Mutant(
@@ -541,7 +541,7 @@ MUTANTS = (
         "numbers_restart",
         "numbering control messages for as long as the process lives",
         (
-            f"{_SESSIONS}::test_with_a_new_term_numbers_go_on_and_what_was_kept_is_forgotten",
+            f"{_SESSIONS}::test_with_a_new_term_numbers_continue_and_kept_messages_are_dropped",
             f"{_GREETING}::test_a_leader_that_leads_again_receives_everything_although_its_record_is_late",
         ),
     ),
@@ -580,7 +580,7 @@ MUTANTS = (
         "that a snapshot refers to the files of splits at rest that it builds on",
         (
             f"{_SPLITS}::test_every_completed_snapshot_holds_every_split_as_it_was",
-            f"{_SPLITS}::test_a_snapshot_writes_what_is_new_and_few_files",
+            f"{_SPLITS}::test_a_snapshot_writes_only_new_splits_and_few_files",
         ),
         raises=("KeyError",),  # the split that was forgotten
     ),

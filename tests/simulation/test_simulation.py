@@ -110,18 +110,18 @@ LOOP_MODES = (CheckpointMode.EXACTLY_ONCE, CheckpointMode.UNALIGNED)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", LOOP_MODES)
-def test_a_crash_at_every_step_loses_nothing_of_what_circles(mode: CheckpointMode) -> None:
+def test_a_crash_at_every_step_loses_no_circulating_record(mode: CheckpointMode) -> None:
     for scenario in at_points(BASE_SEED, "crash", stride=SHARE, mode=mode, job=looping_job("job")):
         _hold(scenario, "quiet")
 
 
 @pytest.mark.parametrize("mode", LOOP_MODES)
-def test_random_schedules_lose_nothing_of_what_circles(mode: CheckpointMode) -> None:
+def test_random_schedules_lose_no_circulating_record(mode: CheckpointMode) -> None:
     for seed in range(SEEDS // 8):
         _hold(replace(random_scenario(seed), mode=mode, job=looping_job("job")))
 
 
-def test_snapshots_of_a_quiet_loop_hold_what_circles_and_it_ends_in_one_attempt() -> None:
+def test_snapshots_of_a_quiet_loop_hold_circulating_records_and_it_ends_in_one_attempt() -> None:
     outcomes = [simulate(replace(quiet_scenario(seed), job=looping_job("job"))) for seed in range(10)]
     assert {outcome.attempts for outcome in outcomes} == {1}
     assert sum(outcome.in_flight for outcome in outcomes) > 20
@@ -131,7 +131,7 @@ def test_unaligned_snapshots_of_a_pressed_job_hold_records_in_flight() -> None:
     assert sum(simulate(quiet_scenario(seed, CheckpointMode.UNALIGNED)).in_flight for seed in range(10)) > 100
 
 
-def test_a_leader_that_is_replaced_at_any_step_and_goes_on_does_no_harm() -> None:
+def test_a_leader_that_is_replaced_at_any_step_and_continues_is_harmless() -> None:
     for scenario in at_points(BASE_SEED, "usurp", stride=SHARE):
         _hold(scenario, "quiet")
 
@@ -216,7 +216,7 @@ def test_a_stop_during_a_users_savepoint_ends_with_its_own_once_that_is_committe
         _hold(savepoint_beside_end(seed), "savepoint-beside-end")
 
 
-def test_a_savepoint_that_is_asked_for_again_is_the_same_under_every_leader() -> None:
+def test_a_repeated_savepoint_request_gets_the_same_one_under_every_leader() -> None:
     for seed in range(SEEDS // 4):
         _hold(repeated_savepoint(seed), "repeated-savepoint")
 

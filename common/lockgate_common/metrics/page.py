@@ -48,7 +48,7 @@ class MetricsPage:
                 part(samples)
             except Exception as error:
                 is_incomplete = True
-                self._trouble.warning(log, repr(part), "a part of the metrics is left out: %s", error)
+                self._trouble.warning(log, repr(part), "a part of the metrics could not be collected: %s", error)
         samples.add(INCOMPLETE, float(is_incomplete))
         for family, values in samples:
             yield _metric(family, values)

@@ -63,7 +63,7 @@ class MetricsServer:
         if caller.is_owner:
             return
         if not isinstance(caller.token, Token):
-            raise HttpRefusal(401, "metrics are read with a token of the cluster; JWTs are not looked up here")
+            raise HttpRefusal(401, "metrics need a token of the cluster; JWTs are not accepted here")
         principal = self._tokens.principal(caller.token) if self._tokens is not None else None
         if principal is None:
             raise UnknownCaller

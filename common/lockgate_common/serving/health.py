@@ -92,7 +92,7 @@ def parsed(kind: type[Any], data: bytes) -> Any:
     try:
         return kind.FromString(data)
     except DecodeError as error:
-        raise Refused(StatusCode.INVALID_ARGUMENT, f"this is no {kind.__name__}") from error
+        raise Refused(StatusCode.INVALID_ARGUMENT, f"this is not a {kind.__name__}") from error
 
 
 async def _requested_service(call: Call) -> str:

@@ -108,7 +108,7 @@ class Ending:
             if not snapshots.settling:
                 effects += self._last_commit.settled(snapshots.completed.restore_point)
             if not self._last_commit.is_over(now_ms):
-                self.message = "its sinks show what its last checkpoint holds"
+                self.message = "its sinks show the output of its last checkpoint"
                 return effects
             if complaint := self._last_commit.complaint():
                 self._complain(complaint)

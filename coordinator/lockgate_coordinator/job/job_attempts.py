@@ -242,6 +242,6 @@ class JobAttempts:
 
 def _ahead(operator: OperatorStatus) -> str:
     return (
-        f"the first {operator.records_ahead} records of '{operator.name}' lie further ahead of the clock than "
-        f"max_ahead allows: they are processed, but do not move event time"
+        f"the first {operator.records_ahead} records of '{operator.name}' are further ahead of the clock than "
+        f"max_ahead allows: they are processed, but do not advance event time"
     )

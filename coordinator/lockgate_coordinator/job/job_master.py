@@ -212,7 +212,7 @@ class JobMaster:
         self._restarts.storage.over()
         if event.attempt is not None:
             restored_id = completed.restore_point.checkpoint_id if completed.restore_point is not None else 0
-            text = f"goes on from checkpoint {restored_id}" if restored_id else "starts from the beginning"
+            text = f"continues from checkpoint {restored_id}" if restored_id else "starts from the beginning"
             self._emit(m.JobEventKind.JOB_RECOVERED, text, restored_id)
         if self._cancel_wanted:
             self._cancel(now_ms)
@@ -323,7 +323,7 @@ class JobMaster:
         if self._snapshots is None or self._ending is not None:
             is_savepoint = isinstance(event, events.SavepointRequested)
             what = "A savepoint needs a running job" if is_savepoint else "The job is not ready for that"
-            self._refuse(event, f"{what}; ask again once it runs.")
+            self._refuse(event, f"{what}; try again once it runs.")
         elif isinstance(event, events.SavepointRequested):
             self._to_snapshots(event, now_ms)
         else:
@@ -350,7 +350,7 @@ class JobMaster:
         if self._ending is not None:
             return
         if self._attempts.current is not None:
-            self._restart("the job goes on at another parallelism", now_ms, is_counted=False)
+            self._restart("the job continues at another parallelism", now_ms, is_counted=False)
         elif self._life.state is m.JobState.WAITING_FOR_SLOTS:
             self._request_slots(now_ms)
 

@@ -162,7 +162,7 @@ class Stragglers:
             self._given_up.add(worst[1])
             return self._rejected(
                 f"{_subtasks(worst[0], [worst[1]])} {self._takes(worst)} on {trial.to_task_manager} as it did on "
-                f"{trial.from_task_manager}: what it has to do is slow, and not the place, so it stays"
+                f"{trial.from_task_manager}: the work is slow, not the place, so it stays"
             )
         if now_ms < self._not_before_ms:
             return None

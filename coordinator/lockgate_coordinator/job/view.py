@@ -82,7 +82,7 @@ def status_message(
             )
         return (
             f"the job runs, but no checkpoint has completed since {since}: {trouble.reason}; make room in the storage "
-            f"or bring it back, then the job continues by itself"
+            f"or bring it back, then the job continues automatically"
         )
     if state is JobState.FINISHING:
         return "all input is read: the last checkpoint is being taken and committed"

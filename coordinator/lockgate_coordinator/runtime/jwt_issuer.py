@@ -126,7 +126,7 @@ def read_keys(path: Path) -> tuple[IssuerKey, ...]:
     except OSError as error:
         raise KeyFileError(f"cannot read the keys in {path}: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise KeyFileError(f"{path} is no file of public keys: {error}") from error
+        raise KeyFileError(f"{path} is not a file of public keys: {error}") from error
     if not found:
         raise KeyFileError(f"{path} has no key that can check a signature")
     return found

@@ -259,7 +259,7 @@ class TaskManagers:
         log.info("the stream of task manager %s broke; checking whether its process lives", task_manager_id)
         member.grace = self._actor.at(
             monotonic_ms() + GRACE_MS,
-            lambda: self._lose_away(member, link, "its stream broke and it did not come back"),
+            lambda: self._lose_away(member, link, "its stream broke and was not reopened"),
         )
         self._probe(member, link)
 

@@ -25,7 +25,7 @@ done) && echo "$lines" | ip -batch -
 """
 _HEAL = f"""
 ip neigh show nud permanent | while read -r address _ device _ hardware _; do
-    for one; do [ "$one $hardware" = "$address {_UNUSED_MAC}" ] && echo "neigh del $address dev $device"; done
+    for blocked; do [ "$blocked $hardware" = "$address {_UNUSED_MAC}" ] && echo "neigh del $address dev $device"; done
 done | ip -force -batch - 2>/dev/null
 ip neigh show nud permanent | grep {_UNUSED_MAC}
 true

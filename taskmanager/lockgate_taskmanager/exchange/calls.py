@@ -61,4 +61,4 @@ def _failed(call: Call, error: Exception) -> None:
         call.finish(error.code, str(error), trailing=error.trailing)
     else:
         log.error("%s failed", call.method, exc_info=error)
-        call.finish(StatusCode.INTERNAL, f"internal fault: {type(error).__name__}: {error}")
+        call.finish(StatusCode.INTERNAL, f"internal error: {type(error).__name__}: {error}")

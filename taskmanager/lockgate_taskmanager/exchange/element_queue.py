@@ -44,7 +44,7 @@ class Segment:
         while size > 0:
             part = os.pread(self._file.fileno(), size, place)
             if not part:
-                raise OSError("a file of records that circle in a loop is shorter than what was written to it")
+                raise OSError("a file of records that circulate in a loop is shorter than what was written to it")
             parts.append(part)
             place, size = place + len(part), size - len(part)
         return b"".join(parts)

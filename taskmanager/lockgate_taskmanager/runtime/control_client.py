@@ -315,7 +315,7 @@ class ControlClient:
         """False when the message comes from a leader that has been replaced."""
         with self._changed:
             if not self._accepts_token(message.token):
-                log.warning("message with token %d refused, token %d was seen", message.token, self._fence.highest)
+                log.warning("message with token %d refused: token %d was seen", message.token, self._fence.highest)
                 return False
             is_new = self._session.receive(message.sequence, message.acknowledged)
         if isinstance(message.body, Registered):

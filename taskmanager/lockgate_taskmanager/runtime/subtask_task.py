@@ -461,7 +461,7 @@ class SubtaskTask:
         self.gate.close()
         self._outputs.cancel()
         if not self._snapshots.close():
-            log.warning("%s: an upload is still going on after %g s", self._name, UPLOAD_CLOSE_S)
+            log.warning("%s: an upload is still in progress after %g s", self._name, UPLOAD_CLOSE_S)
         if self._program is not None:
             try:
                 self._program.close()

@@ -49,5 +49,5 @@ def require_secret(conf: SparkConf, master: str) -> None:
         raise EngineError(
             f"there is no secret for the Spark master {masked(master)}, so anyone who reaches this driver could run"
             f" code in it: give master, workers and task managers the same {SECRET}, or set {AUTHENTICATE}=false where"
-            " nobody else reaches their network"
+            " no one else reaches their network"
         )

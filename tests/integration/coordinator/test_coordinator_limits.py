@@ -146,7 +146,7 @@ def test_calls_of_one_client_that_wait_leave_room_for_others(
     assert channel.unary_unary(LIST)(b"", metadata=eager, timeout=30) is not None
 
 
-def test_the_client_waits_as_long_as_it_is_told_and_goes_on(cluster: LimitedCluster) -> None:
+def test_the_client_waits_for_the_given_time_and_continues(cluster: LimitedCluster) -> None:
     with PatientClient(cluster, "eager") as client:
         for _ in range(4 * RATE):
             assert client.jobs() == ()

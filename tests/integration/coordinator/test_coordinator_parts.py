@@ -30,7 +30,7 @@ WAIT_S = 120.0
 # -- actor ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_actor_goes_on_after_a_failing_call(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_actor_continues_after_a_failing_call(caplog: pytest.LogCaptureFixture) -> None:
     actor = Actor("test-actor")
     actor.start()
 
@@ -60,7 +60,7 @@ def test_timers_fire_in_order_unless_cancelled() -> None:
     assert seen == ["first", "second"]
 
 
-def test_a_due_timer_waits_behind_what_has_arrived_before() -> None:
+def test_a_due_timer_waits_behind_earlier_elements() -> None:
     actor, seen, done = Actor("test-actor"), [], threading.Event()
     actor.tell(lambda: seen.append("heartbeat"))
     actor.at(monotonic_ms() - 5, lambda: (seen.append("timeout"), done.set()))  # type: ignore[func-returns-value]
@@ -86,7 +86,7 @@ def test_one_key_is_served_in_order_and_holds_up_no_other() -> None:
     workers.close()
 
 
-def test_closing_fails_what_waits() -> None:
+def test_closing_fails_waiting_calls() -> None:
     workers, gate, began = KeyedWorkers("test-worker"), threading.Event(), threading.Event()
 
     def slow() -> None:
@@ -107,7 +107,7 @@ def test_closing_fails_what_waits() -> None:
         workers.submit("key", lambda: None).result(WAIT_S)
 
 
-def test_however_many_keys_hang_the_others_go_on_and_the_end_comes(
+def test_however_many_keys_hang_the_others_continue_to_the_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(keyed_workers, "_CLOSE_S", 1.0)
@@ -275,7 +275,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: bytes) -> None:
     assert not caught.value.retryable
 
 
-def test_a_file_that_is_missing_with_the_whole_storage_is_asked_for_again(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_with_the_whole_storage_is_retried(tmp_path: Path) -> None:
     files = MetadataFiles(str(tmp_path / "mounted"), "c")
     pointer, checksum = write(files)
     (tmp_path / "mounted").rename(tmp_path / "away")
@@ -289,9 +289,7 @@ def test_a_file_that_is_missing_with_the_whole_storage_is_asked_for_again(tmp_pa
     assert files.read(pointer, checksum).checkpoint_id == 3
 
 
-def test_a_file_missed_while_the_storage_comes_back_is_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_missed_while_the_storage_comes_back_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = MetadataFiles(str(tmp_path / "mounted"), "c")
     pointer, checksum = write(files)
     (tmp_path / "mounted").rename(tmp_path / "away")

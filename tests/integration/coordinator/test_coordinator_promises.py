@@ -160,7 +160,7 @@ def test_a_record_that_is_missing_fails_the_job_and_deletes_nothing(
 
 
 @pytest.mark.parametrize("lost", ["attempt", "checkpoint_id"])
-def test_a_record_lost_while_the_job_runs_is_reported_and_not_retried_for_ever(
+def test_a_record_lost_while_the_job_runs_is_reported_and_not_retried_forever(
     running: Start, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper, storage: Path, lost: str
 ) -> None:
     leader, api, task_manager, _ = running(checkpoints=1)
@@ -258,7 +258,7 @@ def _until_given_up(api: Caller, server: EmbeddedZooKeeper) -> None:
 
 
 @pytest.mark.parametrize("durable_first", [True, False])
-def test_a_cancel_during_a_load_that_then_fails_for_good_ends_the_job(
+def test_a_cancel_during_a_load_that_fails_permanently_ends_the_job(
     new_coordinator: NewCoordinator,
     caller: NewCaller,
     new_task_manager: NewTaskManager,

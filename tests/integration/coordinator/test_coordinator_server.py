@@ -111,7 +111,7 @@ def test_a_call_without_its_request_is_refused_in_time(api: Caller, monkeypatch:
         late.result(WAIT_S)
     silent.set()
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert "no request came" in caught.value.details()
+    assert "no request arrived" in caught.value.details()
 
 
 def test_a_stream_that_ends_without_its_request_is_refused(api: Caller) -> None:

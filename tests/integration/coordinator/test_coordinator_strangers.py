@@ -126,7 +126,7 @@ def test_a_question_that_cannot_be_read_is_no_fault_of_the_server(
         with pytest.raises(grpc.RpcError) as refused:
             list(friend._channel.stream_stream(f"/{method}")(iter((b"\xff\xff",)), timeout=WAIT_S))
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert refused.value.details().startswith("this is no ")
+        assert refused.value.details().startswith("this is not a ")
     assert not [record for record in caplog.records if record.exc_info]
 
 
@@ -163,7 +163,7 @@ def test_a_free_method_that_is_sent_no_request_ends(friend: Caller, monkeypatch:
             friend._channel.stream_unary(path)(_silence(ended := threading.Event()), timeout=WAIT_S)
         ended.set()
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert "no request came" in caught.value.details()
+        assert "no request arrived" in caught.value.details()
 
 
 def _silence(ended: threading.Event) -> Iterator[bytes]:

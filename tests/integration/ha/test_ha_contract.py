@@ -81,7 +81,7 @@ def test_nodes_are_made_changed_and_removed(session: Session, base: str) -> None
     ],
     ids=str,
 )
-def test_what_does_not_fit_undoes_the_whole_transaction(
+def test_a_conflict_rolls_the_whole_transaction_back(
     session: Session, base: str, operation: Create | Put | Delete | Check, path: str
 ) -> None:
     session.transact([Create(f"{base}/a"), Put(f"{base}/a", b"1"), Create(f"{base}/p"), Create(f"{base}/p/c")])
@@ -214,7 +214,7 @@ def test_a_session_survives_a_broken_connection(world: World, base: str) -> None
 
 
 @with_tls
-def test_an_expired_session_is_lost_for_good(world: World, base: str) -> None:
+def test_an_expired_session_is_permanently_lost(world: World, base: str) -> None:
     lost = threading.Event()
     session = world.connector.open(lambda state, _: lost.set() if state is SessionState.LOST else None)
     world.sessions.append(session)
@@ -316,11 +316,11 @@ def test_without_its_contender_no_coordinator_is_granted(world: World) -> None:
     assert session.get(paths.leader) is None
 
 
-def test_a_grant_of_a_session_that_is_gone_is_refused(world: World) -> None:
+def test_a_grant_of_an_ended_session_is_refused(world: World) -> None:
     old = world.open()
     grant = lead(world, old, "a")
     store = SessionStore(world.cluster, world.open())
-    with pytest.raises(Fenced, match="is gone"):
+    with pytest.raises(Fenced, match="has ended"):
         store.commit(grant, [Create(f"{Paths(world.cluster).jobs}/j")])
 
 

@@ -135,7 +135,7 @@ def test_a_moment_is_the_same_whatever_the_servers_time_zone(
     ]
 
 
-def test_the_ledger_lies_in_the_schema_of_the_table(
+def test_the_ledger_is_in_the_schema_of_the_table(
     postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
 ) -> None:
     postgresql.execute("CREATE SCHEMA app", url)
@@ -232,7 +232,7 @@ def test_a_frozen_attempt_does_not_hold_the_next_one_up(
     assert postgresql.execute("SELECT k, n FROM t ORDER BY k", url) == [("a", 1), ("b", 2)]
 
 
-def test_a_server_that_dies_is_a_fault_and_the_next_attempt_goes_on(
+def test_a_server_that_dies_is_a_fault_and_the_next_attempt_continues(
     own_postgresql: PostgresqlServer, sink: Callable[..., SqlWriter]
 ) -> None:
     url = own_postgresql.new_database()
@@ -260,9 +260,7 @@ def test_a_server_that_dies_is_a_fault_and_the_next_attempt_goes_on(
         ({"database": "nowhere"}, 'database "nowhere" does not exist'),
     ],
 )
-def test_a_connection_that_is_refused_for_good_is_the_authors_error(
-    url: str, change: dict[str, str], message: str
-) -> None:
+def test_a_permanently_refused_connection_is_the_authors_error(url: str, change: dict[str, str], message: str) -> None:
     wrong = sa.make_url(url).set(**change).render_as_string(hide_password=False)  # type: ignore[arg-type]
     context = SinkContext("job", "run", 1, "v", 0, "op", "operator 'op'")
     with pytest.raises(UserError, match=re.escape(message)) as caught:

@@ -441,9 +441,9 @@ def _records(data: bytes, rows: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("element", "told"),
+    ("element", "problem"),
     [
-        (_records(b"nonsense", 1), "an element cannot be read: it is no Arrow data"),
+        (_records(b"nonsense", 1), "an element cannot be read: it is not Arrow data"),
         (_records(_bomb(), 1), "an element cannot be read: it is compressed"),
         (_records(to_message(pa.table({"v": [1, 2]})).arrow_ipc, 1), "says 2 rows, and 1 were announced"),
         (b"\xff\xff nonsense", "cannot be read"),
@@ -452,7 +452,7 @@ def _records(data: bytes, rows: int) -> bytes:
     ids=["nonsense", "bomb", "rows", "message", "second hello"],
 )
 def test_an_element_that_cannot_be_read_breaks_the_channel_with_a_sentence(
-    exchange: TestingExchange, element: bytes, told: str, caplog: pytest.LogCaptureFixture
+    exchange: TestingExchange, element: bytes, problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     done = threading.Event()
 
@@ -463,7 +463,7 @@ def test_an_element_that_cannot_be_read_breaks_the_channel_with_a_sentence(
 
     call = exchange.peers.acquire(Peer(exchange.address, "")).stream_stream(f"/{rpc.full_name('ExchangeService')}/Open")
     answers = call(requests(), metadata=exchange.credentials.metadata())
-    assert told in exchange.gate_lost.get(timeout=WAIT_S)
+    assert problem in exchange.gate_lost.get(timeout=WAIT_S)
     done.set()
     assert len(list(answers)) == 1
     assert not [record for record in caplog.records if record.exc_info]

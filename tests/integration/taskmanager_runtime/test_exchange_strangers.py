@@ -108,10 +108,10 @@ def test_a_call_whose_request_does_not_come_ends(
         list(channel.stream_stream(f"{HEALTH}/{method}")(silence(over), timeout=WAIT_S))
     over.set()
     assert caught.value.code() is StatusCode.DEADLINE_EXCEEDED
-    assert "no request came" in caught.value.details()
+    assert "no request arrived" in caught.value.details()
 
 
-def test_wrong_credentials_are_told_nothing_and_wait_longer_each_time(
+def test_wrong_credentials_get_no_details_and_wait_longer_each_time(
     address: str, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As at a coordinator. Proofs do not wait: one may be for the process that was at this address before."""

@@ -272,7 +272,7 @@ def test_it_goes_as_far_as_the_schemas_are_known(
     assert made.plans == []
 
 
-def test_a_plan_that_is_made_again_for_every_batch_works(
+def test_a_plan_that_is_made_again_forevery_batch_works(
     engine: SparkEngine, job: Callable[..., Run], tmp_path: Path
 ) -> None:
     query = "SELECT sequence, (SELECT max(sequence) FROM input) AS most FROM input"
@@ -314,7 +314,7 @@ def coordinator() -> Iterator[ScriptedCoordinator]:
     scripted_coordinator.die()
 
 
-def test_a_deployment_by_the_leader_finds_what_its_advice_has_made(
+def test_a_deployment_finds_the_plans_prepared_on_the_leaders_advice(
     engine: SparkEngine,
     tmp_path: Path,
     made: Made,

@@ -71,9 +71,7 @@ def test_it_leaves_nothing_behind(new: New, caplog: pytest.LogCaptureFixture) ->
     assert wait_for_messages(caplog, 1) == ["warmed up with the sample, 0 more runs to come"]
 
 
-def test_a_job_whose_graph_fails_does_no_harm_to_what_comes_behind_it(
-    new: New, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_whose_graph_fails_does_not_harm_later_jobs(new: New, caplog: pytest.LogCaptureFixture) -> None:
     new(job("bad", "SELECT nothing FROM input"), job("good"), running=BUSY)
     bad, good = wait_for_messages(caplog, 2)
     assert bad.startswith("the warm-up of job bad failed: operator 'rows1'")

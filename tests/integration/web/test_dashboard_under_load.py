@@ -73,7 +73,7 @@ def test_an_order_that_fails_is_logged_as_failed(
     monkeypatch.setattr(Client, "cancel", faulty)
     answer = site.post(f"{API}/jobs/{KEY}/cancel")
     assert (answer.status, answer.headers["content-type"]) == (500, "application/json")
-    assert answer.error == "internal fault; see the log of this process"
+    assert answer.error == "internal error; see the log of this process"
     asked, ended = _audited(caplog)
     assert (asked.rpartition(": ")[2], ended.rpartition(": ")[2]) == ("asked", "INTERNAL_SERVER_ERROR")
     poll(lambda: "a mistake in the code" in caplog.text)

@@ -11,7 +11,7 @@ def test_hkdf_is_that_of_rfc_5869() -> None:
     assert found.hex() == "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"  # of test case 1
 
 
-def test_each_purpose_and_each_secret_has_a_key_of_its_own() -> None:
+def test_each_purpose_and_each_secret_has_its_own_key() -> None:
     keys = {derived_key(secret, purpose) for secret in ("a" * 16, "b" * 16) for purpose in ("one", "two")}
     assert len(keys) == 4
 

@@ -61,7 +61,7 @@ def test_every_role_may_read(server: MetricsServer, tokens: Path, role: str) -> 
 
 
 @pytest.mark.usefixtures("stranger")
-def test_nobody_else_may(server: MetricsServer, tokens: Path) -> None:
+def test_no_one_else_may(server: MetricsServer, tokens: Path) -> None:
     token = token_book.issue(tokens, SECRET, "somebody", ("read",), 0)
     wrong = replace(token, random=token.random[::-1])
     ended = token_book.issue(tokens, SECRET, "yesterday", ("read",), 1)

@@ -33,7 +33,7 @@ def test_folders_that_are_made_for_a_secret_are_closed_whatever_the_umask(tmp_pa
     assert {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in made} == dict.fromkeys(made, 0o700)
 
 
-def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_folder_stays_unchanged(tmp_path: Path) -> None:
     """As one for settings, in which services of other users look for theirs."""
     tmp_path.chmod(0o755)
     load_secret(tmp_path / "secret", create=True)

@@ -87,7 +87,7 @@ def test_min_pause_holds_the_next_one_back() -> None:
     assert checkpoints.give(Tick(), 1)
 
 
-def test_timeout_aborts_and_names_who_is_missing() -> None:
+def test_timeout_aborts_and_names_the_missing_subtasks() -> None:
     checkpoints = TestingCheckpoints(tolerable_failures=1)
     number = checkpoints.trigger()
     checkpoints.acknowledge(number, without=("count", 1))
@@ -300,7 +300,7 @@ def test_a_savepoint_waits_for_the_next_attempt_no_longer_than_its_timeout() -> 
     assert not checkpoints.of(PersistCheckpointId)
 
 
-def test_a_job_that_ends_answers_who_waits_for_the_next_attempt() -> None:
+def test_a_job_that_ends_answers_callers_waiting_for_the_next_attempt() -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.give(AttemptEnded("tm lost"))
     checkpoints.give(SavepointRequested("a"))
@@ -390,7 +390,7 @@ def completed_savepoint(checkpoints: TestingCheckpoints) -> CompletedCheckpoint:
     return record
 
 
-def test_a_savepoint_that_is_asked_for_again_is_the_same_while_it_is_taken_and_after() -> None:
+def test_a_repeated_savepoint_request_gets_the_same_one_during_and_after_it() -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.give(SavepointRequested("mine"))
     begun = checkpoints.last
@@ -431,7 +431,7 @@ def test_one_that_has_failed_is_taken_when_it_is_asked_for_again() -> None:
     assert checkpoints.of(PersistCheckpointId)
 
 
-def test_a_new_leader_knows_what_was_asked_for_and_answers_before_the_job_runs() -> None:
+def test_a_new_leader_knows_the_request_and_answers_before_the_job_runs() -> None:
     checkpoints = TestingCheckpoints(running=False)
     record = CompletedCheckpoint(3, kind=CheckpointKind.SAVEPOINT, request_ids=("mine",))
     checkpoints.machine.completed = CompletedCheckpoints(1, (record,), None)
@@ -642,7 +642,7 @@ def test_after_an_increment_that_builds_on_nothing_the_next_checkpoint_is_full()
     state = SubtaskState("count", 0, (OperatorState("op", StateKind.KEYED_STATE, left_out),))
     checkpoints.acknowledge(second, without=("count", 0))
     checkpoints.give(Acknowledged(ack(second, "count", 0, state=state)))
-    assert "builds on what checkpoint 1 holds" in checkpoints.of(CheckpointAborted)[0].text
+    assert "in checkpoint 1, which is missing" in checkpoints.of(CheckpointAborted)[0].text
     assert not checkpoints.of(TooManyFailures), "the next one succeeds"
     checkpoints.give(Tick(), 1_000)
     checkpoints.give(CheckpointIdPersisted(third := second + 1))

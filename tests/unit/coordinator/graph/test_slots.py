@@ -114,7 +114,7 @@ def test_released_slots_go_to_waiting_jobs() -> None:
     assert cluster.held_by("k") == {"a": 1}
 
 
-def test_a_new_request_replaces_what_the_job_holds() -> None:
+def test_a_new_request_replaces_the_jobs_slots() -> None:
     cluster = pool(a=2)
     cluster.handle(SlotsRequested("j", 1, 2), 0)
     assert places(cluster.handle(SlotsRequested("j", 2, 2), 0)) == {"j": ["a", "a"]}
@@ -128,7 +128,7 @@ def test_a_withdrawn_request_is_forgotten() -> None:
     assert cluster.handle(TaskManagerAdded("a", "a:1", 1), 0) == []
 
 
-def test_slots_of_a_lost_task_manager_are_gone() -> None:
+def test_slots_of_a_lost_task_manager_are_removed() -> None:
     cluster = pool(a=2, b=2)
     cluster.handle(SlotsRequested("j", 1, 4), 0)
     cluster.handle(TaskManagerRemoved("b"), 0)
@@ -138,7 +138,7 @@ def test_slots_of_a_lost_task_manager_are_gone() -> None:
     assert cluster.free_slots == 2
 
 
-def test_registering_again_keeps_what_is_held() -> None:
+def test_registering_again_keeps_the_used_slots() -> None:
     cluster = pool(a=2)
     cluster.handle(SlotsRequested("j", 1, 2), 0)
     cluster.handle(TaskManagerAdded("a", "a:2", 2), 0)

@@ -115,7 +115,7 @@ def stop(driver: Driver) -> None:
 @pytest.mark.parametrize(
     "meanwhile", [savepoint, stop, lambda driver: driver.give(events.Suspended())], ids=["savepoint", "stop", "cut"]
 )
-def test_nothing_is_moved_while_something_else_goes_on(meanwhile: Any) -> None:
+def test_nothing_is_moved_while_another_operation_is_in_progress(meanwhile: Any) -> None:
     driver = running()
     meanwhile(driver)
     assert not tell(driver, 8_000)

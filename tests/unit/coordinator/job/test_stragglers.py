@@ -80,8 +80,8 @@ def test_a_subtask_that_is_slow_wherever_it_runs_is_moved_once_and_then_stays() 
     stragglers.pass_ms(OPTION.pause_ms * 30)
     assert len(stragglers.moved) == 1
     assert stragglers.messages == [
-        "subtask 1 of 'count' takes 5.0 times as long per record as its siblings on x as it did on b: what it has to "
-        "do is slow, and not the place, so it stays"
+        "subtask 1 of 'count' takes 5.0 times as long per record as its siblings on x as it did on b: the work is "
+        "slow, not the place, so it stays"
     ]
 
 

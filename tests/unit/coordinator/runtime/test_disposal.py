@@ -48,7 +48,7 @@ def test_checkpoints_that_are_not_read_yet_are_not_listed() -> None:
 
 def test_a_job_that_ends_while_it_is_asked_for_its_savepoint_is_asked_again() -> None:
     term: Any = SimpleNamespace(jobs={}, suspended=False, recovering=False)
-    with pytest.raises(Busy, match="has ended a moment ago"):
+    with pytest.raises(Busy, match="has just ended"):
         dispose(term, "job", 3, None)
     assert dispose(term, "job", 3, ()) is None, "it has ended without that one"
 

@@ -77,7 +77,7 @@ def test_an_answer_longer_than_was_asked_for_is_cut() -> None:
     assert answer.result().parts[1] == many[-MOST_LINES:]
 
 
-def test_the_end_of_the_term_fails_who_waits() -> None:
+def test_the_end_of_the_term_fails_waiting_calls() -> None:
     term = FakeTerm()
     answer = term.ask("tm-0")
     term.requests.close()

@@ -67,7 +67,7 @@ def test_healing_takes_all_of_it_back(engine: Engine) -> None:
     links.heal(VICTIM, OTHERS)
 
 
-def test_containers_that_were_restarted_have_lost_the_cut_by_themselves(engine: Engine) -> None:
+def test_restarted_containers_are_no_longer_cut_off(engine: Engine) -> None:
     links.cut(VICTIM, OTHERS)
     engine.nowhere["victim"].clear()
     engine.nowhere["other-2"].clear()

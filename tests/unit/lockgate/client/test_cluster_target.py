@@ -167,7 +167,7 @@ def test_a_description_may_name_the_secret_of_the_user(tmp_path: Path) -> None:
     ],
     ids=["deep", "bytes", "number", "long"],
 )
-def test_a_description_that_is_none_is_refused_in_a_short_sentence(content: bytes, words: str) -> None:
+def test_an_invalid_description_is_refused_in_a_short_sentence(content: bytes, words: str) -> None:
     Path("strange").mkdir()
     Path("strange/cluster.json").write_bytes(content)
     with pytest.raises(SettingsError, match=words) as refused:

@@ -24,7 +24,7 @@ def _calls(job: Job) -> Any:
     return job.generate(10).select("sequence AS n", "0 AS tries")
 
 
-def test_a_loop_is_a_vertex_of_its_own_with_a_back_edge() -> None:
+def test_a_loop_is_a_separate_vertex_with_a_back_edge() -> None:
     job = Job("retry", parallelism=2)
     loop = _calls(job).loop()
     tried = loop.select("n", "tries + 1 AS tries")

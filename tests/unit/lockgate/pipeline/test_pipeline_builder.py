@@ -284,7 +284,7 @@ def test_connectors_of_the_authors_own() -> None:
     assert not bounded.continuous
 
 
-def test_a_socket_is_read_by_one_subtask_and_what_is_behind_a_key_by_has_the_jobs_parallelism() -> None:
+def test_a_socket_is_read_by_one_subtask_and_operators_behind_a_key_by_have_the_jobs_parallelism() -> None:
     job = Job("j", parallelism=3)
     job.read_socket("host", 9999).key_by("value").aggregate(n=count()).print()
     read, counted = job.graph().vertices

@@ -69,7 +69,7 @@ def test_a_barrier_that_comes_twice_counts_once() -> None:
     assert _barrier(tracker, 1, 1) == []
 
 
-def test_barriers_go_on_after_the_end_of_input_and_records_do_not() -> None:
+def test_barriers_continue_after_the_end_of_input_and_records_do_not() -> None:
     tracker = BarrierTracker(2)
     assert tracker.handle(InputEnded(0), 0) == []
     assert _barrier(tracker, 0, 1) == []

@@ -96,7 +96,7 @@ def test_an_abort_releases_a_back_edge_that_was_ahead() -> None:
     assert _arrive(head, 0, 1) == []
 
 
-def test_the_input_ends_when_the_outside_has_ended_and_nothing_circles_any_more() -> None:
+def test_the_input_ends_when_the_outside_has_ended_and_no_record_circulates() -> None:
     head = _head()
     assert head.handle(InputEnded(0), 0) + head.handle(InputEnded(1), 0) == []
     assert head.handle(LoopEnded(), 0) == [AllInputsEnded()]

@@ -45,7 +45,7 @@ def test_the_leaders_word_takes_the_snapshot_before_any_barrier_is_there() -> No
     assert _arrive(handler, 0, Barrier(1)) == []
 
 
-def test_an_alignment_that_has_taken_too_long_turns_and_releases_what_it_held() -> None:
+def test_an_alignment_that_times_out_turns_unaligned_and_releases_its_channels() -> None:
     handler = BarrierHandler(3)
     assert _arrive(handler, 2, Barrier(1), 3) == [Hold(2)]
     assert handler.handle(BarrierOvertakes(_urgent(1)), 9) == [

@@ -85,7 +85,7 @@ def test_sizes_count_control_elements_too() -> None:
     assert size_of(pa.table({"v": list(range(1000))})) == 8000
 
 
-def test_the_fence_refuses_what_is_older_than_the_highest_seen() -> None:
+def test_the_fence_refuses_tokens_below_the_highest_seen() -> None:
     fence = TokenFence()
     assert fence.observe(3)
     assert fence.observe(3)

@@ -168,7 +168,7 @@ def test_a_doubled_deployment_is_ignored(manager: TestingTaskManager) -> None:
     assert manager.gone() == []
 
 
-def test_a_deployment_of_what_has_ended_is_answered_and_not_carried_out(manager: TestingTaskManager) -> None:
+def test_a_deployment_of_an_ended_attempt_is_answered_and_not_carried_out(manager: TestingTaskManager) -> None:
     manager.deploy(1)
     manager.wait_open(1)
     manager.cancel(1)

@@ -110,7 +110,7 @@ def test_too_much_in_flight_fails_the_snapshot_and_not_the_memory(
         taken.persist()
 
 
-def test_a_full_channel_takes_what_is_on_its_way_while_its_barrier_is_awaited() -> None:
+def test_a_full_channel_accepts_elements_in_transit_while_its_barrier_is_awaited() -> None:
     gate = InputGate(UP, max_elements=1)
     gate.put(0, _table(1))
     with futures.ThreadPoolExecutor(1) as pool:
@@ -150,7 +150,7 @@ def test_an_elastic_output_never_blocks_and_says_when_there_is_room_again() -> N
     assert output.has_room()
 
 
-def test_batches_are_sized_by_what_they_take() -> None:
+def test_batches_are_sized_by_their_duration() -> None:
     pace = BatchPace(1_000_000)
     assert pace.limit_bytes == LEAST_BYTES
     for _ in range(40):

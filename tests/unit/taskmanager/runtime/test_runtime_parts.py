@@ -300,7 +300,7 @@ def test_a_frozen_state_that_is_not_wanted_is_let_go_of() -> None:
     assert left.is_released
 
 
-def test_close_tells_when_an_upload_is_still_going_on() -> None:
+def test_close_reports_an_upload_still_in_progress() -> None:
     gate = threading.Event()
     with futures.ThreadPoolExecutor(1) as pool:
         reported = threading.Event()

@@ -125,7 +125,7 @@ def test_a_timer_fires_though_nothing_comes_in() -> None:
     testing = TestingSubtask(program)
     try:
         assert program.has_fired.wait(WAIT_S)
-        assert len(program.ticks) < 20, "the loop waits, it does not ask again and again"
+        assert len(program.ticks) < 20, "the loop waits, it does not try again and again"
     finally:
         testing.close()
 

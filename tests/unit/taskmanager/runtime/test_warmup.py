@@ -249,7 +249,7 @@ def again(factory: FakeProgramFactory, warmer: Warmup, *jobs: PrepareJob) -> Non
     warmer.stop()
 
 
-def test_a_job_is_performed_once_however_often_the_leader_tells_of_it(factory: FakeProgramFactory, new: New) -> None:
+def test_a_job_is_performed_once_however_often_the_leader_announces_it(factory: FakeProgramFactory, new: New) -> None:
     warmer = new(advice("job"), advice("next"))
     factory.wait(lambda: closed(factory, "next") == 2)
     again(factory, warmer, advice("job", attempt=2), advice("next"), advice("job", attempt=3, slots=2))
@@ -282,7 +282,7 @@ def test_what_the_leader_says_of_a_job_while_it_is_performed_is_old_when_it_is_d
     assert warmed(factory, "job") == WHOLE
 
 
-def test_a_job_that_was_left_to_its_attempt_is_performed_when_the_leader_tells_of_it_again(
+def test_a_job_left_to_its_attempt_is_performed_when_the_leader_announces_it_again(
     factory: FakeProgramFactory, running: list[AttemptId], new: New
 ) -> None:
     job = advice("job")

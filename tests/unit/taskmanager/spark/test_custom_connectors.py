@@ -62,7 +62,7 @@ def test_splits_take_turns() -> None:
     assert order == ["a", "b", "a", "b"]
 
 
-def test_reading_goes_on_from_restored_offsets() -> None:
+def test_reading_continues_from_restored_offsets() -> None:
     source = reader(Squares(10, 10))
     source.assign((SplitState("a", 7, 10), SplitState("b", 10, 10)), True)
     source.assign((SplitState("a", 0, 10),), True)  # said again
@@ -162,7 +162,7 @@ def test_splits_are_discovered_beyond_those_that_are_known() -> None:
     assert discover(replace(source, continuous=True), ("a", "b"), WHERE) == ((), False)
 
 
-def test_splits_that_are_none_are_refused() -> None:
+def test_invalid_splits_are_refused() -> None:
     wrong = Squares()
     wrong.ends = {"a": -3}
     with pytest.raises(
@@ -182,7 +182,7 @@ def context(attempt: int = 1, subtask: int = 0, parallelism: int = 1, run: str =
     return SinkContext("job", run, attempt, "v", subtask, "op", WHERE, parallelism)
 
 
-def test_a_new_attempt_aborts_what_older_ones_have_left_and_nothing_else(tmp_path: Path) -> None:
+def test_a_new_attempt_aborts_only_transactions_of_older_ones(tmp_path: Path) -> None:
     folder = JsonFolder(tmp_path)
     folder.open()
     table = pa.table({"n": [1]})

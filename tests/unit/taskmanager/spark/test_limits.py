@@ -210,7 +210,7 @@ def test_variables_are_those_that_the_operator_allows(places: Path) -> None:
         "sqlite:////tmp/${SHOP_PASSWORD}.db",
     ],
 )
-def test_values_stand_only_where_nobody_sees_them(places: Path, url: str) -> None:
+def test_values_appear_only_where_no_one_sees_them(places: Path, url: str) -> None:
     with pytest.raises(UserError, match="stands only for a password or key"):
         filled_url(url, "op", limits(places, "SHOP_PASSWORD"))
     assert "value%20of" in filled_url(url, "op")

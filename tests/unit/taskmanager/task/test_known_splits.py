@@ -33,7 +33,7 @@ def names(found: Found) -> list[str]:
     return [text.split for text in found[0]]
 
 
-def test_each_look_gives_what_is_new_since_the_one_before() -> None:
+def test_each_look_returns_the_changes_since_the_one_before() -> None:
     folder, listing = Folder("a", "b", "c"), SplitListing(names_of)
     assert names(listing.answer(request(1, "a"), folder.look)) == ["b", "c"]
     assert names(listing.answer(request(2), folder.look)) == []

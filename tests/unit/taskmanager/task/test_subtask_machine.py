@@ -326,7 +326,7 @@ def test_cancel_after_a_failure_is_ignored() -> None:
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_nothing_happens_any_more_while_canceling(event: on.Event) -> None:
+def test_nothing_more_happens_while_canceling(event: on.Event) -> None:
     machine = _source()
     machine.handle(_trigger(1), 0)
     machine.handle(on.CancelRequested(), 0)

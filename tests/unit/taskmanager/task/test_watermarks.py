@@ -143,7 +143,7 @@ def test_a_subtask_with_splits_is_not_idle_because_they_were_dealt() -> None:
     assert known.news(10**9, nothing) == Watermark(9)
 
 
-def test_a_subtask_that_has_read_its_splits_waits_for_more_as_long_as_was_asked_for() -> None:
+def test_a_subtask_that_has_read_its_splits_waits_for_more_for_the_idle_time() -> None:
     for idle_after_ms in (0, 1000):
         known = SplitWatermarks(0, idle_after_ms)
         known.assign([split("a", mark=20, offset=100)])

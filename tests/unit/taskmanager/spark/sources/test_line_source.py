@@ -58,7 +58,7 @@ def test_the_end_is_reached_only_when_no_split_will_come(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
-def test_a_restored_source_goes_on_where_it_was(tmp_path: Path, stop_after: int) -> None:
+def test_a_restored_source_continues_at_its_offset(tmp_path: Path, stop_after: int) -> None:
     (tmp_path / "a").write_text("1\n22\n333\n")
     (tmp_path / "b").write_text("4444\n55555\n")
     first = opened(text(tmp_path))
@@ -145,7 +145,7 @@ def test_an_empty_file_that_is_deleted_after_discovery_is_no_error(tmp_path: Pat
     assert isinstance(restored.read(10, 0), Idle if continuous else Exhausted)
 
 
-def test_a_growing_file_that_goes_before_what_was_seen_is_read_is_an_error(tmp_path: Path) -> None:
+def test_a_growing_file_that_vanishes_before_it_is_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\ny\n")
     (tmp_path / "b").write_text("x\ny\n")
     reader = opened(text(tmp_path, continuous=True))
@@ -335,7 +335,7 @@ def test_a_folder_that_cannot_be_listed_now_is_a_fault_and_a_wrong_one_is_the_au
         discover(source, known)
 
 
-def test_a_continuous_path_that_was_there_and_is_gone_is_a_fault(tmp_path: Path) -> None:
+def test_a_continuous_path_that_has_vanished_is_a_fault(tmp_path: Path) -> None:
     source = text(tmp_path / "gone", continuous=True)
     with pytest.raises(UserError, match="gone does not exist"):
         discover(source, ())

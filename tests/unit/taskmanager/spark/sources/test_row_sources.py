@@ -45,7 +45,7 @@ def test_parquet_rows_once_across_row_groups_and_files(tmp_path: Path, budget: i
     assert source.splits() == (SplitState("a.parquet", 10, 10), SplitState("b.parquet", 3, 3))
 
 
-def test_parquet_goes_on_in_the_middle_of_a_row_group(tmp_path: Path) -> None:
+def test_parquet_continues_in_the_middle_of_a_row_group(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": list(range(10))}), tmp_path / "a.parquet", row_group_size=4)
     source = ParquetSource(parquet(tmp_path), None)
     source.spec()

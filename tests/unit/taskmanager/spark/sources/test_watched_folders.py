@@ -57,7 +57,7 @@ def test_a_file_that_comes_late_with_an_older_time_is_found(tmp_path: Path) -> N
     assert looked(watch, known, LATER_NS + 2) == ["a.txt"]
 
 
-def test_what_is_not_taken_is_found_again(tmp_path: Path) -> None:
+def test_files_not_taken_are_found_again(tmp_path: Path) -> None:
     """A Parquet file without a footer is skipped until it is complete, which changes no folder's time."""
     (tmp_path / "a").touch()
     watch = FolderWatch(str(tmp_path))
@@ -178,7 +178,7 @@ def test_a_file_that_was_quiet_before_the_attempt_is_looked_at_once_and_then_sel
     assert growth.due(360_000) == ["a"]
 
 
-def test_files_that_came_together_are_not_looked_at_together_for_ever() -> None:
+def test_files_that_arrived_together_are_not_polled_together_forever() -> None:
     growth, most = Growth(1000), 0
     for number in range(2000):
         growth.add(f"{number}")

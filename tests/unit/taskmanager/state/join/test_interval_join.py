@@ -113,7 +113,7 @@ def test_the_ends_of_the_interval_are_exact(store: Make) -> None:
 
 
 @pytest.mark.spark
-def test_state_of_before_goes_on_by_milliseconds(store: Make) -> None:
+def test_state_of_earlier_versions_continues_in_milliseconds(store: Make) -> None:
     from lockgate_taskmanager.spark.join_head import JoinHead
 
     home = store()
@@ -140,7 +140,7 @@ def test_a_row_waits_until_no_partner_can_come(store: Make) -> None:
     assert count_of(again) == 1, "of the right, whose left may still come; the left row is over"
 
 
-def test_what_can_only_find_partners_in_the_past_is_not_kept(store: Make) -> None:
+def test_rows_with_partners_only_in_the_past_are_not_kept(store: Make) -> None:
     home = store(replace(JOIN, lower_ms=-10, upper_ms=-5))
     pairs(home, RIGHT, (1, 92))
     home.advance(99)
@@ -171,7 +171,7 @@ def side_spec(span_ms: int) -> SideSpec:
     return JoinSpec("match", join, 8, range(8)).of(LEFT)
 
 
-def test_a_look_up_costs_by_the_candidates_and_not_by_what_waits() -> None:
+def test_the_cost_of_a_look_up_depends_on_candidates_and_not_on_waiting_rows() -> None:
     schema = pa.schema([("v", pa.int64())])
     home = JoinHeap(side_spec(span_ms=10), schema, StateBackend())
     count = 100_000

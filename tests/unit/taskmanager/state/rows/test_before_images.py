@@ -103,7 +103,7 @@ steps = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(steps, max_size=40))
-def test_the_values_of_a_base_are_those_it_had(plan: list[tuple[Any, ...]]) -> None:
+def test_the_values_of_a_base_are_unchanged(plan: list[tuple[Any, ...]]) -> None:
     values = Values()
     base = 0
     for name, *given_ in plan:
