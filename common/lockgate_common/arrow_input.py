@@ -72,7 +72,7 @@ def read_schema(data: Data) -> pa.Schema:
 
 @contextmanager
 def _one_error() -> Iterator[None]:
-    """pyarrow raises an OSError or any of its own for damaged data, though nothing was read from a disk."""
+    """pyarrow raises an OSError or one of its own exceptions for damaged data, even without any disk access."""
     try:
         yield
     except ArrowInputError:

@@ -12,7 +12,7 @@ calls within each other."""
 
 
 class JsonError(ValueError):
-    """A text is no JSON, or none that Lockgate takes. The message says which, as the rest of a sentence."""
+    """A text is not JSON, or not accepted by Lockgate. The message gives the reason, as the rest of a sentence."""
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -50,7 +50,7 @@ class Credentials:
             )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """gRPC call metadata that carries the secret. Never for a server whose address somebody else has named."""
+        """gRPC call metadata that carries the secret. Never for a server whose address comes from someone else."""
         return ((AUTHORIZATION, f"Bearer {self.secret}"),) if self.secret else ()
 
     def introduction(self, peer: Peer, method: str) -> Introduction:

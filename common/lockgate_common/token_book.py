@@ -150,7 +150,7 @@ def _entry(found: Any) -> TokenEntry:
 
 
 def _check_name(name: str) -> None:
-    """Raises ValueError for a name that stands for somebody else."""
+    """Raises ValueError for a reserved name."""
     if name in (OWNER.name, ANONYMOUS.name):
         raise ValueError(f"a token cannot be named {name!r}; choose another name")
 

@@ -53,7 +53,7 @@ class ElectionListener(Protocol):
         ...
 
     def on_revoked(self, reason: str) -> None:
-        """The grant has ended for good. The elector contends again by itself."""
+        """The grant has ended permanently. The elector contends again automatically."""
         ...
 
     def on_leader(self, leader: LeaderRecord | None) -> None:

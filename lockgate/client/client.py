@@ -180,7 +180,7 @@ class Client:
         )
 
     def dispose_savepoint(self, job_key: str, checkpoint_id: int) -> None:
-        """Deletes a savepoint for good; one that is already deleted is ignored."""
+        """Deletes a savepoint permanently; one that is already deleted is ignored."""
         self._call("DisposeSavepoint", DisposeSavepointRequest(job_key, checkpoint_id), job_key)
 
     def stop(self, job_key: str, *, drain: bool = False, timeout_ms: int = 0) -> CompletedCheckpoint:

@@ -174,7 +174,7 @@ class _Answer:
         await self.send({"type": "http.response.body", "body": body})
 
     async def preflight(self) -> None:
-        """Whether another site may send headers of its own with a request that reads."""
+        """Whether another site may send its own headers with a read request."""
         allowed = [(b"access-control-allow-headers", b"authorization"), (b"access-control-allow-methods", b"GET")]
         headers = allowed if self._shared_with else []
         await self.send({"type": "http.response.start", "status": 204, "headers": headers})

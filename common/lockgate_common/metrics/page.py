@@ -35,7 +35,7 @@ class MetricsPage:
 
     def render(self) -> tuple[str, bytes]:
         """The content type and the page. Blocks for as long as the parts do, which wait for the process's threads."""
-        from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest  # nobody may ever ask
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest  # the page may never be requested
 
         with self._lock:
             return CONTENT_TYPE_LATEST, generate_latest(self._registry or self._registered())

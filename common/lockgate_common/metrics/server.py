@@ -1,4 +1,4 @@
-"""An HTTP port of its own for a process's page of metrics: `GET /metrics`, for whoever may read."""
+"""A separate HTTP port for a process's page of metrics: `GET /metrics`, for callers that may read."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _is_continuous(operator: Operator) -> bool:
 
 
 def _upstream_problems(graph: JobGraph, behind: Vertex, what: str, why: str, outcome: str) -> Iterator[str]:
-    """Sources without event time, which would hold it back for ever."""
+    """Sources without event time, which would hold it back forever."""
     before = {behind.id}
     while more := {edge.source for edge in graph.edges if edge.target in before} - before:
         before |= more

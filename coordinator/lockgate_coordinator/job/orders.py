@@ -309,7 +309,7 @@ class Orders:
         return [Drain()] if stop.drain else [SavepointRequested(OWN_SNAPSHOT, self._timeout_ms, ends_for=Purpose.STOP)]
 
     def stopped_with(self, final: FinalCheckpoint) -> int:
-        """Id of the savepoint of the stop, 0 when the job does not end, or ends by itself."""
+        """Id of the savepoint of the stop, 0 when the job does not end, or ends on its own."""
         done = self.stop is not None and final.ends_job and final.kind is CheckpointKind.SAVEPOINT
         return final.checkpoint_id if done else 0
 

@@ -1,6 +1,6 @@
 """Detects subtasks that are slow because of the place where they run, and moves them.
 
-    watched --slow for the whole window--> moved --slow there, too--> stays for good: it is the data
+    watched --slow for the whole window--> moved --slow there, too--> stays: it is the data
        ^                                     |
        +-----as quick as its siblings--------+
 
@@ -76,7 +76,7 @@ class _Watched:
         return self.done[-1][0] if self.done else 0
 
     def add(self, ended: EffortWindow, now_ms: int, kept_ms: int) -> None:
-        """Adds its newest stretch; drops those that ended longer ago than kept_ms."""
+        """Adds its newest effort window; drops windows that ended longer ago than kept_ms."""
         self.done.append((now_ms, ended))
         while self.done[0][0] < now_ms - kept_ms:
             self.done.popleft()

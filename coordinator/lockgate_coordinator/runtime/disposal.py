@@ -45,7 +45,7 @@ def dispose(
 
 
 def _require_unused(term: LeaderTerm, savepoint: CompletedCheckpoint) -> None:
-    """Raises Refused if a job started from it and has no snapshot of its own, or Busy if that is not known yet."""
+    """Raises Refused if a job started from it and has no own snapshot, or Busy if that is not known yet."""
     pointer = metadata_uri(savepoint.pointer)
     for other in term.jobs.values():
         if not other.is_read:  # it may start from this savepoint

@@ -69,7 +69,7 @@ class Listener(Protocol):
         ...
 
     def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
-        """A process is lost for good. planned: it announced its end."""
+        """A process is lost permanently. planned: it announced its end."""
         ...
 
     def task_manager_reported(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:

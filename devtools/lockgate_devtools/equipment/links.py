@@ -84,7 +84,7 @@ def _unblock(endpoint: Endpoint, addresses: Sequence[str]) -> None:
 
 
 def _shell(endpoint: Endpoint, script: str, addresses: Sequence[str]) -> str:
-    """In a container of its own beside it: no user in the victim may touch its network."""
+    """In a separate container: no user in the victim may change its network."""
     image = docker("inspect", "--format", "{{.Image}}", endpoint.container).strip()
     beside = ("--network", f"container:{endpoint.container}", "--cap-drop", "ALL", "--cap-add", "NET_ADMIN")
     return docker("run", "--rm", "--user", "root", *beside, "--entrypoint", "sh", image, "-c", script, "sh", *addresses)

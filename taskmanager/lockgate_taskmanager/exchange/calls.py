@@ -1,4 +1,4 @@
-"""How the calls of an exchange are served: a channel on a thread of its own, once its caller is let in; others on a
+"""Serves the calls of an exchange: a channel on its own thread, once its caller is authenticated; others on a
 loop.
 
 So nobody without the cluster's secret holds a thread, even with a call whose request never comes.

@@ -26,7 +26,7 @@ class Segment:
 
     def __init__(self, folder: str | None) -> None:
         """folder: None for the system's. Raises OSError."""
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed when nobody refers to it any more
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed with its last reference
         self.size = 0
 
     def write(self, data: bytes) -> int:

@@ -334,7 +334,7 @@ class SubtaskTask:
                 self._handle(step)
 
     def _wait_s(self, longest_s: float | None) -> float | None:
-        """How long to wait for input: at most until the program's next wake-up. None: for ever."""
+        """How long to wait for input: at most until the program's next wake-up. None: forever."""
         wakes_at = None if self._is_input_done else self._require_program.wakes_at()
         if wakes_at is None:
             return longest_s

@@ -1,4 +1,4 @@
-"""What events and effects of a SubtaskMachine are called in a job's story: plain words for operators. Pure."""
+"""Describes events and effects of a SubtaskMachine for a job's story, as text for operators. Pure."""
 
 from __future__ import annotations
 
