@@ -46,7 +46,7 @@ def test_leader_and_task_manager_killed_at_once_change_no_result(testing: Testin
     history.check()
 
 
-def test_a_zookeeper_that_dies_and_comes_back_restarts_nothing(testing: TestingCluster) -> None:
+def test_a_zookeeper_that_dies_and_returns_restarts_nothing(testing: TestingCluster) -> None:
     with testing.ledger() as job:
         job.wait_checkpoints(2)
         before = job.status

@@ -190,7 +190,7 @@ def test_with_the_role_code_the_same_job_runs(field: Field, name: str) -> None:
     assert list(out.rglob("part-*.json*"))
 
 
-def test_rights_are_those_of_the_first_submission(field: Field) -> None:
+def test_the_rights_of_the_first_submission_apply(field: Field) -> None:
     graph = computing("SELECT * FROM input")(field, field.out())
     field.submit.submit("shared", graph)
     assert not field.submit.submit("shared", graph).created

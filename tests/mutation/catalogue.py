@@ -137,7 +137,7 @@ MUTANTS = (
         "keeping what an unaligned barrier has overtaken",
         (
             "tests/unit/taskmanager/runtime/test_in_flight.py"
-            "::test_what_was_recorded_is_stored_by_channel_and_put_back_before_what_came_since",
+            "::test_recorded_elements_are_stored_by_channel_and_restored_before_newer_ones",
             f"{_SIMULATION}::test_a_quiet_run_in_every_mode_needs_one_attempt",
             f"{_FLOWS}[unaligned]",
         ),
@@ -275,7 +275,7 @@ MUTANTS = (
         "counting who refers to a shared file",
         (
             ""
-            "tests/unit/coordinator/checkpoint/test_shared_files.py::test_a_file_goes_with_the_last_snapshot_that_refers_to_it",
+            "tests/unit/coordinator/checkpoint/test_shared_files.py::test_a_file_is_deleted_with_the_last_snapshot_that_refers_to_it",
         ),
     ),
     Mutant(
@@ -311,7 +311,7 @@ MUTANTS = (
     Mutant(
         "restored_timers",
         "the timers in what a process function restores",
-        ("tests/property/taskmanager/state/rows/test_row_histories.py::test_timers_go_where_their_keys_go",),
+        ("tests/property/taskmanager/state/rows/test_row_histories.py::test_timers_move_with_their_keys",),
     ),
     Mutant(
         "coarse_isolation",
@@ -452,8 +452,8 @@ MUTANTS = (
         "waiting until it is known whether a write to ZooKeeper was done",
         (
             "tests/unit/coordinator/runtime/test_persistence.py"
-            "::test_a_write_of_unknown_outcome_is_never_called_failed_however_long_zookeeper_is_away",
-            f"{_SIMULATION}::test_writes_of_unknown_outcome_are_read_back_however_long_zookeeper_is_away",
+            "::test_a_write_of_unknown_outcome_is_never_reported_as_failed",
+            f"{_SIMULATION}::test_writes_of_unknown_outcome_are_read_back_after_an_outage_of_any_length",
         ),
     ),
     Mutant(
@@ -564,7 +564,7 @@ MUTANTS = (
     Mutant(
         "late_deployment",
         "refusing a deployment that comes behind the cancellation of its attempt",
-        (f"{_DEPLOYMENTS}::test_a_deployment_that_comes_behind_its_cancellation_is_refused",),
+        (f"{_DEPLOYMENTS}::test_a_deployment_that_arrives_after_its_cancellation_is_refused",),
     ),
     Mutant(
         "future_believed",
@@ -588,7 +588,7 @@ MUTANTS = (
         "mtime_prefix",
         "knowing files by their names and not by their times",
         (
-            f"{_FOLDERS}::test_a_file_that_comes_late_with_an_older_time_is_found",
+            f"{_FOLDERS}::test_a_late_file_with_an_older_time_is_found",
             f"{_FOLDERS}::test_nothing_is_missed_whatever_comes_and_goes",
         ),
     ),
@@ -632,7 +632,7 @@ MUTANTS = (
         (
             f"{_DAMAGED}::test_rows_of_process_functions_and_a_planted_pickle",
             f"{_DAMAGED}::test_records_in_flight_splits_at_rest_and_rows_of_sinks",
-            f"{_DAMAGED}::test_a_file_of_which_no_checksum_is_known_is_not_read",
+            f"{_DAMAGED}::test_a_file_without_a_known_checksum_is_not_read",
         ),
     ),
 )

@@ -136,7 +136,7 @@ def test_a_leader_that_is_replaced_at_any_step_and_continues_is_harmless() -> No
         _hold(scenario, "quiet")
 
 
-def test_a_leader_that_sleeps_through_its_session_at_any_step_does_no_harm() -> None:
+def test_a_leader_that_sleeps_through_its_session_at_any_step_is_harmless() -> None:
     for scenario in at_points(BASE_SEED, "freeze", stride=2 * SHARE):
         _hold(scenario, "quiet")
 
@@ -187,7 +187,7 @@ def test_of_two_jobs_under_one_key_one_is_accepted() -> None:
         _hold(rivals_scenario(seed), "rivals")
 
 
-def test_writes_of_unknown_outcome_are_read_back_however_long_zookeeper_is_away() -> None:
+def test_writes_of_unknown_outcome_are_read_back_after_an_outage_of_any_length() -> None:
     for seed in range(SEEDS // 20):
         _hold(broken_writes_scenario(seed), "broken-writes")
 
@@ -233,7 +233,7 @@ def test_a_slow_task_manager_is_left_in_one_attempt() -> None:
     assert sum(outcome.attempts == 2 for outcome in outcomes) >= 15, "some are over before it shows"
 
 
-def test_a_crash_at_every_step_of_a_move_does_no_harm() -> None:
+def test_a_crash_at_every_step_of_a_move_is_harmless() -> None:
     quiet = slow_scenario(BASE_SEED)
     for point in points_of_interest(simulate(quiet).steps)[::SHARE]:
         _hold(replace(quiet, crash_at=point), "slow")
@@ -244,7 +244,7 @@ def test_moves_among_random_faults() -> None:
         _hold(slow_among_faults(seed), "slow-among-faults")
 
 
-def test_a_process_dies_at_the_first_and_the_last_of_steps_that_are_alike() -> None:
+def test_a_process_dies_at_the_first_and_the_last_of_similar_steps() -> None:
     steps = [Step(*step) for step in (("a", 0), ("b", 0), ("a", 0), ("a", 0), ("a", 1), ("b", 2), ("b", 3), ("b", 4))]
     assert points_of_interest(steps, every=False) == [1, 2, 4, 5, 6, 8]
     assert points_of_interest(steps, every=True) == [1, 2, 3, 4, 5, 6, 7, 8]

@@ -69,7 +69,7 @@ class Clients:
                 held.users -= 1
 
     def close(self) -> None:
-        """Ends what is under way with an error."""
+        """Ends calls in progress with an error."""
         with self._lock:
             clients, self._held = list(self._held.values()), OrderedDict()
         for held in clients:

@@ -141,7 +141,7 @@ def test_no_rpc_without_a_certificate_of_the_authority(cluster: MutualCluster, n
         ("mistaken", "has a certificate that is not of the authority .*set tls.authority"),
     ],
 )
-def test_a_client_reads_which_setting_to_set(
+def test_a_client_is_told_the_missing_setting(
     cluster: MutualCluster,
     name: str,
     sentence: str,
@@ -248,7 +248,7 @@ def test_a_standby_and_a_task_manager_show_theirs(
         poll(lambda: len(client.cluster().task_managers) == 1)
 
 
-def test_a_standby_with_another_authority_says_which_setting_is_wrong(
+def test_a_standby_with_another_authority_names_the_wrong_setting(
     cluster: MutualCluster, new_coordinator: NewCoordinator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, "lockgate_coordinator.runtime.follow")

@@ -238,7 +238,7 @@ def test_task_managers_are_exempt(cluster: LimitedCluster, new_task_manager: New
         assert new_task_manager().connect(cluster.leader.address).status is None  # more than two streams
 
 
-def test_where_many_wrong_credentials_come_from_valid_ones_are_let_in(
+def test_valid_credentials_are_accepted_from_an_address_with_many_wrong_ones(
     cluster: LimitedCluster, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     me = cluster.leader._server.peer

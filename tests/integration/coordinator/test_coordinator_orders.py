@@ -77,7 +77,7 @@ def test_too_few_slots_are_a_sentence_and_nothing_is_stopped(
     _run(api)
     refused = api.fails("Rescale", m.RescaleRequest("job", _to(3)))
     assert refused.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert "needs 3 slots, and 2 are there" in refused.details()
+    assert "needs 3 slots, and 2 are available" in refused.details()
     assert not task_manager.bodies(m.CancelAttempt)
 
 

@@ -73,7 +73,7 @@ def test_a_due_timer_waits_behind_earlier_elements() -> None:
 # -- workers ----------------------------------------------------------------------------------------------------------
 
 
-def test_one_key_is_served_in_order_and_holds_up_no_other() -> None:
+def test_one_key_is_served_in_order_and_blocks_no_other() -> None:
     workers, gate, seen = KeyedWorkers("test-worker"), threading.Event(), []
     workers.submit("slow", lambda: gate.wait(WAIT_S))
     rest = [workers.submit("slow", lambda n=n: seen.append(n)) for n in range(20)]  # type: ignore[misc]
@@ -244,7 +244,7 @@ def write(files: MetadataFiles, metadata: m.CheckpointMetadata = METADATA) -> tu
     return stored.pointer, stored.checksum
 
 
-def test_metadata_comes_back_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_metadata_round_trips_without_leftovers(tmp_path: Path) -> None:
     files = MetadataFiles(str(tmp_path / "with space"), "c")
     pointer, checksum = write(files)
     assert files.read(pointer, checksum) == METADATA
@@ -313,7 +313,7 @@ def test_a_later_format_is_reported(tmp_path: Path) -> None:
         files.read(pointer)
 
 
-def test_a_folder_that_is_no_checkpoint_is_never_deleted(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkpoint_is_never_deleted(tmp_path: Path) -> None:
     files = MetadataFiles(str(tmp_path), "c")
     with pytest.raises(StorageError, match="nothing was deleted"):
         files.delete_pointed(str(tmp_path / "precious" / "_metadata"))

@@ -102,7 +102,7 @@ def test_a_result_without_a_run_deletes_nothing(server: EmbeddedZooKeeper, stora
         files.delete_run(Run("job", ""))
 
 
-def test_a_result_that_keeps_files_keeps_those_that_it_does_not_name(server: EmbeddedZooKeeper, storage: Path) -> None:
+def test_a_result_that_keeps_files_keeps_unnamed_ones(server: EmbeddedZooKeeper, storage: Path) -> None:
     """Which checkpoints there are could not be read when the result was written."""
     store, grant = server.lead("default", "c")
     records, files = JobRecords(store, "default"), MetadataFiles(str(storage), "default")
@@ -192,7 +192,7 @@ def test_a_fenced_write_of_an_earlier_term_does_not_end_the_present_one(
     assert "no longer leads: this write of the first" not in caplog.text
 
 
-def test_a_write_that_hangs_from_an_earlier_term_holds_up_no_job_of_the_next(
+def test_a_hanging_write_of_an_earlier_term_blocks_no_job_of_the_next(
     new_coordinator: NewCoordinator,
     caller: NewCaller,
     new_task_manager: NewTaskManager,

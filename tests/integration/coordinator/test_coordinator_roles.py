@@ -343,7 +343,7 @@ def test_a_change_is_logged_before_it_is_made(
     assert line.endswith(": asked")
 
 
-def test_a_change_whose_caller_has_gone_is_logged(
+def test_a_change_whose_caller_has_disconnected_is_logged(
     cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "lockgate.audit")

@@ -118,9 +118,7 @@ def test_a_request_of_countless_elements_is_refused_before_they_are_made(
     assert friend("List", m.ListRequest()).jobs == ()
 
 
-def test_a_question_that_cannot_be_read_is_no_fault_of_the_server(
-    friend: Caller, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_request_is_not_the_servers_fault(friend: Caller, caplog: pytest.LogCaptureFixture) -> None:
     methods = ("grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch", f"{REFLECTION}/ServerReflectionInfo")
     for method in methods:
         with pytest.raises(grpc.RpcError) as refused:

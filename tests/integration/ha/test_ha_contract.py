@@ -112,7 +112,7 @@ def test_sequential_names_rise(session: Session, base: str) -> None:
     assert all(len(item.rsplit("-", 1)[1]) == 10 for item in made)
 
 
-def test_ephemeral_nodes_go_with_their_session(world: World, session: Session, base: str) -> None:
+def test_ephemeral_nodes_vanish_with_their_session(world: World, session: Session, base: str) -> None:
     other = world.open()
     other.transact([Create(f"{base}/e", ephemeral=True)])
     node = session.get(f"{base}/e")
@@ -335,7 +335,7 @@ def test_the_epoch_rewritten_with_the_same_token_fences_no_leader(world: World) 
 
 
 @pytest.mark.parametrize("said", [0, 1, 41])
-def test_the_epoch_version_of_a_grant_is_no_proof(world: World, said: int) -> None:
+def test_the_epoch_version_of_a_grant_proves_nothing(world: World, said: int) -> None:
     """1 is right. Whatever it says, a leader's write is done and a zombie's is not."""
     session = world.open()
     grant = dataclasses.replace(lead(world, session, "a"), epoch_version=said)
@@ -346,7 +346,7 @@ def test_the_epoch_version_of_a_grant_is_no_proof(world: World, said: int) -> No
         SessionStore(world.cluster, session).commit(grant, [Delete(path)])
 
 
-def test_joining_again_keeps_the_place_and_rejoining_goes_last(world: World) -> None:
+def test_joining_again_keeps_the_place_and_rejoining_moves_to_the_end(world: World) -> None:
     paths, session = Paths(world.cluster), world.open()
     steps.prepare(session, paths)
     me = LeaderRecord(coordinator_id="a", address="x:1", pid=4)

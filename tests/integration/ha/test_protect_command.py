@@ -166,7 +166,7 @@ def test_the_secret_can_be_changed(
         open_session(Protection(cluster_name, SECRET)).get(Paths(cluster_name).base)
 
 
-def test_lockgate_goes_to_the_new_secret(
+def test_the_lockgate_node_moves_to_the_new_secret(
     protect: Protect, open_session: Callable[[Protection], Session], cluster_name: str
 ) -> None:
     former, own = (open_session(Protection(cluster_name, secret)) for secret in (SECRET, OTHER))

@@ -94,7 +94,7 @@ def test_wrongly_renewed_files_are_named_once(
     assert len(said(caplog)) == 1
 
 
-def test_a_server_that_comes_back_without_tls_is_named(
+def test_a_server_restarted_without_tls_is_named(
     tls: TlsFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = ZooKeeperServer(tmp_path / "data", tls=tls)

@@ -165,7 +165,7 @@ def test_a_job_that_fails_just_after_its_start_is_still_caught(
         (m.JobState.RESTARTING, "restarting", "It continues by itself"),
     ],
 )
-def test_submit_of_a_job_that_waits_says_for_what_and_what_comes_next(
+def test_submit_of_a_waiting_job_gives_the_reason_and_the_next_commands(
     cluster: Cluster,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

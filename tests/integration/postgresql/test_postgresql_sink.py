@@ -103,7 +103,7 @@ def test_every_type_as_a_key(postgresql: PostgresqlServer, url: str, sink: Calla
     assert postgresql.execute("SELECT n FROM t ORDER BY n", url) == [(3,), (4,)], "updated, not added"
 
 
-def test_columns_are_distinguished_whatever_their_names(
+def test_columns_are_distinguished_with_any_names(
     postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
 ) -> None:
     schema = pa.schema([(name, pa.int64()) for name in ODD_NAMES])
@@ -114,7 +114,7 @@ def test_columns_are_distinguished_whatever_their_names(
     assert postgresql.execute("SELECT * FROM t", url) == [(0, -1, -2, 3, -4, -5, -6, -7, -8, -9, -10)]
 
 
-def test_more_rows_than_go_into_one_statement(
+def test_more_rows_than_one_statement_holds(
     postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
 ) -> None:
     schema = pa.schema([("k", pa.int64())])
@@ -122,7 +122,7 @@ def test_more_rows_than_go_into_one_statement(
     assert postgresql.execute("SELECT count(*), count(DISTINCT k) FROM t", url) == [(25_001, 25_001)]
 
 
-def test_a_moment_is_the_same_whatever_the_servers_time_zone(
+def test_a_moment_is_the_same_in_every_time_zone_of_the_server(
     postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
 ) -> None:
     postgresql.execute(f"ALTER DATABASE {sa.make_url(url).database} SET timezone = 'Asia/Tokyo'")
@@ -322,7 +322,7 @@ def test_a_table_that_does_not_fit_is_refused_at_the_start(
         ),
     ],
 )
-def test_a_user_without_the_right_to_create_tables_learns_which_one_is_missing(
+def test_a_user_without_the_right_to_create_tables_is_told_the_missing_one(
     postgresql: PostgresqlServer, url: str, is_there: bool, message: str
 ) -> None:
     if is_there:

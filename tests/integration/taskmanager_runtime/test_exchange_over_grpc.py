@@ -248,7 +248,7 @@ def test_a_sender_blocked_by_a_slow_receiver_waits_on_once_its_channel_is_taken(
         flooding.result(WAIT_S)
 
 
-def test_a_receiver_that_goes_away_breaks_the_sender(exchange: TestingExchange) -> None:
+def test_a_receiver_that_disconnects_breaks_the_sender(exchange: TestingExchange) -> None:
     output = exchange.output()
     output.send(pa.table({"v": [1]}))
     _take(exchange.gate, 1)
@@ -286,7 +286,7 @@ class TestMutualTls:
                     list(call(iter(()), metadata=exchange.credentials.metadata(), timeout=WAIT_S))
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
-    def test_a_renewed_certificate_is_shown_however_long_others_keep_their_channels(
+    def test_a_renewed_certificate_is_used_while_old_channels_stay_open(
         self, exchange: TestingExchange, tmp_path: Path
     ) -> None:
         """A channel connects with the certificate that it was made with, also when it has lost its connection."""
@@ -445,7 +445,7 @@ def _records(data: bytes, rows: int) -> bytes:
     [
         (_records(b"nonsense", 1), "an element cannot be read: it is not Arrow data"),
         (_records(_bomb(), 1), "an element cannot be read: it is compressed"),
-        (_records(to_message(pa.table({"v": [1, 2]})).arrow_ipc, 1), "says 2 rows, and 1 were announced"),
+        (_records(to_message(pa.table({"v": [1, 2]})).arrow_ipc, 1), "says 2 rows, but 1 were announced"),
         (b"\xff\xff nonsense", "cannot be read"),
         (encode(StreamElement(ChannelOpen(1, None, None))), "neither records nor a control element"),
     ],

@@ -71,7 +71,7 @@ def wrong(channel: grpc.Channel, credentials: Credentials) -> grpc.RpcError:
     return caught.value
 
 
-def test_calls_whose_request_never_comes_hold_nothing(address: str, channel: grpc.Channel, gate: InputGate) -> None:
+def test_calls_whose_request_never_arrives_hold_nothing(address: str, channel: grpc.Channel, gate: InputGate) -> None:
     over = threading.Event()
     silent = [
         channel.stream_stream(path)(silence(over), timeout=WAIT_S)

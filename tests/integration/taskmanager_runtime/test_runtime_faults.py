@@ -141,7 +141,7 @@ def test_errors_of_records_are_distinguished_from_errors_without_any_record(
     assert (report.cause, report.error) == (cause, str(error))
 
 
-def test_an_interruption_that_comes_before_the_work_it_would_stop_is_repeated(runtime: TestingRuntime) -> None:
+def test_an_interruption_before_its_work_begins_is_repeated(runtime: TestingRuntime) -> None:
     runtime.world.process_gate.clear()
     runtime.leader.deploy(1)
     runtime.leader.assign(1_000_000)
@@ -170,7 +170,7 @@ def test_a_failed_upload_declines_the_checkpoint_and_the_stream_continues(
     assert runtime.world.visible == expected(100, 2)
 
 
-def test_a_barrier_lost_at_one_source_is_declined_when_the_next_one_comes(runtime: TestingRuntime) -> None:
+def test_a_barrier_lost_at_one_source_is_declined_when_the_next_one_arrives(runtime: TestingRuntime) -> None:
     runtime.start()
     runtime.coordinator.send("tm-0", TriggerCheckpoint(runtime.leader.attempt, 1))  # tm-1 never hears of it
     runtime.coordinator.wait(lambda: runtime.held() == 2)

@@ -314,7 +314,7 @@ def test_late_records_and_those_without_a_time_are_counted_and_in_no_pair(job: J
         ({"left_time": "CAST(at AS STRING)"}, "2 AS v", r"of type string; it must be a TIMESTAMP"),
     ],
 )
-def test_sides_that_do_not_fit_are_refused_with_a_way_out(
+def test_sides_that_do_not_fit_are_refused_with_the_remedy(
     job: Job, tmp_path: Path, change: dict[str, Any], right: str, message: str
 ) -> None:
     join = replace(SAME_TIME, **change)

@@ -253,7 +253,7 @@ def test_event_time_follows_the_remaining_records(job: Job, tmp_path: Path) -> N
     assert [json.loads(row["record"])["value"] for row in written_rows(tmp_path / "bad")] == ["x", "y"]
 
 
-def test_lines_that_are_no_records_are_still_the_sources(job: Job, tmp_path: Path) -> None:
+def test_invalid_lines_are_attributed_to_the_source(job: Job, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.csv").write_text("1,2\nx,3\n4,0\n5,5\n")
 

@@ -216,7 +216,7 @@ def test_an_authors_function_meets_no_record(
     assert made.take() == (0, 0)
 
 
-def test_a_subtask_takes_over_what_was_made_for_another_one_of_its_vertex(
+def test_a_subtask_reuses_the_workbench_of_another_one_of_its_vertex(
     engine: SparkEngine, job: Callable[..., Run], tmp_path: Path, made: Made
 ) -> None:
     run = job(word_count(tmp_path, parallelism=2), start=False)
@@ -258,7 +258,7 @@ def test_another_run_or_graph_does_not_get_the_plans(
     assert made.take() == (1, 1)
 
 
-def test_it_goes_as_far_as_the_schemas_are_known(
+def test_schemas_are_checked_as_far_as_they_are_known(
     engine: SparkEngine, job: Callable[..., Run], tmp_path: Path, made: Made
 ) -> None:
     """A Parquet source without files: its columns are not known yet."""

@@ -60,7 +60,7 @@ def job(key: str, query: str = "SELECT sequence + 1 AS n FROM input") -> Prepare
     return PrepareJob(AttemptId(key, f"run of {key}", 1), graph(vertex("rows", GeneratorSource(1, 10), sql(query))), 1)
 
 
-def test_a_performance_goes_from_plans_to_committed_output(engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_warm_up_runs_from_plans_to_committed_output(engine: SparkEngine, tmp_path: Path) -> None:
     run_sample(engine, tmp_path, "run-1", lambda: True)
     assert list((tmp_path / "files").glob("part-run-1-1-*.parquet"))
     assert (tmp_path / "totals.db").exists()

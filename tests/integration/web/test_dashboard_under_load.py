@@ -102,7 +102,7 @@ def test_the_overview_beats_while_it_waits_for_the_cluster(
     assert events.until("overview")["jobs"] == []
 
 
-def test_calls_that_wait_for_the_cluster_hold_up_nothing_else(
+def test_calls_that_wait_for_the_cluster_block_nothing_else(
     site: Site, hold: Callable[[str], Held], aside: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "_CALLS", 1)

@@ -173,7 +173,7 @@ def test_a_cookie_carries_a_token_for_half_a_day(tmp_path: Path) -> None:
     assert "Max-Age=0" in cookie.header("")
 
 
-def test_a_cookie_lets_in_and_the_secret_never_becomes_one(served: Served, tmp_path: Path) -> None:
+def test_a_cookie_grants_access_and_the_secret_never_becomes_one(served: Served, tmp_path: Path) -> None:
     token = str(issue(tmp_path / "tokens.json", SECRET, "reader", ("read",), 0))
     callers = HttpCallers(Credentials(SECRET), is_local=True)
     value = callers.cookie.header(token).partition(";")[0]

@@ -16,7 +16,7 @@ def test_each_purpose_and_each_secret_has_its_own_key() -> None:
     assert len(keys) == 4
 
 
-def test_no_key_comes_out_of_no_secret() -> None:
+def test_without_a_secret_no_key_is_derived() -> None:
     with pytest.raises(ValueError, match="no secret"):
         derived_key("", "one")
 

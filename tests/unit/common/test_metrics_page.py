@@ -88,7 +88,7 @@ def test_threads_do_not_lose_counts() -> None:
     assert tally.items() == [("a", 20_000)]
 
 
-def test_a_time_is_counted_however_the_block_ends() -> None:
+def test_a_time_is_counted_even_if_the_block_raises() -> None:
     histogram = Histogram()
     with pytest.raises(KeyError), histogram.timed():
         raise KeyError

@@ -103,7 +103,7 @@ def test_wrong_credentials_wait_longer_each_time_and_missing_ones_do_not(
 
 
 @pytest.mark.parametrize("setting", ["", "off"])
-def test_off_is_no_server(setting: str) -> None:
+def test_off_means_no_server(setting: str) -> None:
     check_page("metrics", setting)
     assert metrics_server(MetricsPage(()), setting, CREDENTIALS, "taskmanager", "") is None
 

@@ -22,7 +22,7 @@ def test_the_secret_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) 
     assert load_secret(path, create=True) == secret
 
 
-def test_folders_that_are_made_for_a_secret_are_closed_whatever_the_umask(tmp_path: Path) -> None:
+def test_folders_made_for_a_secret_are_private_under_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         load_secret(tmp_path / "a" / "b" / "secret", create=True)

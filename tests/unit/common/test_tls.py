@@ -58,7 +58,7 @@ def test_a_port_does_not_open_with_files_that_do_not_fit(tmp_path: Path) -> None
     server.stop(None)
 
 
-def test_a_new_edition_comes_with_new_files_alone(tmp_path: Path) -> None:
+def test_a_new_edition_requires_new_files(tmp_path: Path) -> None:
     files, new = make_certificates(tmp_path, "one"), make_certificates(tmp_path, "new")
     credentials = Credentials(tls=files)
     first = credentials.edition()

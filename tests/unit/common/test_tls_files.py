@@ -34,7 +34,7 @@ def test_a_file_that_is_missing_is_named(files: TlsFiles, part: str) -> None:
         client_context(replace(files, **{part: "/nowhere/x.pem"}))
 
 
-def test_an_authority_that_is_no_certificate_is_named(files: TlsFiles) -> None:
+def test_an_authority_that_is_not_a_certificate_is_named(files: TlsFiles) -> None:
     with pytest.raises(SecurityError, match=r"server\.key contains no PEM certificate of an authority"):
         client_context(replace(files, authority=files.key))
 

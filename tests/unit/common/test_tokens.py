@@ -48,7 +48,7 @@ def test_only_a_hash_is_kept(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_token_lets_in_until_it_ends(path: Path) -> None:
+def test_a_token_grants_access_until_it_expires(path: Path) -> None:
     now = [1_000.0]
     book = TokenBook(path, SECRET, lambda: now[0])
     token = issue(path, SECRET, "me", ("submit", "operate"), 2_000)
@@ -229,7 +229,7 @@ def test_with_a_file_that_says_something_impossible_no_token_is_valid(path: Path
     assert TokenBook(path, SECRET).principal(token) is None
 
 
-def test_a_file_that_is_nested_deeply_is_no_file_of_tokens(path: Path) -> None:
+def test_a_deeply_nested_file_is_not_a_file_of_tokens(path: Path) -> None:
     path.write_text('{"tokens": ' + "[" * 100_000 + "]" * 100_000 + "}")
     path.chmod(0o600)
     with pytest.raises(TokenFileError, match="nested more than 200 levels deep"):

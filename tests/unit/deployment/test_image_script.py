@@ -70,7 +70,9 @@ def test_an_old_one_stays_when_no_other_can_be_made() -> None:
         ("http://mirror.example/debian", "http://other.example/updates", "http://other.example/updates"),
     ],
 )
-def test_security_updates_come_from_beside_the_mirror(tmp_path: Path, mirror: str, named: str, expected: str) -> None:
+def test_security_updates_come_from_the_neighbouring_mirror(
+    tmp_path: Path, mirror: str, named: str, expected: str
+) -> None:
     sources = _sources(tmp_path, mirror)
     done = in_script(f"{SECURITY}\nadd_security_updates {tmp_path}", DEBIAN_SECURITY_MIRROR=named, MISSING="0")
     assert done.returncode == 0, done.stderr

@@ -201,7 +201,7 @@ def test_an_example_that_cannot_run_here_is_skipped_in_all_and_an_error_by_name(
     assert "no database is installed" in "".join(capsys.readouterr())
 
 
-def test_the_key_that_a_step_returns_and_what_it_finds_wrong_come_back(tmp_path: Path) -> None:
+def test_the_key_and_the_errors_of_a_step_are_returned(tmp_path: Path) -> None:
     client: Any = None
     scene = Scene(client, "before", Place(tmp_path, tmp_path, 0), print)
     assert (

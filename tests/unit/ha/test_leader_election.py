@@ -258,7 +258,7 @@ def test_a_leader_that_answers_nowhere_is_replaced(challenging: Driver) -> None:
     assert challenging(msg.Claimed(1, 8))[0] == msg.Granted(LeadershipGrant(8, "me", "5"), 123)
 
 
-def test_a_verdict_that_came_too_late_is_taken_back_by_the_answer(challenging: Driver) -> None:
+def test_a_late_verdict_is_withdrawn_by_the_answer(challenging: Driver) -> None:
     """This process was stopped: the leader has answered long ago, and the clock is looked at before the news."""
     assert challenging.later(TIMING.challenge_ms) == [msg.Claim(1, MINE.name, 7, 8, True, True)]
     assert challenging(msg.ClaimFailed(1, msg.ClaimFailure.REFUSED)) == [msg.ReadView(1)]
@@ -286,11 +286,11 @@ def test_a_leader_that_has_answered_is_spared_for_a_while_but_still_probed(chall
     assert challenging(msg.Probed(7, msg.ProbeAnswer.NONE)) == [msg.Challenge(1, 7)]
 
 
-def test_a_refused_connection_counts_while_the_challenge_stands(challenging: Driver) -> None:
+def test_a_refused_connection_counts_during_a_challenge(challenging: Driver) -> None:
     assert challenging(msg.Probed(7, msg.ProbeAnswer.REFUSED)) == [msg.Claim(1, MINE.name, 7, 8, True)]
 
 
-def test_an_accepted_connection_counts_while_the_challenge_stands(challenging: Driver) -> None:
+def test_an_accepted_connection_counts_during_a_challenge(challenging: Driver) -> None:
     assert challenging(msg.Probed(7, msg.ProbeAnswer.ACCEPTED)) == []
     assert challenging.later(1_000_000) == []
 
@@ -331,7 +331,7 @@ def test_a_leader_that_was_replaced_answers_nothing(leading: Driver) -> None:
 # -- holding on -------------------------------------------------------------------------------------------------------
 
 
-def test_suspended_leader_keeps_its_grant_however_long(leading: Driver) -> None:
+def test_suspended_leader_keeps_its_grant_for_any_time(leading: Driver) -> None:
     assert leading(msg.Disconnected(1)) == [msg.Suspended()]
     assert leading.later(10_000_000) == []
     assert leading.machine.grant == LeadershipGrant(8, "me", "5")
@@ -486,7 +486,7 @@ def test_while_zookeeper_is_away_a_later_token_ends_the_grant_and_the_next_one_t
     assert leading(msg.Viewed(1, my_view(), 1))[-1] == msg.Claim(1, MINE.name, 8, 9, True)
 
 
-def test_a_token_up_to_the_own_is_no_news(leading: Driver) -> None:
+def test_a_token_up_to_the_own_one_is_ignored(leading: Driver) -> None:
     assert leading(msg.TokenSeen("late", 7), msg.TokenSeen("it is this one's", 8)) == []
 
 

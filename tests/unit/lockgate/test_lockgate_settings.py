@@ -38,7 +38,7 @@ def test_defaults_need_nothing() -> None:
     assert settings.coordinator.bind == "127.0.0.1:7070"
 
 
-def test_options_beat_the_environment_which_beats_the_file() -> None:
+def test_options_override_the_environment_which_overrides_the_file() -> None:
     write("[zookeeper]\nhosts = 'file:1'\nsession_timeout_ms = 5000\n[taskmanager]\nslots = 3\nid = 'tm'\n")
     env = {"LOCKGATE_ZOOKEEPER_HOSTS": "env:1", "LOCKGATE_TASKMANAGER_SLOTS": "4"}
     settings = load_settings(None, {"taskmanager": {"slots": 5, "id": None}}, env)
@@ -281,7 +281,7 @@ def test_roles_that_mean_nothing_are_refused(text: str, sentence: str) -> None:
         (TaskManagerGroup(), TaskManagerSettings("z", ""), {"id": "task_manager_id"}),
     ],
 )
-def test_defaults_are_those_of_the_processes(group: Any, settings: Any, other_names: dict[str, str]) -> None:
+def test_defaults_match_the_processes(group: Any, settings: Any, other_names: dict[str, str]) -> None:
     known = {field.name for field in dataclasses.fields(settings)}
     for name, value in group.model_dump().items():
         assert other_names.get(name, name) in known

@@ -66,7 +66,7 @@ def test_the_rate_is_fixed_and_does_not_drift_with_duration() -> None:
     assert checkpoints.machine.next_wake_ms() == 2_000
 
 
-def test_a_slow_checkpoint_is_followed_at_once_and_missed_ones_are_not_made_up_for() -> None:
+def test_a_slow_checkpoint_is_followed_at_once_and_missed_ones_are_skipped() -> None:
     checkpoints = TestingCheckpoints()
     number = checkpoints.trigger()
     checkpoints.now += 3_400
@@ -173,7 +173,7 @@ def test_a_checkpoint_being_written_survives_the_end_of_its_attempt() -> None:
 
 
 @pytest.mark.parametrize("repeat", [1, 2])
-def test_an_outcome_that_comes_again_or_for_another_id_is_ignored(repeat: int) -> None:
+def test_a_repeated_outcome_or_one_of_another_id_is_ignored(repeat: int) -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.acknowledge(checkpoints.trigger())
     record = checkpoints.persist().record
@@ -421,7 +421,7 @@ def test_one_that_waits_is_not_put_into_the_queue_again() -> None:
     assert not checkpoints.of(PersistCheckpointId)
 
 
-def test_one_that_has_failed_is_taken_when_it_is_asked_for_again() -> None:
+def test_a_failed_savepoint_is_taken_at_the_next_request() -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.give(SavepointRequested("mine"))
     checkpoints.give(CheckpointIdPersisted(1))
@@ -570,7 +570,7 @@ def test_as_many_checkpoints_are_in_flight_as_the_job_allows() -> None:
     assert not checkpoints.give(Tick(), 5_000)
 
 
-def test_a_newer_checkpoint_subsumes_those_that_began_before_it_and_they_leave_nothing_behind() -> None:
+def test_a_newer_checkpoint_subsumes_earlier_ones_without_leftovers() -> None:
     checkpoints, first, second, third = _three()
     checkpoints.acknowledge(second)
     checkpoints.give(CheckpointPersisted(checkpoints.persist().record))

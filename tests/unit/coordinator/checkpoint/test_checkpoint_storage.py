@@ -62,7 +62,7 @@ def test_metadata_that_cannot_be_written_never_ends_the_attempt() -> None:
     assert checkpoints.machine.storage_trouble == StorageTrouble(0, "cannot write chk-1: No space left on device")
 
 
-def test_the_jobs_own_faults_still_count_beside_the_storages() -> None:
+def test_the_jobs_own_faults_count_during_storage_failures() -> None:
     checkpoints = TestingCheckpoints(tolerable_failures=1)
     checkpoints.decline(checkpoints.trigger())
     decline_for_storage(checkpoints, checkpoints.trigger(), ("count", 0))

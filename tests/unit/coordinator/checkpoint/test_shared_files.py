@@ -45,7 +45,7 @@ def record(number: int, content: CheckpointMetadata | None = None) -> CompletedC
     return CompletedCheckpoint(number, kind=CheckpointKind.CHECKPOINT, metadata=encode(content) if content else b"")
 
 
-def test_a_file_goes_with_the_last_snapshot_that_refers_to_it() -> None:
+def test_a_file_is_deleted_with_the_last_snapshot_that_refers_to_it() -> None:
     files = SharedFiles()
     files.add(1, frozenset({"a"}))
     files.add(2, frozenset({"a", "b"}))

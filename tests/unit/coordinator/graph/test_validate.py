@@ -230,7 +230,7 @@ def test_no_sink_at_all() -> None:
     assert any("no sink" in problem for problem in problems)
 
 
-def test_records_that_go_nowhere() -> None:
+def test_unused_output() -> None:
     graph = tiny()
     lonely = Vertex(id="lonely", parallelism=1, operators=(replace(SOURCE, id="s2"),))
     assert "are not used" in only_problem(replace(graph, vertices=(*graph.vertices, lonely)))
@@ -648,7 +648,7 @@ def test_event_time_behind_a_union_says_so() -> None:
     assert "it has several input streams; declare event time in each of them" in told
 
 
-def test_late_records_alone_are_no_result() -> None:
+def test_late_records_alone_are_not_a_result() -> None:
     graph = with_side_output(windowed(Window(TUMBLING, "at")), "late")
     count = replace(graph.vertices[1], operators=graph.vertices[1].operators[:1])
     graph = replace(graph, vertices=(graph.vertices[0], count, graph.vertices[2]))

@@ -131,7 +131,7 @@ def test_an_attempt_that_ends_unexpectedly_is_restarted() -> None:
     assert driver.state is JobState.RESTARTING
 
 
-def test_the_end_of_an_older_attempt_is_no_failure() -> None:
+def test_the_end_of_an_older_attempt_is_not_a_failure() -> None:
     driver = Driver().run()
     driver.gone("tm-a", number=9)
     assert driver.state is JobState.RUNNING
@@ -439,7 +439,7 @@ def test_cancel_by_a_new_leader_also_stops_the_old_attempt() -> None:
     ]
 
 
-def test_cancel_before_the_records_are_read_is_kept_in_mind() -> None:
+def test_cancel_before_the_records_are_read_is_remembered() -> None:
     driver = Driver()
     assert not driver.give(events.CancelRequested())
     driver.give(events.Recovered(None, (), None, 1))

@@ -230,7 +230,7 @@ def test_orders_wait_while_zookeeper_is_away() -> None:
     assert driver.of(effects.PersistOrders)
 
 
-def test_a_cancel_comes_before_a_rescale_that_is_not_done() -> None:
+def test_a_cancel_takes_precedence_over_a_pending_rescale() -> None:
     driver = Driver().run()
     ask(driver)
     driver.give(events.CancelRequested())
@@ -479,7 +479,7 @@ def test_a_savepoint_whose_id_is_being_written_when_a_drain_begins_waits_for_the
     }
 
 
-def test_a_stop_comes_after_every_savepoint_that_has_begun_before_it() -> None:
+def test_a_stop_follows_every_savepoint_that_began_before_it() -> None:
     """So a new leader does not take one of those for the stop's own."""
     driver = Driver().run()
     driver.complete()
@@ -557,7 +557,7 @@ def test_late_answers_to_orders_are_ignored() -> None:
 # savepoints that are disposed of
 
 
-def test_a_savepoint_that_was_disposed_of_is_not_listed_and_the_newest_never_goes() -> None:
+def test_a_disposed_savepoint_is_not_listed_and_the_newest_is_never_deleted() -> None:
     driver = Driver().run()
     driver.give(events.SavepointRequested("user"))
     savepoint, _ = snapshot(driver)
@@ -646,7 +646,7 @@ def test_an_unaligned_job_that_restarts_is_rescaled_when_it_runs_again() -> None
     assert driver.one(effects.AnswerRescale).busy
 
 
-def test_a_rescale_whose_input_ends_meanwhile_is_no_end_of_the_job() -> None:
+def test_a_rescale_whose_input_ends_meanwhile_does_not_end_the_job() -> None:
     driver = Driver().run()
     ask(driver)
     snapshot(driver)

@@ -129,7 +129,7 @@ def test_a_checkpoint_that_is_being_written_is_waited_for() -> None:
     assert tell(driver, 1_000)
 
 
-def test_a_leader_that_comes_after_knows_of_the_move() -> None:
+def test_a_later_leader_knows_of_the_move() -> None:
     moves = (StragglerMove((1,), "tm-b", "tm-c", TEXT),)
     before = running()
     checkpoint, metadata = before.complete()

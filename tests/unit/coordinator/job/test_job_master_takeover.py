@@ -198,7 +198,7 @@ def test_a_source_state_that_cannot_be_decoded_fails_the_job() -> None:
     assert len(driver.result().retained) == 1
 
 
-def test_an_old_attempt_on_a_task_manager_that_comes_back_late_is_cancelled() -> None:
+def test_an_old_attempt_on_a_late_returning_task_manager_is_cancelled() -> None:
     driver = Driver().run(attempt=AttemptRecord(attempt=3, task_manager_ids=("tm-a", "tm-b")))
     driver.give(events.StillRunning("tm-c", attempt(3)))
     assert [name for name, _ in driver.sent(CancelAttempt)] == ["tm-c"]

@@ -161,7 +161,7 @@ def test_what_is_only_printed_holds_nothing_up() -> None:
     assert driver.sent(CancelAttempt)
 
 
-def test_of_what_is_only_printed_nothing_is_missing() -> None:
+def test_printed_output_is_never_reported_missing() -> None:
     driver = Driver(printed()).run()
     driver.complete()
     persist = driver.collect()
@@ -284,7 +284,7 @@ def test_a_checkpoint_that_turns_out_complete_after_its_attempt_is_missed_too() 
     assert driver.one(effects.PersistResult).result.error.endswith(BETWEEN.replace("Checkpoint 1", "Checkpoint 2"))
 
 
-def test_a_new_leader_that_takes_up_a_cancel_does_not_know_what_is_shown() -> None:
+def test_a_new_leader_that_continues_a_cancel_does_not_know_the_committed_output() -> None:
     checkpoint, metadata = Driver().run().complete()
     driver = Driver(record=replace(RECORD, cancel_requested=True), token=8)
     driver.give(events.Recovered(AttemptRecord(attempt=1), (checkpoint,), metadata, 2))

@@ -76,7 +76,7 @@ def test_a_checkpoint_is_completed_only_by_the_task_managers_of_its_subtasks() -
     assert driver.one(effects.PersistCheckpoint)
 
 
-def test_an_acknowledgement_with_the_state_of_another_subtask_is_no_acknowledgement() -> None:
+def test_an_acknowledgement_with_the_state_of_another_subtask_is_ignored() -> None:
     driver = Driver().run()
     number = driver.trigger()
     for key in SUBTASKS:

@@ -74,7 +74,7 @@ def test_another_parallelism_fits() -> None:
         assert misfits(normalize(word_count(parallelism=parallelism)), KEYED) == ()
 
 
-def test_an_operator_is_found_in_whatever_vertex_it_is_now() -> None:
+def test_an_operator_is_found_in_any_vertex() -> None:
     read, count = GRAPH.vertices
     assert misfits(replace(GRAPH, vertices=(read, replace(count, id="other"))), KEYED) == ()
 
@@ -234,7 +234,7 @@ def test_records_in_flight_go_to_the_subtask_that_had_them() -> None:
     assert [key for key, state in restored.items() if state.channels] == [("count", 0)]
 
 
-def test_at_another_parallelism_no_increment_is_built_on_what_a_subtask_of_another_number_had() -> None:
+def test_at_another_parallelism_no_increment_builds_on_another_subtasks_state() -> None:
     """With 4 key groups the last one belongs to subtask 2 of 3 and to subtask 3 of 4."""
 
     def graph(parallelism: int) -> JobGraph:

@@ -108,7 +108,7 @@ def test_subtasks_are_not_notified_of_missing_splits_while_no_subtask_has_one() 
     assert assigned(machine.found(found(split("a", -1), complete=False), 301)) == {0: (["a"], False), 1: ([], False)}
 
 
-def test_an_answer_that_comes_twice_is_ignored() -> None:
+def test_a_repeated_answer_is_ignored() -> None:
     machine = assigner()
     machine.deployed(0)
     run_all(machine)
@@ -126,7 +126,7 @@ def test_known_splits_are_sent_once_an_attempt() -> None:
     assert asked == [(("a",), 1), ((), 2)]
 
 
-def test_files_that_come_one_by_one_to_a_watched_folder_go_to_all_subtasks() -> None:
+def test_files_that_arrive_one_by_one_in_a_watched_folder_reach_all_subtasks() -> None:
     machine = assigner(CONTINUOUS, parallelism=3)
     machine.deployed(0)
     run_all(machine, 3)

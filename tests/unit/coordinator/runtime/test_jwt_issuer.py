@@ -33,7 +33,7 @@ def roles(reader: JwtIssuer, text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("role", [role.value for role in Role])
-def test_a_jwt_lets_in_with_its_role(issuer: TestingIssuer, role: str) -> None:
+def test_a_jwt_grants_access_with_its_role(issuer: TestingIssuer, role: str) -> None:
     found = JwtIssuer(issuer.settings).principal(issuer.sign(role))
     assert found == Principal(f"alice of {ISSUER}", frozenset({Role(role)}))
 

@@ -85,7 +85,7 @@ def started(files: MetadataFiles, file: Path, *, is_trusted: bool = False) -> Ch
     return files.read_start(str(file), is_trusted=is_trusted)[0]
 
 
-def test_a_snapshot_of_the_cluster_is_read_wherever_it_lies(place: Place, tmp_path: Path) -> None:
+def test_a_snapshot_of_the_cluster_is_read_at_any_place(place: Place, tmp_path: Path) -> None:
     files = place.files()
     file = place.written(files, snapshot())
     moved = tmp_path / "moved" / "_metadata"

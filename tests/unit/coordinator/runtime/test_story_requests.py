@@ -69,7 +69,7 @@ def test_without_task_managers_it_is_the_leaders() -> None:
     assert FakeTerm().ask().result().parts == (OWN,)
 
 
-def test_an_answer_longer_than_was_asked_for_is_cut() -> None:
+def test_an_answer_longer_than_requested_is_truncated() -> None:
     term = FakeTerm()
     answer = term.ask("tm-0")
     many = tuple(StoryLine(f"tm-0-{number}") for number in range(2 * MOST_LINES))

@@ -51,7 +51,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     return made
 
 
-def test_a_cut_goes_both_ways_and_begins_at_the_victim(engine: Engine) -> None:
+def test_a_cut_blocks_both_directions_and_begins_at_the_victim(engine: Engine) -> None:
     links.cut(VICTIM, OTHERS)
     assert engine.nowhere["victim"] == {other.address for other in OTHERS}
     assert all(engine.nowhere[other.container] == {VICTIM.address} for other in OTHERS)

@@ -56,7 +56,7 @@ def test_every_record_of_a_back_edge_between_the_snapshot_and_its_barrier_is_in_
     assert log.channels() == {2: ("in transit",)}
 
 
-def test_the_barrier_that_comes_back_asks_for_nothing_more() -> None:
+def test_the_returning_barrier_has_no_further_effect() -> None:
     head = _head()
     _arrive(head, 0, 1)
     _arrive(head, 1, 1)

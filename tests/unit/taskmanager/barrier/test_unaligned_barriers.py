@@ -86,7 +86,7 @@ def test_a_recording_keeps_records_and_watermarks_up_to_the_barrier_of_each_chan
     assert recording.channels() == {0: ("a", Watermark(5), "b")}
 
 
-def test_a_recording_that_grows_beyond_its_bound_lets_go_of_everything() -> None:
+def test_a_recording_beyond_its_bound_releases_everything() -> None:
     recording = ChannelRecording(1, 1, (), limit_bytes=10)
     recording.arrived(0, "a", 10)
     assert not recording.has_overflowed

@@ -53,7 +53,7 @@ def _recorded(tmp_path: Path) -> tuple[ChannelState, ...]:
     return taken.persist()
 
 
-def test_what_was_recorded_is_stored_by_channel_and_put_back_before_what_came_since(tmp_path: Path) -> None:
+def test_recorded_elements_are_stored_by_channel_and_restored_before_newer_ones(tmp_path: Path) -> None:
     states = _recorded(tmp_path)
     assert [(state.side, state.subtask, state.elements, state.rows) for state in states] == [
         (ChannelSide.INPUT_CHANNEL, 0, 2, 1),

@@ -57,7 +57,7 @@ def test_an_upload_is_caused_by_the_event_that_started_it() -> None:
     assert subtask.cause() == eighth
 
 
-def test_an_element_from_which_nothing_follows_leaves_no_line() -> None:
+def test_an_element_without_effects_leaves_no_line() -> None:
     subtask = Subtask()
     for _ in range(10):
         subtask.handled(on.ElementProcessed())

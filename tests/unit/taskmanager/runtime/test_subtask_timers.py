@@ -120,7 +120,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def test_a_timer_fires_though_nothing_comes_in() -> None:
+def test_a_timer_fires_without_input() -> None:
     program = Alarmed(now_ms() + 50)
     testing = TestingSubtask(program)
     try:

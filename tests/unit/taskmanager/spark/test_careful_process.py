@@ -105,7 +105,7 @@ GOOD = batch((0, "a", 1), (0, "a", 3), (1, "b", 4))
 POISONED = batch((0, "a", 1), (0, "a", -2), (0, "a", 99), (0, "a", 3), (1, "b", -5), (1, "b", 4), (2, "c", -6))
 
 
-def test_without_failures_it_does_what_the_other_does() -> None:
+def test_without_failures_it_has_the_same_result() -> None:
     plain = outcome(Runner, GOOD)
     assert [{name: row[name] for name in plain[0]} for row in outcome(CarefulRunner, GOOD)] == plain
 

@@ -249,7 +249,7 @@ def test_a_session_that_can_no_longer_be_cloned_is_lost(error: Exception, proble
         clone_session(session)
 
 
-def test_other_errors_of_a_connect_server_are_what_they_were() -> None:
+def test_other_errors_of_a_connect_server_are_unchanged() -> None:
     for error in (ConnectError("[UNKNOWN_FUNCTION] no", "INTERNAL"), ParseException("[INVALID_HANDLE.SESSION_CLOSED]")):
         assert not lost_session(error)
 

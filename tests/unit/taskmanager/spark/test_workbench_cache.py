@@ -114,7 +114,7 @@ def test_the_one_used_last_comes_first() -> None:
     assert shop.cache.check_out(VERTEX, 6, FOREVER_S) is second
 
 
-def test_an_attempt_waits_for_what_the_one_before_it_still_uses() -> None:
+def test_an_attempt_waits_for_the_workbench_of_the_one_before_it() -> None:
     shop = Shop()
     workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
     successor = shop.later(VERTEX, 0)
@@ -133,7 +133,7 @@ def test_an_attempt_does_not_wait_for_another_subtask_or_vertex() -> None:
     assert len(shop.made) == 4
 
 
-def test_an_attempt_that_waits_takes_what_another_subtask_gives_back() -> None:
+def test_a_waiting_attempt_takes_the_workbench_that_another_subtask_returns() -> None:
     shop = Shop()
     shop.cache.check_out(VERTEX, 0, FOREVER_S)
     other = shop.cache.check_out(VERTEX, 1, FOREVER_S)
@@ -218,7 +218,7 @@ def test_a_run_is_evicted_as_a_whole() -> None:
     assert [input_gate.is_closed for input_gate in shop.made] == [False] * 10 + [True] * 10 + [False] * 10
 
 
-def test_warm_ups_evict_each_other_and_never_what_an_attempt_has_used() -> None:
+def test_warm_ups_evict_each_other_and_never_an_attempts_workbench() -> None:
     shop = Shop(runs=1)
     real = attempt_in(shop, "real")
     warmed = {run: attempt_in(shop, run, is_warmup=True) for run in ("x", "y")}

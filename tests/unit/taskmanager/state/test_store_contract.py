@@ -126,7 +126,7 @@ def counted(store: KeyedStore, *keys: tuple[str | None, int]) -> dict[str | None
     return {row["k"]: (row["n"] - 1, row["total"]) for row in changed.to_pylist()}
 
 
-def test_every_aggregate_of_every_type_folds_and_comes_back(backend: TestingBackend) -> None:
+def test_every_aggregate_of_every_type_folds_and_is_restored(backend: TestingBackend) -> None:
     types: dict[str, pa.DataType] = {
         "k": pa.string(), "j": pa.date32(),
         "__p1": pa.decimal128(10, 2), "__p2": pa.float64(), "__p3": pa.string(), "__p4": pa.float64(),

@@ -39,7 +39,7 @@ def test_an_idle_channel_delays_no_watermark_until_its_next_one() -> None:
     assert combined.arrived(1, Watermark(60)) == Watermark(60)
 
 
-def test_when_all_are_idle_the_furthest_decides_whatever_the_order() -> None:
+def test_when_all_are_idle_the_furthest_decides_in_any_order() -> None:
     for order in ((0, 1), (1, 0)):
         combined = ChannelWatermarks(2)
         combined.arrived(0, Watermark(50))

@@ -99,7 +99,7 @@ steps = st.one_of(
 @pytest.mark.parametrize("backend", BACKENDS)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(steps, max_size=30), st.integers(0, GROUPS))
-def test_kept_checkpoints_restore_their_state_whatever_happens_to_others(
+def test_kept_checkpoints_restore_independently_of_others(
     backend: str, plan: list[tuple[Any, ...]], split: int
 ) -> None:
     world = DiffWorld(BACKENDS[backend], 2)

@@ -297,7 +297,7 @@ def test_two_subtasks_do_not_meet(case: Case) -> None:
     assert len(case.visible()) == (2 if case.kind != "foreach" else 1)
 
 
-def test_a_subtask_commits_what_two_have_staged_for_one_checkpoint(case: Case) -> None:
+def test_a_subtask_commits_the_output_of_two_for_one_checkpoint(case: Case) -> None:
     """A job that was scaled down: subtask 0 stands in for the old subtask 1, too."""
     if case.kind == "foreach":
         pytest.skip("an old attempt that wakes up calls again, with the rows of its own")

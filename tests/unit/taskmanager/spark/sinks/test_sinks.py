@@ -125,7 +125,7 @@ def test_a_file_that_is_neither_staged_nor_committed_is_an_error_that_names_it(t
         sink.restore([lost])
 
 
-def test_a_committed_file_that_a_consumer_has_taken_away_is_no_error(tmp_path: Path) -> None:
+def test_a_committed_file_removed_by_a_consumer_is_no_error(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     sink.write(rows(("a", 1)))
     stored = persisted(sink, 7)
@@ -232,7 +232,7 @@ def other_run(path: Path) -> FileWriter:
     return FileWriter(where, FileSink(str(path), FileFormat.PARQUET))
 
 
-def test_another_run_commits_what_the_savepoint_had_staged_and_accepts_what_was_taken_away(tmp_path: Path) -> None:
+def test_another_run_commits_the_savepoints_staged_output_and_accepts_removed_files(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     sink.write(rows(("a", 1)))
     stored = persisted(sink, 7)
@@ -304,7 +304,7 @@ def test_a_file_in_the_place_of_the_folder_and_a_forbidden_folder_are_the_author
 @pytest.mark.parametrize(
     "error", [OSError(errno.EIO, "i/o error"), TimeoutError("timed out"), OSError("AWS Error NETWORK_CONNECTION")]
 )
-def test_a_storage_that_fails_at_the_start_is_no_error_of_the_author(tmp_path: Path, error: OSError) -> None:
+def test_storage_that_fails_at_the_start_is_not_the_authors_error(tmp_path: Path, error: OSError) -> None:
     class Broken:
         def create_dir(self, *_: str, **__: bool) -> None:
             raise error
@@ -440,7 +440,7 @@ def test_a_table_that_fits_is_used(tmp_path: Path) -> None:
         assert database.execute("SELECT k, n FROM t").fetchall() == [("a", 1)]
 
 
-def test_types_survive_the_way_into_a_made_table(tmp_path: Path) -> None:
+def test_types_survive_in_a_created_table(tmp_path: Path) -> None:
     table = pa.table(
         {
             "k": pa.array([1], pa.int32()),
@@ -470,7 +470,7 @@ def test_a_wrong_key_and_a_null_key_are_refused(tmp_path: Path) -> None:
         sink.write(rows((None, 1)))
 
 
-def test_a_port_that_is_no_number_is_an_error_of_the_job_and_shows_no_password() -> None:
+def test_a_port_that_is_not_a_number_is_an_error_of_the_job_and_shows_no_password() -> None:
     with pytest.raises(UserError, match=r"operator 'op': .* its port is not a number") as raised:
         SqlWriter(context(), SqlSink("postgresql://user:secret@host:54x2/db", "t", ("k",)))
     assert "secret" not in str(raised.value)

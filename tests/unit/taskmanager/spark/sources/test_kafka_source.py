@@ -94,7 +94,7 @@ def test_a_bounded_source_reads_the_existing_input_and_ends(kafka: KafkaBroker, 
     assert first["timestamp"].null_count == 0
 
 
-def test_every_offset_can_be_gone_back_to(kafka: KafkaBroker, make: Make) -> None:
+def test_every_offset_can_be_restored(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka)
     whole = [b"0-%d" % n for n in range(20)]
     choice = random.Random(1)

@@ -77,7 +77,7 @@ def test_rows_are_counted_and_many_small_files_make_one_batch(tmp_path: Path) ->
     assert (batch.rows, len(batch.content), batch.full) == (50, 50, False)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_line(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfx\ny\n")
     assert read_all(opened(text(tmp_path))) == b"x\ny\n"
 
@@ -116,7 +116,7 @@ def test_continuous_reading_never_ends_and_finds_new_files(tmp_path: Path) -> No
     assert read_all(reader) == b"y\n"
 
 
-def test_a_file_that_was_read_may_go_but_one_that_was_not_may_not(tmp_path: Path) -> None:
+def test_a_read_file_may_be_removed_and_an_unread_one_may_not(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("x\n")
     reader = opened(text(tmp_path, continuous=True))
@@ -288,7 +288,7 @@ def test_blank_lines_and_comments_may_stand_in_front_of_a_header(tmp_path: Path,
     assert read_all(reader, budget) == b"1,x\n"
 
 
-def test_discovery_leaves_hidden_files_out_and_goes_into_folders(tmp_path: Path) -> None:
+def test_discovery_skips_hidden_files_and_descends_into_folders(tmp_path: Path) -> None:
     for name in ("a.txt", "b.log", ".hidden", "_SUCCESS", "sub/c.txt", "_tmp/d.txt", "sub/.x/e.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text("x\n")

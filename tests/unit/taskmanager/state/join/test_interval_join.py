@@ -148,7 +148,7 @@ def test_rows_with_partners_only_in_the_past_are_not_kept(store: Make) -> None:
     assert count_of(home) == 1
 
 
-def test_the_end_of_the_input_is_no_event_time(store: Make) -> None:
+def test_the_end_of_the_input_is_not_an_event_time(store: Make) -> None:
     home = store()
     pairs(home, LEFT, (1, 100))
     home.advance(99)
@@ -194,7 +194,7 @@ def test_forgotten_rows_give_their_place_back() -> None:
     assert sorted(pa.Table.from_batches(found).column("v").to_pylist()) == list(range(199_000, 200_000))
 
 
-def test_pieces_are_few_and_any_rows_come_in_the_order_asked_for() -> None:
+def test_pieces_are_few_and_rows_come_in_the_requested_order() -> None:
     schema = pa.schema([("v", pa.string())])
     pieces = Pieces(schema)
     for number in range(1000):
@@ -296,7 +296,7 @@ def test_an_increment_holds_the_rows_added_since_its_base_and_each_side_has_its_
     assert count_of(whole) == count_of(again)
 
 
-def test_rows_that_come_and_go_leave_increments_small() -> None:
+def test_short_lived_rows_keep_increments_small() -> None:
     """Places move together again and again, and the many that stay are in no increment for it."""
     home = incremental()
     pairs(home, LEFT, *((key, 100_000) for key in range(6_000)))

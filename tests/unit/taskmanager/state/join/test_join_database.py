@@ -105,7 +105,7 @@ def test_a_batch_reads_only_its_keys_and_not_waiting_rows(folder: JoinFolder, as
 
 
 @pytest.mark.parametrize("home", HOMES)
-def test_pairs_of_a_batch_come_together_however_many_reads_find_them(folder: JoinFolder, home: str) -> None:
+def test_pairs_of_a_batch_are_emitted_together(folder: JoinFolder, home: str) -> None:
     """Each portion is a Spark job."""
     store = fresh(folder, home=home)
     pairs(store, LEFT, *((key, 1000) for key in range(6000)))
@@ -123,7 +123,7 @@ def test_pairs_are_emitted_before_they_are_too_many(folder: JoinFolder, monkeypa
     assert [pair.num_rows for pair in found] == [4096, 1904]
 
 
-def test_a_row_more_of_a_key_costs_the_same_however_many_it_has(folder: JoinFolder, asked: list[int]) -> None:
+def test_another_row_of_a_key_costs_the_same_however_many_it_has(folder: JoinFolder, asked: list[int]) -> None:
     home = fresh(folder)
     rows = rows_of(home, LEFT)
     for _ in range(50):

@@ -62,7 +62,7 @@ def test_the_oldest_layer_from_the_base_on_has_the_last_word() -> None:
     assert before.values.tolist() == [LARGE + b"%d" % row for row in (1, 2, 3)]
 
 
-def test_a_base_that_was_let_go_is_not_known() -> None:
+def test_a_released_base_is_unknown() -> None:
     values = Values()
     values.set(dict.fromkeys(range(ROWS), LARGE))
     values.freeze(0)

@@ -219,7 +219,7 @@ def test_windows_fired_by_the_end_of_the_input_are_in_no_later_snapshot() -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [TumblingWindow(10), SlidingWindow(20, 10), SessionWindow(10)])
-def test_windows_that_come_and_go_leave_increments_small(kind: Any) -> None:
+def test_short_lived_windows_keep_increments_small(kind: Any) -> None:
     """Places move together again and again, and the many that stay are in no increment for it."""
     store: Any = MAKER.fresh(spec(kind), partial((1, 0)).schema)
     store.merge(partial(*((key, 10_000) for key in range(6_000))))
