@@ -76,7 +76,7 @@ def test_bytes_that_are_not_an_arrow_stream_are_refused() -> None:
 
 def test_more_records_than_announced_are_refused_before_they_are_there() -> None:
     message = to_message(pa.table({"v": [1, 2, 3]}))
-    with pytest.raises(pa.ArrowInvalid, match="says 3 rows, and 1 were announced"):
+    with pytest.raises(pa.ArrowInvalid, match="says 3 rows, but 1 were announced"):
         from_message(replace(message, rows=1))
 
 
